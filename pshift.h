@@ -59,7 +59,7 @@
  *         if (pshift_scheduler_init(&scheduler, queue_mem, 4096, &queues) != QOS_OK ||
  *             pshift_scheduler_set_tokens(&scheduler, 0, alloc[0], 0) != QOS_OK ||
  *             pshift_scheduler_arrive(&scheduler, 0, 1) != QOS_OK ||
- *             pshift_scheduler_pick(&scheduler, &pick) != QOS_OK)
+ *             pshift_scheduler_pick(&scheduler, 0, &pick) != QOS_OK)
  *             return 1;
  *         return solution.excess.lo != 0 || pick.queue != 0; // 0: all reservations fit
  *     }
@@ -80,15 +80,19 @@
  *     and W the sum of the other queues' weights. A request that gets an R-token waits
  *     at most (k / w + 1) * W + k picks. With an L-token it waits at most that long, plus
  *     one pick for each R-token that its server holds or gets meanwhile.
- *   - Limit: in any period all servers together serve at most L requests of a bucket.
- *     This holds if messages are lost, late, repeated, damaged or reordered, if servers
- *     and controllers restart, and if an old controller keeps sending. Conditions:
- *     epochs grow with each start; an agent keeps one number on disk (struct
- *     pshift_agent_state); default_l_tokens is 0. Forced requests may exceed the limit,
- *     by the debt at most. A new controller issues nothing under a limit until all but
- *     absent_max servers have confirmed its epoch, nor in the period of the confirmation.
+ *   - Limit: all servers together serve at most L requests of a bucket in a period, and
+ *     at most 2 L in any window of one period's length T, less what elapsed clocks drift
+ *     in T. This holds whatever happens to messages, processes, disks, clocks' values and
+ *     membership. One thing is asked for: at most one controller owns a period (struct
+ *     pshift_owner says how, with one key of any linearizable store). And
+ *     default_l_tokens is 0. Forced requests may exceed L, by the debt at most; each is
+ *     charged once. Not covered: a store that forgets (move its number up, never back), a
+ *     process whose memory was cloned with its nonce, and servers that hear nothing while
+ *     a bucket without a limit gets one.
  *   - Reservation: met in every period in which messages arrive, if the certificate shows
- *     that it can be met. A lost message costs one interval.
+ *     that it can be met, and rounds with withheld tokens are repeated at once. A lost
+ *     message costs one interval. Without an owner, buckets without a limit go on with
+ *     the shares of the last plan, renewed each T; buckets with a limit stop.
  *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
  */
 #ifndef QOS_PSHIFT_H
@@ -141,12 +145,13 @@ extern "C" {
 #define PSHIFT_QUEUES_MAX 262144            /* queues of a scheduler, servers of a controller */
 #define PSHIFT_RECORDS_MAX (UINT32_C(1) << 30)
 #define PSHIFT_WIRE_MAGIC UINT32_C(0x66485350) /* "PSHf" */
-#define PSHIFT_WIRE_VERSION 2
-#define PSHIFT_WIRE_REPORT 1      /* type of a frame */
-#define PSHIFT_WIRE_GRANT 2       /* type of a frame */
-#define PSHIFT_WIRE_HEAD_BYTES 72 /* of a payload, before its entries */
+#define PSHIFT_WIRE_VERSION 3
+#define PSHIFT_WIRE_REPORT 1       /* type of a frame */
+#define PSHIFT_WIRE_GRANT 2        /* type of a frame */
+#define PSHIFT_WIRE_HEAD_BYTES 176 /* of a payload, before its entries */
 #define PSHIFT_REPORT_ENTRY_BYTES 40
 #define PSHIFT_GRANT_ENTRY_BYTES 24
+#define PSHIFT_RANGES 8 /* of acknowledged reports in a grant */
 
 struct pshift_solver;
 struct pshift_scheduler;
@@ -232,26 +237,30 @@ struct pshift_scheduler_state {
     uint32_t weight;
 };
 
+/* Numbers first..last of a sender's messages; last 0: none. */
+struct pshift_range {
+    uint64_t first, last;
+};
+
 /* Head of a report or a grant. A message is complete by itself for the buckets that it names. */
 struct pshift_message {
     uint32_t server;
-    uint32_t count;            /* entries that follow */
-    uint64_t server_epoch;     /* of the server; grant: 0 if the controller does not know it yet */
-    uint64_t controller_epoch; /* report: the largest that the server has received, 0: none; grant: the sender's */
-    uint64_t seq;              /* of this message; each sender counts from 1 in each of its epochs */
-    uint64_t ack_seq;          /* grant: the last report of this server that was merged; report: 0 */
-    uint64_t ack_mask;         /* grant: bit k: report ack_seq - 1 - k was also merged; report: 0 */
-    uint64_t period;
+    uint32_t count;        /* entries that follow */
+    struct qos_u128 boot;  /* nonce of the server's start */
+    struct qos_u128 owner; /* nonce of the period's owner; report: 0 if the server has heard of no period */
+    uint64_t period;       /* grant: the owner's; report: the largest that the server has heard of, 0: none */
+    uint64_t seq;          /* of this message; a server and, for each server, a controller count from 1 */
+    uint64_t answers;  /* grant: the newest report that was merged; report: the newest grant of this owner, 0: none */
+    uint64_t left_ns;  /* grant: until the owner's period ends; report: 0 */
     uint64_t capacity; /* report: operations that the server expects to serve until the period ends; grant: 0 */
-    uint32_t untold;   /* report: buckets with unacknowledged changes that are not in this message */
-    bool partial;      /* report: the server started in this period; what it served before the start is not counted */
+    struct pshift_range ack[PSHIFT_RANGES]; /* grant: reports that were merged, the newest first; report: none */
 };
 
 /* A server's report on one bucket. */
 struct pshift_report_entry {
     uint64_t bucket;
-    uint64_t served;    /* requests served in this period, since the server started */
-    uint64_t demand;    /* requests expected until the period ends, waiting ones included */
+    uint64_t served;    /* requests served in this period and paid with a token */
+    uint64_t demand;    /* requests expected until the period ends, waiting ones and the debt included */
     uint64_t held;      /* R- and L-tokens left; or QOS_UNLIMITED */
     uint64_t grant_seq; /* of the last grant installed for this bucket; 0: none */
 };
@@ -267,42 +276,57 @@ struct pshift_grant_entry {
 struct pshift_agent_config {
     struct pshift_scheduler *scheduler; /* initialised; the agent is used in its thread */
     uint32_t server;                    /* this server's number */
-    uint64_t epoch;              /* from 1, larger than at any earlier start: a boot counter, or seconds since 1970 */
-    uint64_t controller_epoch;   /* from pshift_agent_info before the last stop; 0: never started before */
+    struct qos_u128 boot;               /* a nonce, not 0: 128 random bits, new at each start */
+    uint64_t period_ns;                 /* T, of all controllers and servers; 0: one second */
     uint64_t default_l_tokens;   /* of a bucket without a grant in this period. Above 0, limits may be exceeded. */
     uint32_t unchanged_permille; /* smaller or equal changes of the expected total are not reported; 0: report all */
 };
 
-/* Keep controller_epoch on stable storage. When it changes, store it before sending the next report. Or store the epoch
- * of a grant before installing it: then a slow disk is a late grant, and reports need not wait. */
 struct pshift_agent_state {
-    uint64_t controller_epoch; /* the largest received */
-    uint64_t period;           /* of the last pshift_agent_begin */
-    uint32_t open;             /* buckets with a queue */
-    uint32_t unacknowledged;   /* buckets with unacknowledged changes */
+    uint64_t period;         /* the largest heard of; 0: none */
+    uint64_t ends_ns;        /* when the tokens of that period are void, by this server's clock; 0: it has none */
+    uint32_t open;           /* buckets with a queue */
+    uint32_t unacknowledged; /* buckets with unacknowledged changes */
+};
+
+/* Who may own the next period, and when (chapter "owner"). */
+struct pshift_owner_config {
+    struct qos_u128 nonce; /* not 0: 128 random bits, new at each start of the controller's process */
+    uint64_t period_ns;    /* T, of all controllers and servers; 0: one second */
+    uint32_t periods;      /* k, the periods that one swap takes, the same for all controllers; 0: 1 */
+};
+
+enum pshift_owner_step {
+    PSHIFT_OWNER_READS, /* nothing is known of the key: read it */
+    PSHIFT_OWNER_WAITS, /* somebody's periods, or this one's own, are not over yet */
+    PSHIFT_OWNER_ASKS   /* a swap was sent, and its outcome is not known: read the key until it is */
+};
+
+struct pshift_owner {
+    struct pshift_owner_config config;
+    enum pshift_owner_step step;
+    uint64_t seen, seen_ns;   /* the key's number; when it was seen first */
+    uint64_t asked, asked_ns; /* ASKS: the number to be swapped in; the time before the swap was sent */
+    uint64_t owned, start_ns; /* the last of the periods that this one owns, 0: none; when the first of them begins */
 };
 
 struct pshift_controller_config {
     uint32_t servers;      /* 1..PSHIFT_QUEUES_MAX; their numbers are 0..servers - 1 */
     uint32_t buckets;      /* 1..PSHIFT_RECORDS_MAX; maximum of buckets with a contract or a report */
     uint32_t records;      /* 1..PSHIFT_RECORDS_MAX; maximum of (bucket, server) pairs in two periods */
-    uint64_t epoch;        /* from 1, larger than any earlier controller's */
+    struct qos_u128 nonce; /* that of its struct pshift_owner */
+    uint64_t period_ns;    /* T, of all controllers and servers; 0: one second */
     uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2 */
-    /* 0..(servers - 1) / 2, the same for all controllers of a cluster: a new controller need not wait for this many
-     * servers. In return, a controller issues tokens under limits only in periods in which more than absent_max servers
-     * report that they obey it, and a server's periods must never go back, not even at a restart. 0: a server that is
-     * gone for good stops all limited buckets at the next start of a controller, until it is removed. */
-    uint32_t absent_max;
 };
 
 struct pshift_controller_state {
-    uint64_t period, round;   /* round: plans so far */
-    uint64_t withheld;        /* tokens that the last plan could not issue: other servers may still hold them */
-    uint64_t newer_epoch;     /* of a controller that has taken over; 0: none */
-    uint32_t records;         /* in use */
-    uint32_t buckets;         /* in use */
-    uint32_t silent;          /* servers */
-    uint32_t unconfirmed;     /* servers that must still confirm the epoch before tokens are issued under limits */
+    uint64_t period, round; /* round: plans so far */
+    uint64_t withheld;      /* tokens that the last plan could not issue: other servers may still hold them */
+    uint64_t refused;       /* entries of reports in this period without room: a larger `records` or `buckets` helps */
+    uint32_t records;       /* in use */
+    uint32_t buckets;       /* in use */
+    uint32_t silent;        /* servers */
+    uint32_t awaited;       /* servers whose start must still answer a grant: they get no tokens before */
     uint32_t planned_buckets; /* rows that the last plan solved again; all rows if cold */
     bool cold;                /* the last plan was solved from scratch */
 };
@@ -329,15 +353,15 @@ struct pshift_bucket_state {
  *                 pshift_scheduler_next_ns              can anything be picked
  *                 pshift_scheduler_stats, _info         counters; one queue
  *   agent         pshift_agent_open, _close             a bucket gets a queue, and gives it back
- *                 pshift_agent_begin                    a period begins
  *                 pshift_agent_measure, _report         an interval ends; messages about it
- *                 pshift_agent_install                  a grant arrives
- *                 pshift_agent_info                     the numbers to keep on disk
+ *                 pshift_agent_install                  a grant arrives; a larger period begins with it
+ *                 pshift_agent_info                     its period, and when that ends
+ *   owner         pshift_owner_saw, _ask                the key was read; may it be swapped now
+ *                 pshift_owner_next_ns, _holds          when to ask; the period that is owned now
  *   controller    pshift_controller_change              a bucket's contract
  *                 pshift_controller_begin               a period begins
  *                 pshift_controller_report              a report arrives
  *                 pshift_controller_plan, _grant        a round; its messages
- *                 pshift_controller_remove              a server is gone for good
  *                 pshift_controller_certificate         which buckets are short, because of which servers
  *                 pshift_controller_info, _bucket_info  its state; one bucket
  *   messages      pshift_report_encode, _decode         bytes on the wire
@@ -369,8 +393,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_solver_solve(struct pshift_solver *
  * solved from scratch if more than one row in PSHIFT_WARM_PART has changed.
  * retract: QOS_EINVAL: nothing was solved, or the problem has another size; QOS_ENOENT: no such bucket; QOS_EEXIST: it
  * is already retracted. On an error nothing changes. Until the rows are resolved, only pshift_solver_solve may be
- * called instead. resolve: QOS_EINVAL: not exactly the retracted buckets, or one of them twice; other errors as pshift_solver_solve. The rows
- * stay retracted on an error. */
+ * called instead. resolve: QOS_EINVAL: not exactly the retracted buckets, or one of them twice; other errors as
+ * pshift_solver_solve. The rows stay retracted on an error. */
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_retract(struct pshift_solver *solver, const uint32_t *bucket,
                                                             uint32_t count, const struct pshift_problem *problem,
                                                             const struct pshift_solution *solution);
@@ -418,13 +442,16 @@ QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_change(struct pshift_sche
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_set_tokens(struct pshift_scheduler *scheduler, uint32_t queue,
                                                                   uint64_t r_tokens, uint64_t l_tokens);
 /* Steps 1 and 2 of Algorithm 1: serve the request at the head of pick->queue now. QOS_EAGAIN: no request waits, or no
- * queue with requests has tokens; try again after an arrival or a grant. Longest waits: THE CONTRACT. */
-QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler,
+ * queue with requests has tokens; try again after an arrival or a grant. Longest waits: THE CONTRACT. With an agent,
+ * the first call after the end of its period voids the tokens: O(queues). now_ns: an elapsed clock, without steps. */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler, uint64_t now_ns,
                                                             struct pshift_pick *pick);
 /* Serves one waiting request of the queue now, even without tokens (flush, journal). It takes an R-token, else an
  * L-token, else adds to the debt. QOS_EAGAIN: no request waits; QOS_EDEBT: the debt bound is reached. */
-QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_force(struct pshift_scheduler *scheduler, uint32_t queue);
-/* now_ns if a request can be picked, else QOS_NEVER: wait for an arrival or a grant (Step 3 without the delay). */
+QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_force(struct pshift_scheduler *scheduler, uint64_t now_ns,
+                                                             uint32_t queue);
+/* now_ns if a request can be picked; when default tokens come; else QOS_NEVER: wait for an arrival or a grant (Step 3
+ * without the delay). */
 QOS_API uint64_t pshift_scheduler_next_ns(const struct pshift_scheduler *scheduler, uint64_t now_ns);
 /* Counters of a queue; QOS_NONE: of all. granted: requests served; borrowed: how many of these used L-tokens; refused:
  * picks that found requests but no token for them (0 for one queue); waited: requests that arrived; debt. Any thread,
@@ -458,26 +485,44 @@ QOS_API QOS_NODISCARD enum qos_status pshift_agent_init(struct pshift_agent *age
 /* The bucket's queue. A bucket without one gets the lowest queue that was never used, else a closed one.
  * QOS_EFULL: all queues are in use. O(1) expected. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t bucket, uint32_t *queue);
-/* Frees the bucket's queue at the next pshift_agent_begin. QOS_ENOENT: not open; QOS_EBUSY: requests wait. */
+/* Frees the bucket's queue when the next period begins and its debt is paid. QOS_ENOENT: not open; QOS_EBUSY: requests
+ * wait. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t bucket);
-/* A period begins: all older tokens are void, and all queues get the default. QOS_ESTALE: not a later period.
- * O(queues). */
-QOS_API QOS_NODISCARD enum qos_status pshift_agent_begin(struct pshift_agent *agent, uint64_t period);
-/* An interval of interval_ns ends; remaining_ns of the period are left. Estimates each bucket's demand: its waiting
- * requests, plus arrivals at the interval's rate until the period ends. O(queues used in this or the last interval). */
-QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_ns, uint64_t remaining_ns);
+/* An interval ends, the one since the last call. Estimates each bucket's demand: its waiting requests, plus arrivals at
+ * the interval's rate until the period ends (if none is in force: for a whole period). O(queues used in this or the
+ * last interval, or not acknowledged). */
+QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns);
 /* The next message about the last interval: changes, and what was not acknowledged. Call it until QOS_EAGAIN: no more.
- * Every interval has at least one message. The caller may replace message->capacity and the entries' demand by better
- * estimates before encoding. O(entries). */
+ * Every interval has at least one message. After a grant it answers with what that changed: send this at once, too. The
+ * caller may replace message->capacity and the entries' demand by better estimates before encoding. O(entries). */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
                                                           struct pshift_report_entry *entry, uint32_t entries_max);
-/* Installs what is new in a grant. A larger controller epoch is accepted first; from then on smaller ones are refused.
- * QOS_ESTALE: from an earlier controller, for another start or period of this server, or nothing in it is new;
- * QOS_ENOENT: for another server. On an error nothing is installed. Buckets that are not open are skipped. */
-QOS_API QOS_NODISCARD enum qos_status pshift_agent_install(struct pshift_agent *agent,
+/* Installs what is new in a grant. A larger period voids all tokens first. The tokens end left_ns after the measurement
+ * whose report the grant answers. QOS_ESTALE: of a smaller period or another owner's, for another start of this server,
+ * its period is over, or nothing in it is new; QOS_ENOENT: for another server. On an error nothing is installed, but
+ * the period may have begun. Buckets that are not open are skipped. O(entries), or O(queues) if a period begins. */
+QOS_API QOS_NODISCARD enum qos_status pshift_agent_install(struct pshift_agent *agent, uint64_t now_ns,
                                                            const struct pshift_message *message,
                                                            const struct pshift_grant_entry *entry);
 QOS_API enum qos_status pshift_agent_info(const struct pshift_agent *agent, struct pshift_agent_state *out);
+
+/* The owner of periods. now_ns: an elapsed clock, without steps. Single owner; every call is O(1). */
+QOS_API const char *pshift_owner_config_error(const struct pshift_owner_config *config);
+/* QOS_EINVAL, QOS_ERANGE: the configuration is bad. */
+QOS_API QOS_NODISCARD enum qos_status pshift_owner_init(struct pshift_owner *owner,
+                                                        const struct pshift_owner_config *config);
+/* The key, as a read that began after the last call found it: by a read, a watch, or the reply to a swap. A key that
+ * does not exist: 0, 0. */
+QOS_API void pshift_owner_saw(struct pshift_owner *owner, uint64_t now_ns, uint64_t number, struct qos_u128 nonce);
+/* QOS_OK: swap the key now from (the number seen last) to *number and this nonce, by compare-and-swap, then call
+ * pshift_owner_saw with what the key holds. QOS_EAGAIN: read first, or not before pshift_owner_next_ns; QOS_EBUSY: the
+ * outcome of the last swap is not known: read the key. */
+QOS_API QOS_NODISCARD enum qos_status pshift_owner_ask(struct pshift_owner *owner, uint64_t now_ns, uint64_t *number);
+/* When the next ask is due; now_ns if the key must be read. */
+QOS_API uint64_t pshift_owner_next_ns(const struct pshift_owner *owner, uint64_t now_ns);
+/* The period that this process owns now, and when it began: for pshift_controller_begin. QOS_EAGAIN: none. */
+QOS_API QOS_NODISCARD enum qos_status pshift_owner_holds(const struct pshift_owner *owner, uint64_t now_ns,
+                                                         uint64_t *period, uint64_t *start_ns);
 
 /* The controller's side. */
 QOS_API const char *pshift_controller_config_error(const struct pshift_controller_config *config);
@@ -492,32 +537,31 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_init(struct pshift_contr
  * bucket. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_change(struct pshift_controller *controller, uint64_t bucket,
                                                                uint64_t reservation, uint64_t limit);
-/* A period begins: no requests served, no tokens held. Records of pairs that were idle in all of the last period
- * expire. QOS_ESTALE: not a later period. O(records). */
-QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t period);
-/* Merges what is new in a report. It trusts the server: check first that the server may name these buckets and this
- * controller_epoch. QOS_ESTALE: from an earlier start of the server, for another period, or a duplicate;
- * QOS_ENOENT: no such server; QOS_ECORRUPT: a counter fell without a restart; QOS_EFULL: no room for its new pairs or
- * buckets. On an error nothing is merged. */
+/* A period begins that this controller owns: no requests served, no tokens held. start_ns: before the swap that made it
+ * the owner was sent. Records of pairs that were idle in all of the last period, or whose server is silent, expire.
+ * QOS_ESTALE: not a later period. O(records). */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t start_ns,
+                                                              uint64_t period);
+/* Merges what is new in a report. It trusts the server: check first that the server may name these buckets. Entries
+ * that find no room are skipped (info.refused). QOS_EAGAIN: from a start of the server that must first answer a grant;
+ * QOS_ESTALE: of a larger period or another owner's, or a duplicate; QOS_ENOENT: no such server; QOS_ECORRUPT: a
+ * counter fell without a restart. On an error nothing is merged. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_report(struct pshift_controller *controller,
                                                                const struct pshift_message *message,
                                                                const struct pshift_report_entry *entry);
 /* A round: plans R- and L-tokens of all buckets from the reports. A silent server gets no new tokens. What it may still
  * spend counts against the limits until the period ends. Its buckets' reservations move to the other servers where they
- * have demand. QOS_ESTALE: a newer controller has taken over; this one must stop. options: as pshift_solver_solve. */
+ * have demand. If info.withheld is not 0, tokens under a limit move from server to server, and if info.awaited is not
+ * 0, servers are new: plan again as soon as they have answered these grants. QOS_EAGAIN: no period has begun. options:
+ * as pshift_solver_solve. */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_plan(struct pshift_controller *controller,
                                                              const struct pshift_options *options);
 /* The next message to a server: what the last plan changed for it, what it has not confirmed, and acknowledgements.
- * Call it until QOS_EAGAIN: no more. After init, begin and plan there is always at least one message: before the first
- * plan it carries this controller's epoch. QOS_ENOENT: no such server; QOS_ESTALE as pshift_controller_plan. */
-QOS_API QOS_NODISCARD enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint32_t server,
-                                                              struct pshift_message *message,
+ * Call it until QOS_EAGAIN: no more, or the period is over. After begin and plan there is always at least one message
+ * to a server that has reported. QOS_ENOENT: no such server. */
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint64_t now_ns,
+                                                              uint32_t server, struct pshift_message *message,
                                                               struct pshift_grant_entry *entry, uint32_t entries_max);
-/* The operator guarantees that this server serves nothing after this period. From the next period on, it need not
- * confirm the epoch. A report from it, also a late one, brings it back. Needed only if more than absent_max servers are
- * gone. If that is wrong, an older controller that more than absent_max removed servers report to may issue each limit
- * once more to them; otherwise limits hold. QOS_ENOENT: no such server; QOS_EAGAIN: no period has begun. */
-QOS_API QOS_NODISCARD enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server);
 /* Problem and solution of the R-tokens of the last plan, verified and with shortfalls. They show which buckets are
  * short, and because of which servers (the intrinsic error of Section IV-B). The arrays are the controller's, valid
  * until its next call. QOS_EAGAIN: no plan in this period. O(records). */
@@ -1809,9 +1853,9 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
 }
 
 /* Labels servers on one side of the cut with their distance to an underloaded one there, over the indexed rows, until
- * all overloaded servers of that side have a label. True if any has. Servers of the other side have no label, so no step
- * crosses the cut. The search may stop before it reaches a row. Such a row has no taker of a label below the last but
- * one, so the taker that reaches it first later has the lowest label. */
+ * all overloaded servers of that side have a label. True if any has. Servers of the other side have no label, so no
+ * step crosses the cut. The search may stop before it reaches a row. Such a row has no taker of a label below the last
+ * but one, so the taker that reaches it first later has the lowest label. */
 QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side)
 {
     struct pshift_solver *solver = job->solver;
@@ -2389,12 +2433,16 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *s, uint32_t i, 
  *   Invariants:
  *   1. A queue is in `reserved` if and only if it has requests and R-tokens; in `normal`, requests and L-tokens.
  *   2. `touched` holds every queue whose requests or service changed since the agent last measured it.
- *   3. Each request served consumes a token, unless pshift_scheduler_force serves it in debt.
+ *   3. Each request served consumes a token, unless pshift_scheduler_force serves it in debt. Then the next token pays
+ *      for it, once. A request counts as paid (served - debt) in the period of its token.
+ *   4. From void_ns on, by the caller's clock, no token is left that an agent installed before: limited queues have the
+ *      default, the others the R-tokens of their last grant again, once each period_ns until a new grant comes.
  */
 
 struct pshift_priv_queue {
-    uint64_t pending, r_tokens, l_tokens, debt;
-    qos_counter_t served, borrowed, waited;
+    uint64_t pending, r_tokens, l_tokens;
+    uint64_t renewal; /* R-tokens of the last grant, if that had no limit */
+    qos_counter_t served, borrowed, waited, debt;
     uint32_t weight;
 };
 
@@ -2418,6 +2466,8 @@ struct pshift_scheduler {
     uint32_t busy; /* queues with requests */
     struct qos_counters counters;
     qos_counter_t debt;
+    uint64_t void_ns;                     /* when the tokens end; without an agent: never */
+    uint64_t period_ns, default_l_tokens; /* the agent's */
 };
 
 #ifndef QOS_DECLARE_ONLY
@@ -2533,7 +2583,7 @@ QOS_API size_t pshift_scheduler_memsize(const struct pshift_scheduler_config *co
 QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler, void *mem, size_t size_bytes,
                                               const struct pshift_scheduler_config *config)
 {
-    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 1};
+    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 1};
     const struct pshift_priv_cursor start = {0, QOS_NONE, 0};
     struct pshift_scheduler scratch;
     struct qos_layout layout;
@@ -2560,7 +2610,8 @@ QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler
     scheduler->busy = 0;
     scheduler->counters.granted = scheduler->counters.borrowed = 0;
     scheduler->counters.refused = scheduler->counters.waited = 0;
-    scheduler->debt = 0;
+    scheduler->debt = scheduler->default_l_tokens = 0;
+    scheduler->void_ns = scheduler->period_ns = QOS_NEVER;
     return QOS_OK;
 }
 
@@ -2630,22 +2681,44 @@ QOS_PRIV uint64_t pshift_priv_spend(uint64_t *tokens, uint64_t n)
     return m;
 }
 
-QOS_API enum qos_status pshift_scheduler_set_tokens(struct pshift_scheduler *scheduler, uint32_t queue,
-                                                    uint64_t r_tokens, uint64_t l_tokens)
+/* Replaces the queue's tokens, and pays its debt from the new ones. */
+QOS_PRIV void pshift_priv_put_tokens(struct pshift_scheduler *scheduler, uint32_t queue, uint64_t r_tokens,
+                                     uint64_t l_tokens)
 {
-    struct pshift_priv_queue *q;
+    struct pshift_priv_queue *q = &scheduler->queue[queue];
     uint64_t paid;
-    if (queue >= scheduler->config.queues)
-        return QOS_ENOENT;
-    q = &scheduler->queue[queue];
     q->r_tokens = r_tokens;
     q->l_tokens = l_tokens;
     paid = pshift_priv_spend(&q->r_tokens, q->debt);
     paid += pshift_priv_spend(&q->l_tokens, q->debt - paid);
-    q->debt -= paid;
+    qos_counter_add(&q->debt, qos_wrap_sub(0, paid));
     qos_counter_add(&scheduler->debt, qos_wrap_sub(0, paid));
     pshift_priv_place(scheduler, queue);
+    if (paid != 0)
+        pshift_priv_touch(scheduler, queue);
+}
+
+QOS_API enum qos_status pshift_scheduler_set_tokens(struct pshift_scheduler *scheduler, uint32_t queue,
+                                                    uint64_t r_tokens, uint64_t l_tokens)
+{
+    if (queue >= scheduler->config.queues)
+        return QOS_ENOENT;
+    pshift_priv_put_tokens(scheduler, queue, r_tokens, l_tokens);
     return QOS_OK;
+}
+
+/* Invariant 4, if the tokens' time is over. */
+QOS_PRIV void pshift_priv_expire(struct pshift_scheduler *scheduler, uint64_t now_ns)
+{
+    uint32_t q;
+    if (QOS_LIKELY(now_ns < scheduler->void_ns))
+        return;
+    scheduler->void_ns = qos_sat_add(now_ns, scheduler->period_ns);
+    for (q = 0; q < scheduler->config.queues; q++)
+        if (scheduler->queue[q].l_tokens == QOS_UNLIMITED)
+            pshift_priv_put_tokens(scheduler, q, scheduler->queue[q].renewal, QOS_UNLIMITED);
+        else
+            pshift_priv_put_tokens(scheduler, q, 0, scheduler->default_l_tokens);
 }
 
 /* Serves one request of the queue, paid from *tokens (0: in debt). */
@@ -2666,13 +2739,17 @@ QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t que
     }
 }
 
-QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler, struct pshift_pick *pick)
+QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler, uint64_t now_ns,
+                                              struct pshift_pick *pick)
 {
     const uint32_t queues = scheduler->config.queues;
     struct pshift_priv_cursor *cursor = &scheduler->r;
-    uint32_t found = pshift_priv_set_around(&scheduler->reserved, cursor->next, queues);
-    bool reserved = found != QOS_NONE;
     struct pshift_priv_queue *q;
+    uint32_t found;
+    bool reserved;
+    pshift_priv_expire(scheduler, now_ns);
+    found = pshift_priv_set_around(&scheduler->reserved, cursor->next, queues);
+    reserved = found != QOS_NONE;
     if (!reserved) {
         cursor = &scheduler->l;
         found = pshift_priv_set_around(&scheduler->normal, cursor->next, queues);
@@ -2698,7 +2775,7 @@ QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_scheduler_force(struct pshift_scheduler *scheduler, uint32_t queue)
+QOS_API enum qos_status pshift_scheduler_force(struct pshift_scheduler *scheduler, uint64_t now_ns, uint32_t queue)
 {
     struct pshift_priv_queue *q;
     uint64_t none = 0;
@@ -2707,10 +2784,11 @@ QOS_API enum qos_status pshift_scheduler_force(struct pshift_scheduler *schedule
     q = &scheduler->queue[queue];
     if (q->pending == 0)
         return QOS_EAGAIN;
+    pshift_priv_expire(scheduler, now_ns);
     if (q->r_tokens == 0 && q->l_tokens == 0) {
         if (q->debt >= scheduler->config.debt_max_ops)
             return QOS_EDEBT;
-        q->debt++;
+        qos_counter_add(&q->debt, 1);
         qos_counter_add(&scheduler->debt, 1);
         pshift_priv_serve(scheduler, queue, &none);
     } else {
@@ -2721,8 +2799,9 @@ QOS_API enum qos_status pshift_scheduler_force(struct pshift_scheduler *schedule
 
 QOS_API uint64_t pshift_scheduler_next_ns(const struct pshift_scheduler *scheduler, uint64_t now_ns)
 {
-    return pshift_priv_set_empty(&scheduler->reserved) && pshift_priv_set_empty(&scheduler->normal) ? QOS_NEVER
-                                                                                                    : now_ns;
+    if (!pshift_priv_set_empty(&scheduler->reserved) || !pshift_priv_set_empty(&scheduler->normal))
+        return now_ns;
+    return scheduler->busy != 0 && scheduler->default_l_tokens != 0 ? scheduler->void_ns : QOS_NEVER;
 }
 
 QOS_API enum qos_status pshift_scheduler_stats(const struct pshift_scheduler *scheduler, uint32_t queue,
@@ -2741,7 +2820,7 @@ QOS_API enum qos_status pshift_scheduler_stats(const struct pshift_scheduler *sc
     out->borrowed = qos_counter_read(&q->borrowed);
     out->refused = 0;
     out->waited = qos_counter_read(&q->waited);
-    out->debt = q->debt;
+    out->debt = qos_counter_read(&q->debt);
     return QOS_OK;
 }
 
@@ -2777,17 +2856,17 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *         +------------------------------------ ack of that report ------+
  *
  *   Invariants:
- *   1. Totals, not increments. A grant says how many requests of a bucket may be served in the whole period, including
- *      those served before the grant came. So a late or repeated grant adds nothing.
+ *   1. Totals, not increments. A grant says how many requests of a bucket may be paid in the whole period, including
+ *      those paid before the grant came. So a late or repeated grant adds nothing.
  *   2. Order. Each queue keeps the number of the last grant installed for it and skips older ones, whatever other
  *      queues do. So a message may hold any part of a round.
  *   3. Acknowledgement both ways. News is reported in every interval until a grant acknowledges the report that
  *      carried it. Each entry of a report names the last grant installed for its bucket.
- *   4. Fence. The agent obeys only the largest controller epoch that it ever received. When this epoch grows, every
- *      queue with requests, service or tokens is news. The caller stores the epoch, so it survives restarts.
- *   5. All tokens expire at the end of the period. Grants of another period are refused.
- *   6. A restarted server has a larger epoch. It refuses grants made for an older one. Its reports say that it may have
- *      served in this period before the restart (partial), unless it never obeyed a controller before.
+ *   4. Periods never go back. A grant of a smaller period, or of another owner of the same one, is refused. A larger
+ *      period voids all tokens before its first grant is installed; then every queue in use is news.
+ *   5. Tokens end left_ns after the measurement whose report their grant answers. The owner counted left_ns after that
+ *      report came, so they end before its period does, whatever delay the messages had and whatever the clocks say.
+ *   6. A restarted server has another boot nonce, no period and no tokens. It refuses grants made for another start.
  *
  *   Estimators (Section III-D leaves them open):
  *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
@@ -2801,13 +2880,20 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
 
 struct pshift_priv_seen {
     uint64_t bucket;
-    uint64_t base;      /* served when the period began */
+    uint64_t base;      /* paid when the period began */
     uint64_t arrived;   /* served + pending at the last measure */
     uint64_t demand;    /* at the last measure */
-    uint64_t told;      /* served in the period + demand, as last reported */
+    uint64_t told;      /* paid in the period + demand, as last reported */
     uint64_t sent_seq;  /* of the last report that named the queue */
     uint64_t grant_seq; /* of the last grant installed in this period */
     uint32_t flags;
+};
+
+#define PSHIFT_PRIV_STAMPS 32u
+
+/* Reports from number `seq` on are of the measurement at `at_ns`. */
+struct pshift_priv_stamp {
+    uint64_t seq, at_ns;
 };
 
 struct pshift_agent {
@@ -2821,11 +2907,16 @@ struct pshift_agent {
     uint32_t at;        /* queue where the next report begins */
     uint64_t seq;       /* of the last report */
     uint64_t first_seq; /* of this interval's reports */
-    uint64_t period, controller_epoch;
-    uint64_t served;   /* by all queues, at the last measure */
-    uint64_t capacity; /* at the last measure */
-    bool due;          /* this interval has had no report yet */
-    bool partial;      /* the period may have begun before this start */
+    uint64_t period;    /* the largest heard of */
+    struct qos_u128 owner;
+    uint64_t heard;                                     /* newest grant of this owner */
+    uint64_t ends_ns;                                   /* when the period's tokens end; 0: no grant has come */
+    uint64_t served;                                    /* by all queues, at the last measure */
+    uint64_t capacity;                                  /* at the last measure */
+    struct pshift_priv_stamp stamp[PSHIFT_PRIV_STAMPS]; /* of the last measurements; the newest is stamps - 1 */
+    uint64_t stamps;
+    struct pshift_range ack[PSHIFT_RANGES]; /* of the newest grant */
+    bool due;                               /* this interval has had no report yet */
 };
 
 #ifndef QOS_DECLARE_ONLY
@@ -2839,12 +2930,12 @@ QOS_PRIV uint32_t pshift_priv_slots(uint32_t items)
     return slots;
 }
 
-QOS_PRIV uint32_t pshift_priv_hash(uint64_t key, uint64_t more, uint32_t slots)
+/* Keyed by a nonce, which nobody who chooses ids knows: two rounds of a 64 by 64 bit product, folded. */
+QOS_PRIV uint32_t pshift_priv_hash(struct qos_u128 key, uint64_t id, uint64_t more, uint32_t slots)
 {
-    uint64_t h =
-        qos_wrap_mul(qos_wrap_add(key, qos_wrap_mul(more, UINT64_C(0x9e3779b97f4a7c15))), UINT64_C(0xd6e8feb86659fd93));
-    h = qos_wrap_mul(h ^ h >> 32, UINT64_C(0xd6e8feb86659fd93));
-    return (uint32_t)(h >> 32) & (slots - 1);
+    struct qos_u128 h = qos_mul_wide(id ^ key.lo, (key.hi ^ more) | 1);
+    h = qos_mul_wide(h.hi ^ h.lo ^ key.hi, UINT64_C(0x9e3779b97f4a7c15) ^ key.lo);
+    return (uint32_t)((h.hi ^ h.lo) >> 32) & (slots - 1);
 }
 
 /* Requests of an interval, extended to the end of the period; rounded up, saturating. */
@@ -2870,8 +2961,8 @@ QOS_API const char *pshift_agent_config_error(const struct pshift_agent_config *
         return "config: is NULL; give a struct pshift_agent_config";
     if (!config->scheduler)
         return "scheduler: is NULL; give an initialised struct pshift_scheduler";
-    if (config->epoch == 0)
-        return "epoch: give 1 or more, larger at each start of the server";
+    if ((config->boot.hi | config->boot.lo) == 0)
+        return "boot: give 128 random bits, new at each start of the server";
     if (config->unchanged_permille > 1000)
         return "unchanged_permille: give at most 1000";
     return NULL;
@@ -2891,6 +2982,7 @@ QOS_API size_t pshift_agent_memsize(const struct pshift_agent_config *config)
 QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem, size_t size_bytes,
                                           const struct pshift_agent_config *config)
 {
+    const struct pshift_range none = {0, 0};
     const char *error = pshift_agent_config_error(config);
     struct pshift_agent scratch;
     struct qos_layout layout;
@@ -2915,18 +3007,28 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem,
         agent->slot[q] = QOS_NONE;
     pshift_priv_set_clear(&agent->dirty, config->scheduler->config.queues);
     agent->used = agent->freed_count = agent->open = agent->dirty_count = agent->at = 0;
-    agent->seq = agent->period = agent->capacity = 0;
+    agent->seq = agent->period = agent->capacity = agent->heard = agent->ends_ns = agent->stamps = 0;
     agent->first_seq = 1;
-    agent->controller_epoch = config->controller_epoch;
+    agent->owner.hi = agent->owner.lo = 0;
+    for (q = 0; q < PSHIFT_RANGES; q++)
+        agent->ack[q] = none;
     agent->served = agent->scheduler->counters.granted;
-    agent->due = agent->partial = false;
+    agent->due = false;
+    agent->scheduler->default_l_tokens = config->default_l_tokens;
+    agent->scheduler->period_ns = agent->config.period_ns = qos_default(config->period_ns, QOS_NS_PER_S);
     return QOS_OK;
+}
+
+/* Requests of the queue that a token has paid. */
+QOS_PRIV uint64_t pshift_priv_paid(const struct pshift_priv_queue *queue)
+{
+    return queue->served - queue->debt;
 }
 
 /* Slot of the bucket, or the empty slot where it would go. */
 QOS_PRIV uint32_t pshift_priv_agent_slot(const struct pshift_agent *agent, uint64_t bucket)
 {
-    uint32_t at = pshift_priv_hash(bucket, 0, agent->slots);
+    uint32_t at = pshift_priv_hash(agent->config.boot, bucket, 0, agent->slots);
     while (agent->slot[at] != QOS_NONE && agent->seen[agent->slot[at]].bucket != bucket)
         at = (at + 1) & (agent->slots - 1);
     return at;
@@ -2938,7 +3040,6 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
     uint32_t q = agent->slot[at];
     if (q == QOS_NONE) {
         const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
-        enum qos_status status;
         if (agent->used < agent->scheduler->config.queues)
             q = agent->used++;
         else if (agent->freed_count != 0)
@@ -2946,14 +3047,12 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
         else
             return QOS_EFULL;
         agent->seen[q] = blank;
-        agent->seen[q].base = agent->scheduler->queue[q].served;
-        agent->seen[q].arrived = qos_sat_add(agent->seen[q].base, agent->scheduler->queue[q].pending);
+        agent->seen[q].base = pshift_priv_paid(&agent->scheduler->queue[q]);
+        agent->seen[q].arrived = qos_sat_add(agent->scheduler->queue[q].served, agent->scheduler->queue[q].pending);
         agent->slot[at] = q;
         agent->open++;
-        status =
-            pshift_scheduler_set_tokens(agent->scheduler, q, 0, agent->period ? agent->config.default_l_tokens : 0);
-        QOS_ASSERT(status == QOS_OK);
-        (void)status;
+        agent->scheduler->queue[q].renewal = 0;
+        pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
     }
     agent->seen[q].flags &= ~PSHIFT_PRIV_CLOSING;
     *queue = q;
@@ -2984,7 +3083,8 @@ QOS_PRIV void pshift_priv_agent_flag(struct pshift_agent *agent, uint32_t q, uin
     agent->dirty_count = is ? agent->dirty_count + 1 : agent->dirty_count - 1;
 }
 
-/* Frees closed queues that the controller knows to be idle; rehashes the others. */
+/* Frees closed queues that owe nothing and that the controller knows to be idle; rehashes the others. The next bucket
+ * finds a queue like a new one. */
 QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
 {
     uint32_t q;
@@ -2994,9 +3094,16 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
         struct pshift_priv_seen *s = &agent->seen[q];
         if (!(s->flags & PSHIFT_PRIV_OPEN))
             continue;
-        if ((s->flags & PSHIFT_PRIV_CLOSING) && s->told == 0 && agent->scheduler->queue[q].pending == 0) {
+        if ((s->flags & PSHIFT_PRIV_CLOSING) && s->told == 0 && agent->scheduler->queue[q].pending == 0 &&
+            agent->scheduler->queue[q].debt == 0) {
             pshift_priv_agent_flag(agent, q, 0);
             s->flags = 0;
+            pshift_priv_put_tokens(agent->scheduler, q, 0, 0);
+            agent->scheduler->queue[q].weight = 1;
+            if (agent->scheduler->r.turn == q)
+                agent->scheduler->r.turn = QOS_NONE;
+            if (agent->scheduler->l.turn == q)
+                agent->scheduler->l.turn = QOS_NONE;
             agent->freed[agent->freed_count++] = q;
             agent->open--;
         } else {
@@ -3005,36 +3112,56 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
     }
 }
 
-QOS_API enum qos_status pshift_agent_begin(struct pshift_agent *agent, uint64_t period)
+/* Invariant 4: a larger period begins. */
+QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_ns, const struct pshift_message *message)
 {
     uint32_t q;
-    if (period <= agent->period)
-        return QOS_ESTALE;
-    agent->partial = agent->period == 0 && agent->config.controller_epoch != 0;
-    agent->period = period;
+    if (qos_cmp_wide(agent->owner, message->owner) != 0)
+        agent->heard = 0;
+    agent->owner = message->owner;
+    agent->period = message->period;
+    agent->ends_ns = 0;
+    agent->scheduler->void_ns = qos_sat_add(now_ns, agent->config.period_ns);
     pshift_priv_agent_free(agent);
     for (q = 0; q < agent->used; q++) {
+        struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
         struct pshift_priv_seen *s = &agent->seen[q];
-        enum qos_status status;
         if (!(s->flags & PSHIFT_PRIV_OPEN))
             continue;
-        status = pshift_scheduler_set_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
-        QOS_ASSERT(status == QOS_OK);
-        (void)status;
-        s->base = agent->scheduler->queue[q].served;
+        pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
+        s->base = pshift_priv_paid(queue);
         s->grant_seq = 0;
         /* Demand that ended with the last period is news too, or the controller would grant tokens for it. */
         pshift_priv_agent_flag(agent, q,
-                               s->told != 0 || agent->scheduler->queue[q].pending != 0 ? PSHIFT_PRIV_NEWS : 0);
+                               (s->told | s->demand | queue->pending | queue->debt) != 0 ? PSHIFT_PRIV_NEWS : 0);
     }
-    return QOS_OK;
 }
 
-QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_ns, uint64_t remaining_ns)
+/* Does the newest grant acknowledge report `seq`? */
+QOS_PRIV bool pshift_priv_acknowledged(const struct pshift_agent *agent, uint64_t seq)
+{
+    uint32_t k;
+    for (k = 0; k < PSHIFT_RANGES; k++)
+        if (agent->ack[k].first <= seq && seq <= agent->ack[k].last)
+            return true;
+    return false;
+}
+
+QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
 {
     struct pshift_scheduler *scheduler = agent->scheduler;
     const uint32_t queues = scheduler->config.queues;
+    const uint64_t last_ns = agent->stamps ? agent->stamp[(agent->stamps - 1) % PSHIFT_PRIV_STAMPS].at_ns : now_ns;
+    const uint64_t interval_ns = qos_sat_sub(now_ns, last_ns);
+    const uint64_t left_ns = agent->ends_ns > now_ns ? agent->ends_ns - now_ns : agent->config.period_ns;
+    struct pshift_priv_stamp *stamp = &agent->stamp[agent->stamps++ % PSHIFT_PRIV_STAMPS];
     uint32_t q;
+    stamp->seq = agent->first_seq = agent->seq + 1;
+    stamp->at_ns = now_ns;
+    for (q = pshift_priv_set_from(&agent->dirty, 0, queues); q != QOS_NONE;
+         q = pshift_priv_set_from(&agent->dirty, q + 1, queues))
+        if ((agent->seen[q].flags & PSHIFT_PRIV_SENT) && pshift_priv_acknowledged(agent, agent->seen[q].sent_seq))
+            pshift_priv_agent_flag(agent, q, agent->seen[q].flags & PSHIFT_PRIV_NEWS);
     for (q = pshift_priv_set_from(&scheduler->touched, 0, queues); q != QOS_NONE;
          q = pshift_priv_set_from(&scheduler->touched, q + 1, queues)) {
         const struct pshift_priv_queue *queue = &scheduler->queue[q];
@@ -3045,17 +3172,17 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t interval_
             continue;
         }
         s->arrived = all;
-        s->demand = qos_sat_add(queue->pending, pshift_priv_extend(recent, interval_ns, remaining_ns));
-        total = qos_sat_add(queue->served - s->base, s->demand);
+        s->demand = qos_sat_add(queue->pending, pshift_priv_extend(recent, interval_ns, left_ns));
+        s->demand = qos_sat_add(s->demand, queue->debt);
+        total = qos_sat_add(pshift_priv_paid(queue) - s->base, s->demand);
         moved = total > s->told ? total - s->told : s->told - total;
         if (moved > qos_mul_div_floor(s->told, agent->config.unchanged_permille, 1000))
             pshift_priv_agent_flag(agent, q, PSHIFT_PRIV_NEWS);
         if (recent == 0) /* otherwise the next measure must see the arrivals end */
             pshift_priv_set_write(&scheduler->touched, q, false);
     }
-    agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, remaining_ns);
+    agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, left_ns);
     agent->served = scheduler->counters.granted;
-    agent->first_seq = agent->seq + 1;
     agent->due = true;
 }
 
@@ -3070,8 +3197,8 @@ QOS_PRIV void pshift_priv_agent_tell(struct pshift_agent *agent, uint32_t q, str
     const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
     struct pshift_priv_seen *s = &agent->seen[q];
     entry->bucket = s->bucket;
-    entry->served = queue->served - s->base;
-    entry->demand = qos_max(s->demand, queue->pending);
+    entry->served = pshift_priv_paid(queue) - s->base;
+    entry->demand = qos_max(s->demand, qos_sat_add(queue->pending, queue->debt));
     entry->held = qos_sat_add(queue->r_tokens, queue->l_tokens);
     entry->grant_seq = s->grant_seq;
     s->told = qos_sat_add(entry->served, entry->demand);
@@ -3082,6 +3209,7 @@ QOS_PRIV void pshift_priv_agent_tell(struct pshift_agent *agent, uint32_t q, str
 QOS_API enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
                                             struct pshift_report_entry *entry, uint32_t entries_max)
 {
+    const struct pshift_range none = {0, 0};
     const uint32_t queues = agent->scheduler->config.queues;
     uint32_t q, n = 0, left = agent->dirty_count;
     if (entries_max == 0)
@@ -3100,83 +3228,69 @@ QOS_API enum qos_status pshift_agent_report(struct pshift_agent *agent, struct p
     agent->due = false;
     message->server = agent->config.server;
     message->count = n;
-    message->server_epoch = agent->config.epoch;
-    message->controller_epoch = agent->controller_epoch;
-    message->seq = agent->seq;
-    message->ack_seq = message->ack_mask = 0;
+    message->boot = agent->config.boot;
+    message->owner = agent->owner;
     message->period = agent->period;
+    message->seq = agent->seq;
+    message->answers = agent->heard;
+    message->left_ns = 0;
     message->capacity = agent->capacity;
-    message->untold = agent->dirty_count - n;
-    message->partial = agent->partial;
+    for (n = 0; n < PSHIFT_RANGES; n++)
+        message->ack[n] = none;
     return QOS_OK;
 }
 
-/* Does the message acknowledge report `seq`? */
-QOS_PRIV bool pshift_priv_acknowledges(const struct pshift_message *message, uint64_t seq)
+/* When tokens end of which the owner has left_ns left, if it answers report `seq` (invariant 5); 0: unknown. */
+QOS_PRIV uint64_t pshift_priv_agent_ends(const struct pshift_agent *agent, uint64_t seq, uint64_t left_ns)
 {
-    uint64_t back = qos_wrap_sub(message->ack_seq, seq);
-    return back == 0 || (seq < message->ack_seq && back <= 64 && (message->ack_mask >> (back - 1) & 1) != 0);
-}
-
-QOS_PRIV void pshift_priv_agent_acknowledged(struct pshift_agent *agent, const struct pshift_message *message)
-{
-    const uint32_t queues = agent->scheduler->config.queues;
-    uint32_t q;
-    for (q = pshift_priv_set_from(&agent->dirty, 0, queues); q != QOS_NONE;
-         q = pshift_priv_set_from(&agent->dirty, q + 1, queues))
-        if ((agent->seen[q].flags & PSHIFT_PRIV_SENT) && pshift_priv_acknowledges(message, agent->seen[q].sent_seq))
-            pshift_priv_agent_flag(agent, q, agent->seen[q].flags & PSHIFT_PRIV_NEWS);
-}
-
-/* A new controller knows nothing: every queue in use is news. */
-QOS_PRIV void pshift_priv_agent_obey(struct pshift_agent *agent, uint64_t controller_epoch)
-{
-    uint32_t q;
-    agent->controller_epoch = controller_epoch;
-    for (q = 0; q < agent->used; q++) {
-        const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
-        struct pshift_priv_seen *s = &agent->seen[q];
-        if (!(s->flags & PSHIFT_PRIV_OPEN))
-            continue;
-        s->grant_seq = 0;
-        pshift_priv_agent_flag(agent, q,
-                               (queue->pending | s->demand | s->told | queue->r_tokens | queue->l_tokens) != 0 ||
-                                       queue->served != s->base
-                                   ? PSHIFT_PRIV_NEWS
-                                   : 0);
+    uint64_t back;
+    for (back = 1; back <= agent->stamps && back <= PSHIFT_PRIV_STAMPS && seq <= agent->seq; back++) {
+        const struct pshift_priv_stamp *stamp = &agent->stamp[(agent->stamps - back) % PSHIFT_PRIV_STAMPS];
+        if (stamp->seq <= seq)
+            return qos_sat_add(stamp->at_ns, left_ns);
     }
+    return 0;
 }
 
 QOS_PRIV void pshift_priv_agent_apply(struct pshift_agent *agent, uint32_t q, uint64_t seq,
                                       const struct pshift_grant_entry *entry)
 {
     struct pshift_priv_seen *s = &agent->seen[q];
-    uint64_t served = agent->scheduler->queue[q].served - s->base, r_total = qos_min(entry->r_total, entry->total);
-    uint64_t l = entry->total == QOS_UNLIMITED ? QOS_UNLIMITED : qos_sat_sub(entry->total, qos_max(served, r_total));
-    enum qos_status status = pshift_scheduler_set_tokens(agent->scheduler, q, qos_sat_sub(r_total, served), l);
-    QOS_ASSERT(status == QOS_OK);
-    (void)status;
+    struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
+    uint64_t paid = pshift_priv_paid(queue) - s->base, r_total = qos_min(entry->r_total, entry->total);
+    uint64_t l = entry->total == QOS_UNLIMITED ? QOS_UNLIMITED : qos_sat_sub(entry->total, qos_max(paid, r_total));
+    queue->renewal = entry->total == QOS_UNLIMITED ? r_total : 0;
+    pshift_priv_put_tokens(agent->scheduler, q, qos_sat_sub(r_total, paid), l);
     s->grant_seq = seq;
     pshift_priv_agent_flag(agent, q, (s->flags & PSHIFT_PRIV_SENT) | PSHIFT_PRIV_NEWS);
 }
 
-QOS_API enum qos_status pshift_agent_install(struct pshift_agent *agent, const struct pshift_message *message,
+QOS_API enum qos_status pshift_agent_install(struct pshift_agent *agent, uint64_t now_ns,
+                                             const struct pshift_message *message,
                                              const struct pshift_grant_entry *entry)
 {
+    const bool newer = message->period > agent->period;
+    uint64_t ends_ns;
     uint32_t k, applied = 0;
-    bool newer = message->controller_epoch > agent->controller_epoch;
     if (message->server != agent->config.server)
         return QOS_ENOENT;
-    if (message->controller_epoch < agent->controller_epoch)
+    if (qos_cmp_wide(message->boot, agent->config.boot) != 0 || message->period < agent->period ||
+        message->period == 0 || (!newer && qos_cmp_wide(message->owner, agent->owner) != 0))
         return QOS_ESTALE;
     if (newer)
-        pshift_priv_agent_obey(agent, message->controller_epoch);
-    if (message->server_epoch != agent->config.epoch)
-        return newer ? QOS_OK : QOS_ESTALE;
-    if (!newer)
-        pshift_priv_agent_acknowledged(agent, message);
-    if (message->period != agent->period)
-        return newer ? QOS_OK : QOS_ESTALE;
+        pshift_priv_agent_begin(agent, now_ns, message);
+    if (message->seq > agent->heard) {
+        agent->heard = message->seq;
+        for (k = 0; k < PSHIFT_RANGES; k++)
+            agent->ack[k] = message->ack[k];
+    }
+    ends_ns = pshift_priv_agent_ends(agent, message->answers, message->left_ns);
+    if (ends_ns <= now_ns)
+        return QOS_ESTALE;
+    if (ends_ns > agent->ends_ns) {
+        pshift_priv_expire(agent->scheduler, now_ns); /* what is over stays void */
+        agent->scheduler->void_ns = agent->ends_ns = ends_ns;
+    }
     for (k = 0; k < message->count; k++) {
         uint32_t q = agent->slot[pshift_priv_agent_slot(agent, entry[k].bucket)];
         if (q == QOS_NONE || message->seq <= agent->seen[q].grant_seq)
@@ -3189,8 +3303,8 @@ QOS_API enum qos_status pshift_agent_install(struct pshift_agent *agent, const s
 
 QOS_API enum qos_status pshift_agent_info(const struct pshift_agent *agent, struct pshift_agent_state *out)
 {
-    out->controller_epoch = agent->controller_epoch;
     out->period = agent->period;
+    out->ends_ns = agent->ends_ns;
     out->open = agent->open;
     out->unacknowledged = agent->dirty_count;
     return QOS_OK;
@@ -3200,17 +3314,22 @@ QOS_API enum qos_status pshift_agent_info(const struct pshift_agent *agent, stru
 
 QOS_PRIV void pshift_priv_write_head(struct qos_writer *w, const struct pshift_message *m)
 {
+    uint32_t k;
     qos_write_u32(w, m->server);
     qos_write_u32(w, m->count);
-    qos_write_u64(w, m->server_epoch);
-    qos_write_u64(w, m->controller_epoch);
-    qos_write_u64(w, m->seq);
-    qos_write_u64(w, m->ack_seq);
-    qos_write_u64(w, m->ack_mask);
+    qos_write_u64(w, m->boot.hi);
+    qos_write_u64(w, m->boot.lo);
+    qos_write_u64(w, m->owner.hi);
+    qos_write_u64(w, m->owner.lo);
     qos_write_u64(w, m->period);
+    qos_write_u64(w, m->seq);
+    qos_write_u64(w, m->answers);
+    qos_write_u64(w, m->left_ns);
     qos_write_u64(w, m->capacity);
-    qos_write_u32(w, m->untold);
-    qos_write_u32(w, m->partial ? 1 : 0);
+    for (k = 0; k < PSHIFT_RANGES; k++) {
+        qos_write_u64(w, m->ack[k].last);
+        qos_write_u32(w, (uint32_t)(m->ack[k].last - m->ack[k].first)); /* ranges are shorter than 2^32 */
+    }
 }
 
 /* Leaves room for the frame's header and writes the head after it. */
@@ -3244,23 +3363,30 @@ QOS_PRIV enum qos_status pshift_priv_wire_open(const void *buf, size_t size_byte
 {
     struct qos_frame f;
     enum qos_status status = qos_frame_open(buf, size_bytes, PSHIFT_WIRE_MAGIC, PSHIFT_WIRE_VERSION, &f);
-    uint32_t flags;
+    uint32_t k;
+    bool sane = true;
     if (status != QOS_OK)
         return status;
     qos_reader_init(rd, (const uint8_t *)buf + QOS_FRAME_HEADER_BYTES, f.payload_bytes);
     m->server = qos_read_u32(rd);
     m->count = qos_read_u32(rd);
-    m->server_epoch = qos_read_u64(rd);
-    m->controller_epoch = qos_read_u64(rd);
-    m->seq = qos_read_u64(rd);
-    m->ack_seq = qos_read_u64(rd);
-    m->ack_mask = qos_read_u64(rd);
+    m->boot.hi = qos_read_u64(rd);
+    m->boot.lo = qos_read_u64(rd);
+    m->owner.hi = qos_read_u64(rd);
+    m->owner.lo = qos_read_u64(rd);
     m->period = qos_read_u64(rd);
+    m->seq = qos_read_u64(rd);
+    m->answers = qos_read_u64(rd);
+    m->left_ns = qos_read_u64(rd);
     m->capacity = qos_read_u64(rd);
-    m->untold = qos_read_u32(rd);
-    flags = qos_read_u32(rd);
-    m->partial = (flags & 1) != 0;
-    if (rd->bad || f.type != type || flags > 1 ||
+    for (k = 0; k < PSHIFT_RANGES; k++) {
+        uint32_t more;
+        m->ack[k].last = qos_read_u64(rd);
+        more = qos_read_u32(rd);
+        sane &= more <= m->ack[k].last;
+        m->ack[k].first = sane ? m->ack[k].last - more : 0;
+    }
+    if (rd->bad || !sane || f.type != type ||
         f.payload_bytes - PSHIFT_WIRE_HEAD_BYTES != (uint64_t)m->count * entry_bytes)
         return QOS_ECORRUPT;
     return m->count > entries_max ? QOS_EFULL : QOS_OK;
@@ -3336,6 +3462,109 @@ QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, 
 
 #endif /* QOS_DECLARE_ONLY */
 
+/* ==== chapter: owner ============================================================================================
+ *
+ *   One key of a linearizable store says who owns which periods: (number, nonce of a controller's process). It is
+ *   changed by compare-and-swap only, is never deleted, and its number only grows. A swap to number n makes its caller
+ *   the owner of the periods n - k + 1 .. n. This chapter decides when to swap, and what came of it:
+ *
+ *                    +------------- saw(an old number) <---------------+
+ *                    v                                                 |
+ *       reads --> waits --- ask, k T after the key was first seen --> asks
+ *                    ^                                                 |
+ *                    +-- saw(asked number, own nonce): owns from the --+
+ *                        time before the swap; else: somebody else does
+ *
+ *   Invariants:
+ *   1. The next swap comes at least k T after its caller first saw the key's number, by its elapsed clock; the owner's
+ *      own next one k T after the reply. The owner counts from before its swap, so its periods are over by then.
+ *   2. Each swap has a larger number than all before it that this process sent. So an ambiguous reply does no harm:
+ *      what the key holds later says which swap succeeded, if any. If it is not the last one, nothing is owned.
+ *   3. A process that restarts has another nonce. It never resumes a number.
+ *
+ *   Why L in a period and 2 L in a window: tokens of period P are spent only between its swap and T later (agent,
+ *   invariant 5), and swaps are T apart (invariant 1). So two periods' tokens are never spent at one time, and a window
+ *   of length T meets at most two periods. The controller issues at most L in each (controller, invariant 1). What was
+ *   granted to a server that restarted counts as spent.
+ */
+
+#ifndef QOS_DECLARE_ONLY
+
+QOS_API const char *pshift_owner_config_error(const struct pshift_owner_config *config)
+{
+    if (!config)
+        return "config: is NULL; give a struct pshift_owner_config";
+    if ((config->nonce.hi | config->nonce.lo) == 0)
+        return "nonce: give 128 random bits, new at each start of the process";
+    if (config->period_ns > PSHIFT_COUNT_MAX / 1024)
+        return "period_ns: give at most PSHIFT_COUNT_MAX / 1024, or 0 for one second";
+    if (config->periods > 1024)
+        return "periods: give at most 1024, or 0 for 1";
+    return NULL;
+}
+
+QOS_API enum qos_status pshift_owner_init(struct pshift_owner *owner, const struct pshift_owner_config *config)
+{
+    const enum qos_status status = pshift_priv_config_status(config, pshift_owner_config_error(config));
+    QOS_ASSERT(owner);
+    if (status != QOS_OK)
+        return status;
+    owner->config = *config;
+    owner->config.period_ns = qos_default(config->period_ns, QOS_NS_PER_S);
+    owner->config.periods = config->periods ? config->periods : 1;
+    owner->step = PSHIFT_OWNER_READS;
+    owner->seen = owner->seen_ns = owner->asked = owner->asked_ns = owner->owned = owner->start_ns = 0;
+    return QOS_OK;
+}
+
+QOS_API void pshift_owner_saw(struct pshift_owner *owner, uint64_t now_ns, uint64_t number, struct qos_u128 nonce)
+{
+    if (owner->step != PSHIFT_OWNER_READS && number < owner->seen)
+        return; /* a read that is older than what is known */
+    if (owner->step == PSHIFT_OWNER_READS || number > owner->seen) {
+        owner->seen = number;
+        owner->seen_ns = now_ns;
+    }
+    if (owner->step == PSHIFT_OWNER_ASKS && number == owner->asked && qos_cmp_wide(nonce, owner->config.nonce) == 0) {
+        owner->owned = number;
+        owner->start_ns = owner->asked_ns;
+    }
+    owner->step = PSHIFT_OWNER_WAITS;
+}
+
+QOS_API uint64_t pshift_owner_next_ns(const struct pshift_owner *owner, uint64_t now_ns)
+{
+    if (owner->step != PSHIFT_OWNER_WAITS)
+        return now_ns;
+    return qos_max(now_ns, qos_sat_add(owner->seen_ns, owner->config.periods * owner->config.period_ns));
+}
+
+QOS_API enum qos_status pshift_owner_ask(struct pshift_owner *owner, uint64_t now_ns, uint64_t *number)
+{
+    if (owner->step == PSHIFT_OWNER_ASKS)
+        return QOS_EBUSY;
+    if (owner->step == PSHIFT_OWNER_READS || pshift_owner_next_ns(owner, now_ns) > now_ns)
+        return QOS_EAGAIN;
+    owner->asked = qos_sat_add(qos_max(owner->asked, owner->seen), owner->config.periods);
+    owner->asked_ns = now_ns;
+    owner->step = PSHIFT_OWNER_ASKS;
+    *number = owner->asked;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status pshift_owner_holds(const struct pshift_owner *owner, uint64_t now_ns, uint64_t *period,
+                                           uint64_t *start_ns)
+{
+    const uint64_t gone = qos_sat_sub(now_ns, owner->start_ns) / owner->config.period_ns;
+    if (owner->owned == 0 || owner->owned != owner->seen || gone >= owner->config.periods)
+        return QOS_EAGAIN;
+    *period = owner->owned - owner->config.periods + 1 + gone;
+    *start_ns = owner->start_ns + gone * owner->config.period_ns;
+    return QOS_OK;
+}
+
+#endif /* QOS_DECLARE_ONLY */
+
 /* ==== chapter: controller =======================================================================================
  *
  *   The controller's side of the runtime (Section III-D). Each round it subtracts all requests served, whatever token
@@ -3354,19 +3583,18 @@ QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, 
  *   2. A record has two maxima: old_max of the grants up to mark_seq, new_max of later grants. A report that names
  *      grant mark_seq or a later one replaces old_max by what the server may still serve. So a ceiling can fall even if
  *      new grants are sent before reports on the older ones come.
- *   3. Fence: a report with this controller's epoch proves that from its period on its server obeys no older one.
- *      Tokens under limits are issued in a period only if every server sent such a report in an earlier period, or in
- *      this one and has reported all that it holds; or if all servers but absent_max did so in earlier periods; or all
- *      but those that were removed in earlier periods. With absent_max > 0, absent_max + 1 servers must also have sent
- *      one in this period. An older controller cannot have that many, if all but absent_max obeyed this one before: it
- *      issues nothing, so the missing servers hold nothing.
+ *   3. A report of an earlier period says nothing about tokens of this one: its server has none yet. It only tells of
+ *      demand, and that the server lives.
  *   4. Restart: what the server may have served after its last report counts against the limit, but not towards the
- *      reservation.
+ *      reservation. A boot nonce is believed when it has answered a grant that was made for it: a late report of a
+ *      dead start cannot.
  *   5. Silence: a server without a report for more than silent_after rounds has no demand and no capacity. What it may
  *      serve counts against the limits until the period ends.
- *   6. A report is merged entry by entry. An entry is skipped if its record has merged a later report. Each report is
- *      acknowledged. A grant is repeated each round until a report names it.
- *   7. Records of pairs that were idle for a whole period expire. So do buckets with neither records nor a contract.
+ *   6. A report is merged entry by entry. An entry is skipped if its record has merged a later report, or if there is
+ *      no room for its pair. Each report is acknowledged, as part of a range. A grant is repeated each round until a
+ *      report names it.
+ *   7. Records of pairs that were idle for a whole period, or whose server is silent, expire. So do buckets with
+ *      neither records nor a contract.
  *
  *   Plans are warm: rows have spare entries, so a new pair changes only its own row. Rows are laid out again and solved
  *   from scratch at the first plan of a period, or when a row has no spare entry left.
@@ -3395,16 +3623,17 @@ struct pshift_priv_record {
 };
 
 struct pshift_priv_peer {
-    uint64_t epoch, ack_seq, ack_mask, grant_seq, heard;
+    struct qos_u128 boot;       /* the start whose reports are merged; 0: none yet */
+    struct qos_u128 candidate;  /* another one that has reported and must answer a grant first; 0: none */
+    uint64_t challenge;         /* the first grant made for it; 0: none yet */
+    uint64_t candidate_seq;     /* its newest report */
+    uint64_t newest, grant_seq; /* newest report merged; grants made */
+    uint64_t heard;             /* round of the last report */
     uint64_t capacity;
-    uint64_t fence_period; /* first period in which it obeyed this controller; QOS_NEVER: not yet */
-    uint64_t lease_period; /* last period in which it obeyed this controller; QOS_NEVER: none */
-    uint64_t removed;      /* period of its removal; QOS_NEVER: not removed */
-    uint64_t told;         /* tick of the last message sent to it */
-    uint32_t first, at;    /* first record; record at which the next message begins */
-    bool known;
-    bool whole;  /* all that it served and holds in this period is known */
-    bool silent; /* at the last plan */
+    uint64_t told, asked; /* tick of the last message sent to it; to the candidate */
+    uint32_t first, at;   /* first record; record at which the next message begins */
+    bool silent;          /* at the last plan */
+    struct pshift_range merged[PSHIFT_RANGES];
 };
 
 /* One of the two problems of a plan, with its solution. */
@@ -3427,7 +3656,8 @@ struct pshift_controller {
     struct pshift_priv_half r, l;
     struct pshift_controller_state info;
     void *r_mem, *l_mem;
-    uint64_t tick; /* grows with each begin and plan; each time, a message to each server is due */
+    uint64_t start_ns; /* of the period */
+    uint64_t tick;     /* grows with each begin and plan; each time, a message to each server is due */
     uint64_t planned_period;
     uint32_t bucket_slots, record_slots, entries, laid_buckets;
     bool laid;
@@ -3495,10 +3725,8 @@ QOS_API const char *pshift_controller_config_error(const struct pshift_controlle
         return "buckets: give 1..PSHIFT_RECORDS_MAX";
     if (config->records == 0 || config->records > PSHIFT_RECORDS_MAX)
         return "records: give 1..PSHIFT_RECORDS_MAX, the (bucket, server) pairs that are in use in two periods";
-    if (config->epoch == 0)
-        return "epoch: give 1 or more, larger at each start of a controller";
-    if (config->absent_max > (config->servers - 1) / 2)
-        return "absent_max: give at most (servers - 1) / 2, the same for all controllers";
+    if ((config->nonce.hi | config->nonce.lo) == 0)
+        return "nonce: give that of the struct pshift_owner";
     return NULL;
 }
 
@@ -3527,8 +3755,8 @@ QOS_PRIV enum qos_status pshift_priv_half_init(struct pshift_priv_half *half, vo
 QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
                                                const struct pshift_controller_config *config)
 {
-    const struct pshift_priv_peer unknown = {
-        0, 0, 0, 0, 0, 0, QOS_NEVER, QOS_NEVER, QOS_NEVER, QOS_NEVER, QOS_NONE, QOS_NONE, false, false, false};
+    const struct pshift_priv_peer unknown = {{0, 0}, {0, 0},    0,         0,        0,        0,     0,
+                                             0,      QOS_NEVER, QOS_NEVER, QOS_NONE, QOS_NONE, false, {{0, 0}}};
     const struct pshift_controller_state no_info = {0, 0, 0, 0, 0, 0, 0, 0, 0, false};
     struct pshift_controller scratch;
     struct pshift_solver_config sizes;
@@ -3547,6 +3775,7 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
     pshift_priv_controller_layout(&layout, controller, config);
     controller->config = *config;
     controller->config.silent_after = config->silent_after ? config->silent_after : 2;
+    controller->config.period_ns = qos_default(config->period_ns, QOS_NS_PER_S);
     sizes = pshift_priv_half_config(config);
     status = pshift_priv_half_init(&controller->r, controller->r_mem, &sizes);
     QOS_ASSERT(status == QOS_OK);
@@ -3556,7 +3785,7 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
     controller->record_slots = pshift_priv_slots(config->records);
     controller->entries = sizes.entries;
     controller->info = no_info;
-    controller->tick = controller->planned_period = 0;
+    controller->tick = controller->planned_period = controller->start_ns = 0;
     controller->laid_buckets = 0;
     controller->laid = false;
     for (i = 0; i < controller->bucket_slots; i++)
@@ -3571,7 +3800,7 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
 /* Slot of a bucket or of a pair, or the empty slot where it would go. */
 QOS_PRIV uint32_t pshift_priv_bucket_slot(const struct pshift_controller *c, uint64_t id)
 {
-    uint32_t at = pshift_priv_hash(id, 0, c->bucket_slots);
+    uint32_t at = pshift_priv_hash(c->config.nonce, id, 0, c->bucket_slots);
     while (c->bucket_slot[at] != QOS_NONE && c->contract[c->bucket_slot[at]].id != id)
         at = (at + 1) & (c->bucket_slots - 1);
     return at;
@@ -3579,7 +3808,7 @@ QOS_PRIV uint32_t pshift_priv_bucket_slot(const struct pshift_controller *c, uin
 
 QOS_PRIV uint32_t pshift_priv_record_slot(const struct pshift_controller *c, uint32_t bucket, uint32_t server)
 {
-    uint32_t at = pshift_priv_hash(bucket, server + UINT64_C(1), c->record_slots);
+    uint32_t at = pshift_priv_hash(c->config.nonce, bucket, server + UINT64_C(1), c->record_slots);
     while (c->record_slot[at] != QOS_NONE &&
            (c->record[c->record_slot[at]].bucket != bucket || c->record[c->record_slot[at]].server != server))
         at = (at + 1) & (c->record_slots - 1);
@@ -3625,29 +3854,6 @@ QOS_PRIV uint64_t pshift_priv_ceiling(const struct pshift_priv_record *x)
     return qos_max(pshift_priv_used(x), qos_max(x->old_max, x->new_max));
 }
 
-/* How many servers must still confirm the epoch before tokens are issued under limits (invariant 3)? */
-QOS_PRIV uint32_t pshift_priv_unconfirmed(const struct pshift_controller *c)
-{
-    const uint32_t n = c->config.servers;
-    uint32_t j, before = 0, now = 0, gone = 0, spare = 0, lease = 0, fence;
-    for (j = 0; j < n; j++) {
-        const struct pshift_priv_peer *peer = &c->peer[j];
-        const bool settled = peer->fence_period < c->info.period, removed = peer->removed < c->info.period;
-        before += settled ? 1u : 0u;
-        now += peer->fence_period == c->info.period && peer->whole ? 1u : 0u;
-        lease += peer->lease_period == c->info.period ? 1u : 0u;
-        gone += removed ? 1u : 0u;
-        spare += removed && !settled ? 1u : 0u;
-    }
-    spare = (uint32_t)qos_max(spare, c->config.absent_max);
-    fence = (uint32_t)qos_min(n - before - now, qos_sat_sub(n - before, spare));
-    if (c->config.absent_max != 0)
-        lease = (uint32_t)qos_sat_sub(qos_min(c->config.absent_max + 1, n - gone), lease);
-    else
-        lease = 0;
-    return (uint32_t)qos_max(fence, lease);
-}
-
 /* Puts a record into its server's list and into the hash. */
 QOS_PRIV void pshift_priv_link(struct pshift_controller *c, uint32_t i)
 {
@@ -3676,7 +3882,14 @@ QOS_PRIV void pshift_priv_keep_buckets(struct pshift_controller *c)
     c->info.buckets = n;
 }
 
-QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t period)
+/* Has the server not reported for more than silent_after rounds, or never? */
+QOS_PRIV bool pshift_priv_silent(const struct pshift_controller *c, const struct pshift_priv_peer *peer)
+{
+    return (peer->boot.hi | peer->boot.lo) == 0 || c->info.round - peer->heard > c->config.silent_after;
+}
+
+QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t start_ns,
+                                                uint64_t period)
 {
     struct pshift_controller *c = controller;
     uint32_t i, n = 0;
@@ -3688,7 +3901,7 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
         c->contract[i].records = 0;
     for (i = 0; i < c->info.records; i++) {
         struct pshift_priv_record x = c->record[i];
-        if (pshift_priv_used(&x) == 0 && x.demand == 0)
+        if ((pshift_priv_used(&x) == 0 && x.demand == 0) || pshift_priv_silent(c, &c->peer[x.server]))
             continue;
         /* Until reports come, we expect the period to be like the last one. */
         c->peer[x.server].capacity = qos_sat_add(c->peer[x.server].capacity, pshift_priv_used(&x));
@@ -3708,67 +3921,78 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
         pshift_priv_link(c, i);
     }
     c->info.period = period;
-    for (i = 0; i < c->config.servers; i++)
-        c->peer[i].whole = false;
+    c->info.refused = 0;
+    c->start_ns = start_ns;
     c->laid = false;
     c->tick++;
     return QOS_OK;
 }
 
-/* Was report `seq` of this server merged before, or is it too old to tell? */
+/* Was report `seq` of this server merged before? If its number lies before all ranges that are kept: entries of later
+ * reports are newer, so merging it again does no harm. */
 QOS_PRIV bool pshift_priv_peer_has(const struct pshift_priv_peer *peer, uint64_t seq)
 {
-    uint64_t back;
-    if (seq > peer->ack_seq)
-        return false;
-    back = peer->ack_seq - seq;
-    return back == 0 || back > 64 || (peer->ack_mask >> (back - 1) & 1) != 0;
+    uint32_t k;
+    for (k = 0; k < PSHIFT_RANGES; k++)
+        if (peer->merged[k].first <= seq && seq <= peer->merged[k].last)
+            return true;
+    return false;
 }
 
+/* Adds report `seq` to the ranges: they are in descending order, do not touch, and the oldest is dropped. */
 QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
 {
-    uint64_t ahead = seq > peer->ack_seq ? seq - peer->ack_seq : 0;
-    if (seq == peer->ack_seq) /* both 0: first report of an epoch, from a sender that does not number reports */
-        return;
-    if (ahead == 0) {
-        peer->ack_mask |= UINT64_C(1) << (peer->ack_seq - seq - 1);
+    struct pshift_range *range = peer->merged, add;
+    uint32_t k = 0, m;
+    while (k < PSHIFT_RANGES && range[k].first > seq + 1)
+        k++;
+    if (k < PSHIFT_RANGES && range[k].last != 0 && seq + 1 >= range[k].first && seq <= range[k].last + 1) {
+        range[k].first = qos_min(range[k].first, seq);
+        range[k].last = qos_max(range[k].last, seq);
+        m = k + 1;
+        if (m == PSHIFT_RANGES || range[m].last == 0 || range[m].last + 1 < range[k].first)
+            return;
+        range[k].first = range[m].first; /* it closed the gap */
+        for (; m + 1 < PSHIFT_RANGES; m++)
+            range[m] = range[m + 1];
+        range[m].first = range[m].last = 0;
         return;
     }
-    peer->ack_mask = ahead < 64 ? (peer->ack_mask & (UINT64_MAX >> ahead)) << ahead : 0;
-    if (ahead <= 64 && peer->ack_seq != 0)
-        peer->ack_mask |= UINT64_C(1) << (ahead - 1);
-    peer->ack_seq = seq;
+    add.first = add.last = seq;
+    for (; k < PSHIFT_RANGES; k++) {
+        const struct pshift_range next = range[k];
+        range[k] = add;
+        add = next;
+    }
 }
 
 /* Checks the whole report before any of it is merged. */
 QOS_PRIV enum qos_status pshift_priv_report_check(const struct pshift_controller *c,
                                                   const struct pshift_message *message,
-                                                  const struct pshift_report_entry *entry)
+                                                  const struct pshift_report_entry *entry, bool same, bool ours)
 {
     const struct pshift_priv_peer *peer = &c->peer[message->server];
-    const bool same = message->server_epoch == peer->epoch;
-    uint32_t k, records = 0, buckets = 0;
-    if (message->period != c->info.period || (same && pshift_priv_peer_has(peer, message->seq)))
+    uint32_t k;
+    if (message->seq == 0 || message->seq == UINT64_MAX || (same && pshift_priv_peer_has(peer, message->seq)))
         return QOS_ESTALE;
-    for (k = 0; k < message->count; k++) {
+    for (k = 0; k < message->count && same && ours; k++) {
         uint32_t b = c->bucket_slot[pshift_priv_bucket_slot(c, entry[k].bucket)], i = QOS_NONE;
-        buckets += b == QOS_NONE ? 1u : 0u;
         if (b != QOS_NONE)
             i = c->record_slot[pshift_priv_record_slot(c, b, message->server)];
-        records += i == QOS_NONE ? 1u : 0u;
-        if (i != QOS_NONE && same && message->seq > c->record[i].seen_seq && entry[k].served < c->record[i].served)
+        if (i != QOS_NONE && message->seq > c->record[i].seen_seq && entry[k].served < c->record[i].served)
             return QOS_ECORRUPT;
     }
-    if (records > c->config.records - c->info.records || buckets > c->config.buckets - c->info.buckets)
-        return QOS_EFULL;
     return QOS_OK;
 }
 
 /* The server restarted: its counters began at zero and its tokens are gone. */
 QOS_PRIV void pshift_priv_restarted(struct pshift_controller *c, struct pshift_priv_peer *peer)
 {
+    const struct pshift_range none = {0, 0};
     uint32_t i;
-    peer->ack_seq = peer->ack_mask = 0;
+    for (i = 0; i < PSHIFT_RANGES; i++)
+        peer->merged[i] = none;
+    peer->newest = 0;
     for (i = peer->first; i != QOS_NONE; i = c->record[i].next) {
         struct pshift_priv_record *x = &c->record[i];
         struct pshift_priv_contract *contract = &c->contract[x->bucket];
@@ -3783,13 +4007,22 @@ QOS_PRIV void pshift_priv_restarted(struct pshift_controller *c, struct pshift_p
     }
 }
 
+/* The pair's record, made if there is none; NULL: no room. */
 QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controller *c, uint64_t id, uint32_t server)
 {
-    const uint32_t b = pshift_priv_contract_of(c, id), i = c->record_slot[pshift_priv_record_slot(c, b, server)];
-    struct pshift_priv_contract *contract = &c->contract[b];
-    const struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b, server, QOS_NONE, false};
+    struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, server, QOS_NONE, false};
+    struct pshift_priv_contract *contract;
+    uint32_t b = c->bucket_slot[pshift_priv_bucket_slot(c, id)], i;
+    if (b == QOS_NONE && c->info.buckets == c->config.buckets)
+        return NULL;
+    b = pshift_priv_contract_of(c, id);
+    i = c->record_slot[pshift_priv_record_slot(c, b, server)];
     if (i != QOS_NONE)
         return &c->record[i];
+    if (c->info.records == c->config.records)
+        return NULL;
+    contract = &c->contract[b];
+    blank.bucket = b;
     c->record[c->info.records] = blank;
     if (b >= c->laid_buckets || contract->records >= c->row[b + 1] - c->row[b])
         c->laid = false;
@@ -3801,14 +4034,20 @@ QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controll
     return &c->record[c->info.records++];
 }
 
-/* Merges one entry of a report into its record. ours: grant_seq numbers this controller's grants. */
-QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, const struct pshift_report_entry *entry, bool ours)
+/* Merges one entry of a report into its record. ours: the server had begun this period; else only demand counts, and
+ * until the period's first plan (early) what the last period made us expect, if that is more. */
+QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, const struct pshift_report_entry *entry, bool ours,
+                                bool early)
 {
     uint64_t may, after = x->changed ? x->target : 0;
+    if (!ours) {
+        x->demand = qos_max(early ? x->demand : 0, qos_min(entry->demand, PSHIFT_COUNT_MAX));
+        return;
+    }
     x->served = entry->served;
     x->demand = qos_min(entry->demand, PSHIFT_COUNT_MAX);
     may = qos_sat_add(pshift_priv_used(x), entry->held);
-    if (ours && entry->grant_seq >= x->mark_seq) {
+    if (entry->grant_seq >= x->mark_seq) {
         x->old_max = entry->grant_seq >= x->last_seq ? may : qos_max(may, x->new_max);
         x->new_max = after;
         x->mark_seq = x->last_seq;
@@ -3818,59 +4057,76 @@ QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, const struct pshif
     }
 }
 
+/* Is the report of the start that we talk to? If it is of another one, that becomes the candidate; once it has answered
+ * a grant made for it, it takes the place. */
+QOS_PRIV bool pshift_priv_peer_is(struct pshift_controller *c, struct pshift_priv_peer *peer,
+                                  const struct pshift_message *message, bool ours)
+{
+    const struct qos_u128 none = {0, 0};
+    const bool answers = pshift_priv_same(message->owner, c->config.nonce) && peer->challenge != 0 &&
+                         message->answers >= peer->challenge; /* perhaps in the period before */
+    if (ours && (peer->boot.hi | peer->boot.lo) == 0)
+        peer->boot = message->boot; /* only a grant of this owner can have told it the period */
+    if (pshift_priv_same(peer->boot, message->boot)) {
+        peer->candidate = answers ? none : peer->candidate; /* this one lives, so the other one does not */
+        return true;
+    }
+    if (!pshift_priv_same(peer->candidate, message->boot)) {
+        peer->candidate = message->boot;
+        peer->candidate_seq = peer->challenge = 0;
+    }
+    peer->candidate_seq = qos_max(peer->candidate_seq, message->seq);
+    if (!answers || peer->challenge == 0)
+        return false;
+    pshift_priv_restarted(c, peer);
+    peer->boot = peer->candidate;
+    peer->candidate = none;
+    return true;
+}
+
 QOS_API enum qos_status pshift_controller_report(struct pshift_controller *controller,
                                                  const struct pshift_message *message,
                                                  const struct pshift_report_entry *entry)
 {
     struct pshift_controller *c = controller;
-    const bool ours = message->controller_epoch == c->config.epoch;
+    const bool ours =
+        message->period == c->info.period && pshift_priv_same(message->owner, c->config.nonce) && c->info.period != 0;
+    const bool early = c->planned_period != c->info.period;
     struct pshift_priv_peer *peer;
     enum qos_status status;
     uint32_t k;
     if (message->server >= c->config.servers)
         return QOS_ENOENT;
-    peer = &c->peer[message->server];
-    if (message->controller_epoch > c->config.epoch)
-        c->info.newer_epoch = qos_max(c->info.newer_epoch, message->controller_epoch);
-    if (message->controller_epoch > c->config.epoch || message->server_epoch < peer->epoch)
+    if ((message->period >= c->info.period && !ours && message->period != 0) ||
+        (message->boot.hi | message->boot.lo) == 0)
         return QOS_ESTALE;
-    if (ours)
-        peer->fence_period = qos_min(peer->fence_period, message->period);
-    if (ours && message->period == c->info.period)
-        peer->lease_period = message->period;
-    status = pshift_priv_report_check(c, message, entry);
-    if (status == QOS_OK) {
-        if (message->server_epoch != peer->epoch)
-            pshift_priv_restarted(c, peer);
-        peer->epoch = message->server_epoch;
-        if (message->seq > peer->ack_seq)
-            peer->capacity = qos_min(message->capacity, PSHIFT_COUNT_MAX);
-        pshift_priv_peer_note(peer, message->seq);
-        peer->known = true;
-        peer->removed = QOS_NEVER;
-        peer->heard = c->info.round;
-        peer->whole |= ours && message->untold == 0 && !message->partial;
-        for (k = 0; k < message->count; k++) {
-            struct pshift_priv_record *x = pshift_priv_record_of(c, entry[k].bucket, message->server);
-            if (message->seq <= x->seen_seq)
-                continue;
-            x->seen_seq = message->seq;
-            /* A report that only confirms a grant must not change the plan, or it would never become stable. */
-            c->contract[x->bucket].changed |=
-                x->served != entry[k].served || x->demand != qos_min(entry[k].demand, PSHIFT_COUNT_MAX);
-            pshift_priv_merge(x, &entry[k], ours);
-        }
-    }
-    return status;
-}
-
-QOS_API enum qos_status pshift_controller_remove(struct pshift_controller *controller, uint32_t server)
-{
-    if (server >= controller->config.servers)
-        return QOS_ENOENT;
-    if (controller->info.period == 0)
+    peer = &c->peer[message->server];
+    status = pshift_priv_report_check(c, message, entry, pshift_priv_same(peer->boot, message->boot), ours);
+    if (status != QOS_OK)
+        return status;
+    if (!pshift_priv_peer_is(c, peer, message, ours))
         return QOS_EAGAIN;
-    controller->peer[server].removed = qos_min(controller->peer[server].removed, controller->info.period);
+    if (message->seq > peer->newest) {
+        const uint64_t capacity = qos_min(message->capacity, PSHIFT_COUNT_MAX);
+        peer->capacity = early && !ours ? qos_max(capacity, peer->capacity) : capacity;
+        peer->newest = message->seq;
+        peer->heard = c->info.round;
+    }
+    pshift_priv_peer_note(peer, message->seq);
+    for (k = 0; k < message->count; k++) {
+        struct pshift_priv_record *x = pshift_priv_record_of(c, entry[k].bucket, message->server);
+        uint64_t served, demand;
+        if (!x)
+            c->info.refused++;
+        if (!x || message->seq <= x->seen_seq)
+            continue;
+        x->seen_seq = message->seq;
+        served = x->served;
+        demand = x->demand;
+        pshift_priv_merge(x, &entry[k], ours, early);
+        /* A report that only confirms a grant must not change the plan, or it would never become stable. */
+        c->contract[x->bucket].changed |= x->served != served || x->demand != demand;
+    }
     return QOS_OK;
 }
 
@@ -3881,7 +4137,7 @@ QOS_PRIV void pshift_priv_listen(struct pshift_controller *c)
     c->info.silent = 0;
     for (j = 0; j < c->config.servers; j++) {
         struct pshift_priv_peer *peer = &c->peer[j];
-        bool silent = !peer->known || c->info.round - peer->heard > c->config.silent_after;
+        bool silent = pshift_priv_silent(c, peer);
         c->info.silent += silent ? 1u : 0u;
         for (i = peer->first; silent != peer->silent && i != QOS_NONE; i = c->record[i].next)
             c->contract[c->record[i].bucket].changed = true;
@@ -4062,16 +4318,13 @@ QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b
     const uint32_t begin = c->row[b], end = c->row[b] + contract->records;
     uint64_t budget = qos_sat_sub(contract->limit, contract->lost);
     uint32_t e;
-    for (e = begin; e < end; e++) {
+    for (e = begin; e < end; e++)
         budget = qos_sat_sub(budget, pshift_priv_ceiling(&c->record[c->holder[e]]));
-        if (c->info.unconfirmed != 0)
-            c->info.withheld = qos_sat_add(c->info.withheld, c->r.alloc[e] + c->l.alloc[e]);
-    }
-    for (e = begin; c->info.unconfirmed == 0 && e < end; e++) {
+    for (e = begin; e < end; e++) {
         struct pshift_priv_record *x = &c->record[c->holder[e]];
         x->issued = pshift_priv_issue(c, c->r.alloc[e], pshift_priv_ceiling(x) - pshift_priv_used(x), &budget);
     }
-    for (e = begin; c->info.unconfirmed == 0 && e < end; e++) {
+    for (e = begin; e < end; e++) {
         struct pshift_priv_record *x = &c->record[c->holder[e]];
         uint64_t held = qos_sat_sub(pshift_priv_ceiling(x) - pshift_priv_used(x), x->issued);
         if (!c->peer[x->server].silent)
@@ -4084,14 +4337,11 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
 {
     struct pshift_controller *c = controller;
     uint32_t b, e;
-    if (c->info.newer_epoch != 0)
-        return QOS_ESTALE;
     if (c->info.period == 0)
         return QOS_EAGAIN;
     if (options && options->initial_only)
         return QOS_EINVAL;
     c->info.round++;
-    c->info.unconfirmed = pshift_priv_unconfirmed(c);
     pshift_priv_listen(c);
     pshift_priv_plan_rows(c, options);
     c->info.withheld = 0;
@@ -4110,20 +4360,62 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint32_t server,
+/* Head of the next grant to a server's start. */
+QOS_PRIV void pshift_priv_grant_head(const struct pshift_controller *c, uint32_t server, uint64_t left_ns,
+                                     struct pshift_message *message)
+{
+    struct pshift_priv_peer *peer = &c->peer[server];
+    uint32_t k;
+    message->server = server;
+    message->count = 0;
+    message->boot = peer->boot;
+    message->owner = c->config.nonce;
+    message->period = c->info.period;
+    message->seq = ++peer->grant_seq;
+    message->answers = peer->newest;
+    message->left_ns = left_ns;
+    message->capacity = 0;
+    for (k = 0; k < PSHIFT_RANGES; k++)
+        message->ack[k] = peer->merged[k];
+}
+
+/* A grant without entries for a start that must answer it. */
+QOS_PRIV void pshift_priv_challenge(struct pshift_controller *c, uint32_t server, uint64_t left_ns,
+                                    struct pshift_message *message)
+{
+    const struct pshift_range none = {0, 0};
+    struct pshift_priv_peer *peer = &c->peer[server];
+    uint32_t k;
+    pshift_priv_grant_head(c, server, left_ns, message);
+    message->boot = peer->candidate;
+    message->answers = peer->candidate_seq;
+    for (k = 0; k < PSHIFT_RANGES; k++)
+        message->ack[k] = none;
+    peer->challenge = qos_default(peer->challenge, message->seq);
+    peer->asked = c->tick;
+}
+
+QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *controller, uint64_t now_ns, uint32_t server,
                                                 struct pshift_message *message, struct pshift_grant_entry *entry,
                                                 uint32_t entries_max)
 {
     struct pshift_controller *c = controller;
+    const uint64_t left_ns = qos_sat_sub(qos_sat_add(c->start_ns, c->config.period_ns), now_ns);
     struct pshift_priv_peer *peer;
     uint32_t n = 0, i;
     if (server >= c->config.servers)
         return QOS_ENOENT;
-    if (c->info.newer_epoch != 0)
-        return QOS_ESTALE;
     if (entries_max == 0)
         return QOS_EINVAL;
+    if (left_ns == 0 || c->info.period == 0)
+        return QOS_EAGAIN;
     peer = &c->peer[server];
+    if ((peer->candidate.hi | peer->candidate.lo) != 0 && peer->asked != c->tick) {
+        pshift_priv_challenge(c, server, left_ns, message);
+        return QOS_OK;
+    }
+    if ((peer->boot.hi | peer->boot.lo) == 0)
+        return QOS_EAGAIN;
     if (peer->told != c->tick)
         peer->at = peer->first;
     for (i = peer->at; i != QOS_NONE && n < entries_max; i = c->record[i].next) {
@@ -4141,17 +4433,8 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
     if (n == 0 && peer->told == c->tick)
         return QOS_EAGAIN;
     peer->told = c->tick;
-    message->server = server;
+    pshift_priv_grant_head(c, server, left_ns, message);
     message->count = n;
-    message->server_epoch = peer->epoch;
-    message->controller_epoch = c->config.epoch;
-    message->seq = ++peer->grant_seq;
-    message->ack_seq = peer->ack_seq;
-    message->ack_mask = peer->ack_mask;
-    message->period = c->info.period;
-    message->capacity = 0;
-    message->untold = 0;
-    message->partial = false;
     return QOS_OK;
 }
 
@@ -4169,8 +4452,10 @@ QOS_API enum qos_status pshift_controller_certificate(struct pshift_controller *
 QOS_API enum qos_status pshift_controller_info(const struct pshift_controller *controller,
                                                struct pshift_controller_state *out)
 {
+    uint32_t j;
     *out = controller->info;
-    out->unconfirmed = pshift_priv_unconfirmed(controller);
+    for (j = 0, out->awaited = 0; j < controller->config.servers; j++)
+        out->awaited += (controller->peer[j].candidate.hi | controller->peer[j].candidate.lo) != 0 ? 1u : 0u;
     return QOS_OK;
 }
 

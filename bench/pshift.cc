@@ -602,7 +602,7 @@ static double pick_ns(uint32_t queues)
         uint64_t begin = bench_ns();
         for (uint32_t n = 0; n < picks; n++) {
             pshift_pick pick;
-            must(pshift_scheduler_pick(&sc, &pick));
+            must(pshift_scheduler_pick(&sc, 0, &pick));
             reserved += pick.backing == PSHIFT_RESERVATION;
             if (n % 8 == 0) { /* a grant to some queue */
                 uint32_t q = static_cast<uint32_t>(case_rand(&seed) % queues);
@@ -624,7 +624,7 @@ struct wire_server {
     void *mem[2];
 };
 
-static double wire_round(pshift_controller *controller, std::vector<wire_server> &server)
+static double wire_round(pshift_controller *controller, std::vector<wire_server> &server, uint64_t now_ns)
 {
     static pshift_report_entry report[1024];
     static pshift_grant_entry grant[1024];
@@ -632,17 +632,20 @@ static double wire_round(pshift_controller *controller, std::vector<wire_server>
     pshift_message m;
     double bytes = 0;
     for (wire_server &s : server) {
-        pshift_agent_measure(&s.agent, 1000, 1000);
+        pshift_agent_measure(&s.agent, now_ns);
         while (pshift_agent_report(&s.agent, &m, report, 1024) == QOS_OK) {
             m.capacity = UINT64_C(1) << 40;
-            must(pshift_controller_report(controller, &m, report));
+            if (m.period != 0) /* else the server makes itself known */
+                must(pshift_controller_report(controller, &m, report));
+            else if (pshift_controller_report(controller, &m, report) != QOS_EAGAIN)
+                must(QOS_EINVAL);
             bytes += head + m.count * PSHIFT_REPORT_ENTRY_BYTES;
         }
     }
     must(pshift_controller_plan(controller, NULL));
     for (uint32_t j = 0; j < server.size(); j++)
-        while (pshift_controller_grant(controller, j, &m, grant, 1024) == QOS_OK) {
-            must(pshift_agent_install(&server[j].agent, &m, grant));
+        while (pshift_controller_grant(controller, now_ns, j, &m, grant, 1024) == QOS_OK) {
+            must(pshift_agent_install(&server[j].agent, now_ns, &m, grant));
             bytes += head + m.count * PSHIFT_GRANT_ENTRY_BYTES;
         }
     return bytes;
@@ -651,27 +654,27 @@ static double wire_round(pshift_controller *controller, std::vector<wire_server>
 static void wire(bench *b, uint32_t buckets, double change)
 {
     const uint32_t servers = 8, copies = 4, rounds = 10;
-    pshift_controller_config cc = {servers, buckets, buckets * copies, 1, 0, 0};
+    pshift_controller_config cc = {servers, buckets, buckets * copies, {0, 1}, 100000, 0};
     pshift_scheduler_config queues = {buckets / 2 + 1, 0};
     std::vector<wire_server> server(servers);
     pshift_controller controller;
     size_t size = pshift_controller_memsize(&cc);
     void *mem = aligned_alloc(64, (size + 63) / 64 * 64);
     double bytes = 0;
+    uint64_t now_ns = 0;
     uint32_t queue, changed = static_cast<uint32_t>(buckets * change);
     char name[64];
     must(pshift_controller_init(&controller, mem, size, &cc));
-    must(pshift_controller_begin(&controller, 1));
+    must(pshift_controller_begin(&controller, 0, 1));
     for (uint32_t j = 0; j < servers; j++) {
         wire_server &s = server[j];
-        pshift_agent_config ac = {&s.scheduler, j, 1, 0, 0, 0};
+        pshift_agent_config ac = {&s.scheduler, j, {0, 1}, 100000, 0, 0};
         size = pshift_scheduler_memsize(&queues);
         s.mem[0] = aligned_alloc(64, (size + 63) / 64 * 64);
         must(pshift_scheduler_init(&s.scheduler, s.mem[0], size, &queues));
         size = pshift_agent_memsize(&ac);
         s.mem[1] = aligned_alloc(64, (size + 63) / 64 * 64);
         must(pshift_agent_init(&s.agent, s.mem[1], size, &ac));
-        must(pshift_agent_begin(&s.agent, 1));
         for (uint32_t i = 0; i < buckets; i++)
             if ((j + i) % 2 == 0) {
                 must(pshift_agent_open(&s.agent, i, &queue));
@@ -680,8 +683,8 @@ static void wire(bench *b, uint32_t buckets, double change)
     }
     for (uint32_t i = 0; i < buckets; i++)
         must(pshift_controller_change(&controller, i, 30, 100));
-    for (int k = 0; k < 6; k++) /* everything is reported and settles */
-        wire_round(&controller, server);
+    for (int k = 0; k < 8; k++) /* everything is reported and settles */
+        wire_round(&controller, server, now_ns += 1000);
     for (uint32_t k = 0; k < rounds; k++) {
         for (uint32_t n = 0; n < changed; n++) {
             uint32_t i = (k * changed + n) % buckets;
@@ -690,7 +693,7 @@ static void wire(bench *b, uint32_t buckets, double change)
                 must(pshift_scheduler_arrive(&server[j].scheduler, queue, 1));
             }
         }
-        bytes += wire_round(&controller, server) / rounds;
+        bytes += wire_round(&controller, server, now_ns += 1000) / rounds;
     }
     snprintf(name, sizeof name, "%u buckets on 4 of 8 servers, %g %% change", buckets, 100 * change);
     bench_report(b, name, "wire_bytes_per_interval", bytes, "bytes");

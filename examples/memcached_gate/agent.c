@@ -1,5 +1,5 @@
 // A gate as a node of a pShift cluster: reports its buckets' demand to every controller and installs the granted
-// tokens. Periods are numbered by the clock, as `pshift_cluster controller` numbers them.
+// tokens. The period is the one that the last grant names.
 #include "agent.h"
 #include "../pshift_cluster/cluster.h"
 
@@ -17,11 +17,10 @@ static struct {
     struct pshift_report_entry *entry;
     struct pshift_grant_entry *grant;
     uint64_t *told; /* [buckets] demand in the round's report */
-    uint64_t *wire; /* the time since a grant was obeyed, then the frame */
+    uint8_t *wire;
     size_t wire_bytes;
-    struct node_state state;
-    uint64_t period, begin_ns, interval_ns, round;
-    uint64_t now_ns, last_report_ns, obeyed_ns, asked_ns, told_capacity;
+    uint64_t interval_ns, next_report_ns;
+    uint64_t now_ns, asked_ns, told_capacity;
 } a;
 
 static void must(enum qos_status st)
@@ -34,7 +33,9 @@ static void must(enum qos_status st)
 
 static uint64_t remaining(void)
 {
-    return qos_sat_sub(a.begin_ns + agent_config.period_ns, a.now_ns);
+    struct pshift_agent_state state;
+    (void)pshift_agent_info(&a.agent, &state);
+    return state.ends_ns > a.now_ns ? state.ends_ns - a.now_ns : agent_config.period_ns;
 }
 
 /* Plans to spend tokens one interval before the end: a change of demand in the last interval comes too late. */
@@ -61,7 +62,7 @@ static void report(bool answer)
     enum qos_status st;
     pthread_mutex_lock(&buckets_lock);
     if (!answer)
-        pshift_agent_measure(&a.agent, a.now_ns - a.last_report_ns, remaining());
+        pshift_agent_measure(&a.agent, a.now_ns);
     st = pshift_agent_report(&a.agent, &m, a.entry, a.buckets);
     for (k = 0; st == QOS_OK && k < m.count; k++) {
         struct pshift_report_entry *e = &a.entry[k];
@@ -75,11 +76,10 @@ static void report(bool answer)
     if (!answer)
         a.told_capacity = expect_capacity();
     m.capacity = a.told_capacity;
-    *a.wire = (a.now_ns - a.obeyed_ns) / 1000000;
-    must(pshift_report_encode(&m, a.entry, a.wire + 1, a.wire_bytes, &bytes));
+    must(pshift_report_encode(&m, a.entry, a.wire, a.wire_bytes, &bytes));
     for (k = 0; k < CONTROLLERS_MAX; k++)
-        mail_send((int)k, MAIL_REPORT, a.wire, bytes + sizeof *a.wire);
-    a.last_report_ns = a.asked_ns = a.now_ns;
+        mail_send((int)k, MAIL_REPORT, a.wire, bytes);
+    a.asked_ns = a.now_ns;
 }
 
 static void install(const struct mail *mail)
@@ -88,14 +88,11 @@ static void install(const struct mail *mail)
     enum qos_status st = pshift_grant_decode(mail->data, mail->bytes, &m, a.grant, a.buckets);
     if (st != QOS_OK)
         return; /* damaged */
-    if (!state_obeys(&a.state, m.controller_epoch, mail))
-        return; /* it is delivered again when the epoch is on the disk */
     pthread_mutex_lock(&buckets_lock);
-    st = pshift_agent_install(&a.agent, &m, a.grant);
+    st = pshift_agent_install(&a.agent, a.now_ns, &m, a.grant);
     pthread_mutex_unlock(&buckets_lock);
     if (st != QOS_OK)
         return;
-    a.obeyed_ns = a.now_ns;
     a.asked_ns = 0;
     workers_wake();
     if (mail->tag == MAIL_GRANT_ASK)
@@ -104,24 +101,6 @@ static void install(const struct mail *mail)
 
 /* ---- periods ------------------------------------------------------------------------------------------------------- */
 
-/* Never goes back. */
-static void clock_period(void)
-{
-    uint64_t wall = wall_ns(), period = wall / agent_config.period_ns;
-    enum qos_status st;
-    if (period <= a.period)
-        return;
-    a.period = period;
-    a.begin_ns = a.now_ns - wall % agent_config.period_ns;
-    a.round = wall % agent_config.period_ns / a.interval_ns;
-    pthread_mutex_lock(&buckets_lock);
-    st = pshift_agent_begin(&a.agent, period);
-    pthread_mutex_unlock(&buckets_lock);
-    if (st != QOS_ESTALE) /* restarted in the same period */
-        must(st);
-    workers_wake();
-}
-
 static void *serve(void *arg)
 {
     (void)arg;
@@ -129,13 +108,12 @@ static void *serve(void *arg)
         struct mail m;
         bool waits;
         a.now_ns = tool_now_ns();
-        clock_period();
-        while (state_take(&m) || mail_take(&m))
+        while (mail_take(&m))
             if (m.tag == MAIL_GRANT || m.tag == MAIL_GRANT_ASK)
                 install(&m);
-        if (a.round < agent_config.intervals && a.now_ns >= a.begin_ns + a.round * a.interval_ns) {
+        if (a.now_ns >= a.next_report_ns) {
+            a.next_report_ns = a.now_ns + a.interval_ns;
             report(false);
-            a.round++;
         }
         waits = a.now_ns - a.asked_ns < WAIT_NS;
         tool_sleep_until_ns(a.now_ns + (waits ? LOOK_OFTEN_NS : LOOK_NS));
@@ -152,11 +130,10 @@ void agent_open(uint32_t buckets, bool limits)
     settings.number = agent_config.number;
     settings.controllers = agent_config.controllers;
     settings.keys = agent_config.keys;
-    state_read(&a.state, agent_config.state);
     a.buckets = buckets;
     a.interval_ns = agent_config.period_ns / agent_config.intervals;
-    ac.epoch = a.state.epoch;
-    ac.controller_epoch = a.state.controller_epoch;
+    ac.boot = owner_nonce();
+    ac.period_ns = agent_config.period_ns;
     ac.default_l_tokens = limits ? 0 : QOS_UNLIMITED;
     must(pshift_scheduler_init(&a.scheduler, tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64),
                                pshift_scheduler_memsize(&sc), &sc));
@@ -165,7 +142,7 @@ void agent_open(uint32_t buckets, bool limits)
     for (k = 0; k < buckets; k++) /* in this order: bucket k has queue k */
         must(pshift_agent_open(&a.agent, k, &queue));
     a.wire_bytes = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + (size_t)buckets * PSHIFT_REPORT_ENTRY_BYTES;
-    a.wire = tool_alloc(a.wire_bytes + sizeof *a.wire);
+    a.wire = tool_alloc(a.wire_bytes);
     a.entry = tool_alloc(buckets * sizeof *a.entry);
     a.grant = tool_alloc(buckets * sizeof *a.grant);
     a.told = tool_alloc(buckets * sizeof *a.told);
@@ -175,7 +152,7 @@ void agent_open(uint32_t buckets, bool limits)
 void agent_serve(void)
 {
     zmq_open_node();
-    a.last_report_ns = a.obeyed_ns = tool_now_ns();
+    a.next_report_ns = tool_now_ns();
     if (pthread_create(&a.thread, NULL, serve, NULL) != 0)
         tool_die(TOOL_FAILED, "a thread cannot be started");
 }

@@ -9,7 +9,7 @@
 struct pshift_scheduler;
 
 struct agent_config {
-    const char *controllers, *keys, *state; /* controllers: NULL: a gate without a cluster */
+    const char *controllers, *keys; /* controllers: NULL: a gate without a cluster */
     uint64_t nodes, number, period_ns, intervals;
     uint64_t capacity; /* requests per second that memcached sustains; without a cluster, for admission; 0: unknown */
 };

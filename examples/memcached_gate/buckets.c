@@ -496,7 +496,7 @@ static uint64_t expect(struct bucket *q, struct grant *grant)
 static bool pick_pshift(struct grant *grant, bool *reserved)
 {
     struct pshift_pick pick;
-    if (!room() || pshift_scheduler_pick(buckets_pshift, &pick) != QOS_OK)
+    if (!room() || pshift_scheduler_pick(buckets_pshift, tool_now_ns(), &pick) != QOS_OK)
         return false;
     grant->bucket = pick.queue;
     *reserved = pick.backing == PSHIFT_RESERVATION;

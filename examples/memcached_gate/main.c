@@ -167,7 +167,6 @@ static const struct opt opts[] = {
     {"node-count", OPT_COUNT, &agent_config.nodes, "N", "gates of the cluster", NULL},
     {"number", OPT_COUNT, &agent_config.number, "N", "which one this is, from 1", NULL},
     {"keys", OPT_TEXT, &agent_config.keys, "DIR", "made by `pshift_cluster keys`", NULL},
-    {"state", OPT_TEXT, &agent_config.state, "FILE", "keeps what a restart of this gate needs", NULL},
     {"period", OPT_TIME, &agent_config.period_ns, "TIME", "as the controllers'; default 1s", NULL},
     {"intervals", OPT_COUNT, &agent_config.intervals, "N", "as the controllers'; default 5", NULL},
     {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
@@ -240,8 +239,8 @@ static void check_cluster(void)
     range("capacity", agent_config.capacity, 50, 10000000);
     range("period", agent_config.period_ns / 1000000, 50, 3600000);
     range("intervals", agent_config.intervals, 1, 100);
-    if (!agent_config.keys || !agent_config.state)
-        tool_die(TOOL_USAGE, "--controllers: needs --keys DIR and --state FILE, too");
+    if (!agent_config.keys)
+        tool_die(TOOL_USAGE, "--controllers: needs --keys DIR, too");
 }
 
 static void check(void)

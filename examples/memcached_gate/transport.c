@@ -1,4 +1,4 @@
-// A gate uses the ZeroMQ transport and the state file of pshift_cluster: this includes their sources and the
+// A gate uses the ZeroMQ transport and the nonces of pshift_cluster: this includes their sources and the
 // definitions that they need.
 #include "../pshift_cluster/cluster.h"
 
@@ -8,4 +8,4 @@ const struct transport *transport;
 // NOLINTNEXTLINE(bugprone-suspicious-include)
 #include "../pshift_cluster/zmq.c"
 // NOLINTNEXTLINE(bugprone-suspicious-include)
-#include "../pshift_cluster/state.c"
+#include "../pshift_cluster/owner.c"

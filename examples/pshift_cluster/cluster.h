@@ -7,7 +7,7 @@
  *     service.c     `pshift_cluster controller`: the controller as a separate process, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
- *     state.c       the state that a restart of a node needs
+ *     owner.c       who owns a period: a key in a file
  *     memcached.c   backend: the node's own daemon, and the worker threads that talk to it
  *     file.c        backend: random reads of a file through io_uring
  *     judge.c       checks the promises on the logs
@@ -66,7 +66,7 @@ struct settings {
     uint32_t specs;
     /* processes without MPI */
     uint64_t node_count, number;
-    const char *controllers, *keys, *state, *journal, *without;
+    const char *controllers, *keys, *owner, *journal;
 };
 extern struct settings settings;
 
@@ -206,20 +206,13 @@ extern const struct backend backend_memcached, backend_file;
 const struct backend *backend_of(enum backend_kind kind);
 uint64_t backend_objects(const struct backend *b);
 
-/* ---- state.c ------------------------------------------------------------------------------------------------- */
+/* ---- owner.c ------------------------------------------------------------------------------------------------- */
 
-uint64_t wall_ns(void); /* CLOCK_REALTIME */
-struct node_state {
-    const char *path;          /* NULL: nothing is kept */
-    uint64_t epoch;            /* the number of this start: above that of the last one, and on the disk */
-    uint64_t controller_epoch; /* obeyed before this start */
-};
-/* Once in a process. Starts the thread that writes. */
-void state_read(struct node_state *s, const char *path);
-/* Is this epoch on the disk? If not, a thread writes it, and the grant waits: state_take returns the newest of those that
- * wait once the epoch is there. */
-bool state_obeys(const struct node_state *s, uint64_t controller_epoch, const struct mail *grant);
-bool state_take(struct mail *m); /* m->data: until the next call */
+struct qos_u128 owner_nonce(void); /* random, not 0 */
+void owner_open(const char *where, uint64_t period_ns);
+void owner_step(uint64_t now_ns);
+bool owner_holds(uint64_t now_ns, uint64_t *period, uint64_t *start_ns);
+struct qos_u128 owner_own_nonce(void);
 
 /* ---- node.c -------------------------------------------------------------------------------------------------- */
 
@@ -268,11 +261,6 @@ int controller_main(void); /* exit status */
 /* ---- service.c -------------------------------------------------------------------------------------------------- */
 
 void controller_serve(void); /* `pshift_cluster controller` */
-/* A controller's epochs grow with the clock; the last bits differ between controllers. */
-uint64_t epoch_at(uint64_t ms);
-/* Can a controller already have this epoch? A forged epoch from the future would depose every real controller. */
-bool epoch_possible(uint64_t epoch);
-
 /* ---- judge.c --------------------------------------------------------------------------------------------------- */
 
 /* Figures of the judged (bucket, period) pairs; the same figures without QoS, for comparison. */

@@ -22,7 +22,6 @@ static struct {
     struct pshift_grant_entry *grant;
     uint64_t *served; /* [nodes * buckets] in this period, as reported; for the live table */
     struct progress progress;
-    uint64_t epoch;
     int lines; /* of the live table on the terminal */
 } c;
 
@@ -109,7 +108,7 @@ static void merge(const struct mail *m)
     uint32_t k;
     must(pshift_report_decode(m->data, m->bytes, &head, c.entry, c.s->buckets), "a report");
     st = pshift_controller_report(&c.controller, &head, c.entry);
-    if (st != QOS_OK && st != QOS_ESTALE) /* of the last period, late */
+    if (st != QOS_OK && st != QOS_ESTALE && st != QOS_EAGAIN) /* late, or the node must answer a grant first */
         must(st, "a report");
     c.run->bytes += m->bytes;
     c.run->messages++;
@@ -147,8 +146,8 @@ static void plan(void)
     c.run->rounds++;
 }
 
-/* Makes and sends all grants. Tokens under a limit are withheld while another node may hold them. Then, if may_ask, it
- * asks the nodes to confirm the returned tokens. Returns whether it asked. */
+/* Makes and sends all grants. Tokens under a limit are withheld while another node may hold them, and
+ * a new node gets none before it has answered a grant. Then, if may_ask, it asks the nodes to answer at once. Returns whether it asked. */
 static bool grants(bool may_ask)
 {
     struct pshift_controller_state state;
@@ -156,10 +155,10 @@ static bool grants(bool may_ask)
     uint32_t j;
     bool ask;
     (void)pshift_controller_info(&c.controller, &state);
-    ask = may_ask && state.withheld != 0;
+    ask = may_ask && (state.withheld != 0 || state.awaited != 0);
     for (j = 0; j < c.s->nodes; j++) {
         struct pshift_message m;
-        while (pshift_controller_grant(&c.controller, j, &m, c.grant, c.s->buckets) == QOS_OK) {
+        while (pshift_controller_grant(&c.controller, tool_now_ns(), j, &m, c.grant, c.s->buckets) == QOS_OK) {
             must(pshift_grant_encode(&m, c.grant, c.wire, c.wire_bytes, &bytes), "a grant");
             mail_send((int)j + 1, ask ? MAIL_GRANT_ASK : MAIL_GRANT, c.wire, bytes);
             c.run->bytes += bytes;
@@ -200,7 +199,7 @@ static void play_round(uint32_t round, uint64_t at_ns, uint64_t interval_ns)
 static void open_control(void)
 {
     const struct scene *s = c.s;
-    struct pshift_controller_config cc = {s->nodes, s->buckets, s->nodes * s->buckets, ++c.epoch, 4, 0};
+    struct pshift_controller_config cc = {s->nodes, s->buckets, s->nodes * s->buckets, owner_nonce(), s->period_ns, 4};
     uint32_t i;
     c.controller_mem = tool_alloc_aligned(pshift_controller_memsize(&cc), 64);
     must(pshift_controller_init(&c.controller, c.controller_mem, pshift_controller_memsize(&cc), &cc), "memory");
@@ -272,8 +271,6 @@ static void play_periods(uint64_t *cpu_ns)
     const struct scene *s = c.s;
     uint64_t interval_ns = s->period_ns / s->intervals, begin_ns, period = 1;
     uint32_t k, v;
-    if (s->qos)
-        grants(false);                        /* the nodes confirm this controller's epoch in their first reports */
     to_all(s->nodes, MAIL_BEGIN, &period, 1); /* warm-up: the load runs and feeds the estimators */
     tool_sleep_until_ns(tool_now_ns() + interval_ns);
     *cpu_ns = tool_cpu_ns();
@@ -284,7 +281,8 @@ static void play_periods(uint64_t *cpu_ns)
         /* a late start does not shorten the period: the nodes begin it when the message comes */
         begin_ns = tool_now_ns();
         memset(c.served, 0, (size_t)s->nodes * s->buckets * sizeof *c.served);
-        must(pshift_controller_begin(&c.controller, period), "period");
+        must(pshift_controller_begin(&c.controller, begin_ns, period),
+             "period"); /* rank 0 owns all periods of the job */
         to_all(s->nodes, MAIL_BEGIN, &period, 1);
         for (v = 0; v < s->intervals && !stop_asked(); v++) {
             tool_sleep_until_ns(begin_ns + v * interval_ns);
@@ -414,9 +412,6 @@ int controller_main(void)
     uint64_t capacity = 0;
     int status = TOOL_OK;
     uint32_t k;
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    c.epoch = (uint64_t)t.tv_sec * 1000;
     progress_init(&c.progress, false);
     report_json_begin();
     for (k = 0; k < scene_count() && !stop_asked() && status != TOOL_STOPPED; k++) {

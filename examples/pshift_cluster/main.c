@@ -29,6 +29,7 @@ struct settings settings = {
     .size_bytes = UINT64_C(1) << 30,
     .restart_ns = 100000000,
     .keys = ".",
+    .owner = "file:pshift.owner",
 };
 
 static uint64_t node_number(const char *text, const char *what)
@@ -103,8 +104,8 @@ static const char examples[] =
     "Processes over ZeroMQ, which may die and come back. All get the same nodes, controllers and buckets:\n"
     "  cluster=\"--node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000 --keys keys\"\n"
     "  pshift_cluster keys --node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000 --keys keys\n"
-    "  pshift_cluster controller --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6\n"
-    "  pshift_cluster node --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6 --state node1.state\n"
+    "  pshift_cluster controller --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6 --owner file:owner\n"
+    "  pshift_cluster node --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6\n"
     "Exit status: 0 all promises kept, 1 not, 2 wrong usage, 3 inconclusive (the machine was too busy),\n"
     "130 stopped.\n";
 
@@ -160,9 +161,9 @@ static void parse(int argc, char **argv)
         {"node-count", OPT_COUNT, &settings.node_count, "N", "keys, node, controller: nodes of the cluster", NULL},
         {"number", OPT_COUNT, &settings.number, "N", "node, controller: which one this is, from 1", NULL},
         {"controllers", OPT_TEXT, &settings.controllers, "LIST", "ADDRESS:PORT of each controller", NULL},
-        {"without", OPT_TEXT, &settings.without, "LIST", "controller: nodes that are gone for good, e.g. 3+5-6", NULL},
+        {"owner", OPT_TEXT, &settings.owner, "file:PATH",
+         "controller: the file that says who owns a period, the same for all; default file:pshift.owner", NULL},
         {"keys", OPT_TEXT, &settings.keys, "DIR", "of the keys; default .", NULL},
-        {"state", OPT_TEXT, &settings.state, "FILE", "node: keeps what a restart needs", NULL},
         {"journal", OPT_TEXT, &settings.journal, "FILE",
          "node: appends period, bucket and requests, before they are served", NULL},
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
@@ -242,8 +243,6 @@ static int serve(const char *role, int argc, char **argv)
     check();
     if (settings.number < 1 || settings.number > (strcmp(role, "node") == 0 ? settings.nodes : CONTROLLERS_MAX))
         tool_die(TOOL_USAGE, "--number: which %s this is, from 1", role);
-    if (settings.without && strcmp(role, "controller") != 0)
-        tool_die(TOOL_USAGE, "--without: only for a controller");
     stop_on_signals();
     if (strcmp(role, "node") == 0)
         node_serve();

@@ -32,7 +32,7 @@ struct local {              /* a bucket on this node */
     uint32_t rate;          /* open: requests per period */
     uint64_t from_ns, came; /* open: start of this rate, moved by a random head start; arrivals since */
     uint32_t at_backend;
-    uint64_t base; /* served when the period began */
+    uint64_t base; /* served when the agent began its period */
     uint64_t told; /* demand in the round's report */
 };
 
@@ -51,7 +51,8 @@ static struct {
     double *zipf; /* [zipf_n + 1] */
     uint64_t zipf_n;
     uint64_t now_ns, origin_ns, begin_ns, interval_ns;
-    uint64_t period; /* of the agent: 1 is the warm-up, 2 the first that is judged */
+    uint64_t period;  /* 1 is the warm-up, 2 the first that is judged; a process: the agent's */
+    uint64_t adopted; /* the agent's period: its tokens count there */
     uint32_t round, next_phase;
     bool granted, ended;
     /* pacing */
@@ -69,10 +70,9 @@ static struct {
     uint64_t faulty_until_ns;
     /* a process without MPI */
     bool serves;
-    struct node_state state;
+    uint64_t next_report_ns;
     int journal;
-    uint32_t *picked; /* [buckets] since the journal was written */
-    uint64_t obeyed_ns;
+    uint32_t *picked;  /* [buckets] since the journal was written */
     uint64_t stood_ns; /* the longest time between two polls in this period */
 } n;
 
@@ -194,7 +194,7 @@ static void log_pick(struct request *r, const struct pshift_pick *p)
     l->at_us = us(n.now_ns);
     l->done_us = 0;
     l->bucket = p->queue;
-    l->period = n.period - 2;
+    l->period = (n.s.qos ? n.adopted : n.period) - 2;
     l->reserved = p->backing == PSHIFT_RESERVATION;
 }
 
@@ -256,7 +256,7 @@ static void dispatch(void)
         kept = most;
     }
     while (ready && kept > 0 && n.at_backend < n.backend->depth && !n.ended) {
-        st = pshift_scheduler_pick(&n.scheduler, &p);
+        st = pshift_scheduler_pick(&n.scheduler, n.now_ns, &p);
         if (st != QOS_OK)
             break;
         *end = new_request(&p);
@@ -332,7 +332,8 @@ static uint64_t expect_capacity(uint64_t interval_ns, uint64_t remaining_ns)
 
 static uint64_t remaining(void)
 {
-    return qos_sat_sub(n.begin_ns + n.s.period_ns, n.now_ns);
+    const uint64_t left_ns = qos_sat_sub(n.begin_ns + n.s.period_ns, n.now_ns);
+    return n.serves && left_ns == 0 ? n.s.period_ns : left_ns; /* the next period begins any moment */
 }
 
 /* A closed bucket with a full window could use all that the node can serve: its arrivals follow its service, so they
@@ -344,7 +345,7 @@ static void report(bool answer)
     size_t bytes;
     uint32_t k;
     if (!answer)
-        pshift_agent_measure(&n.agent, since, remaining());
+        pshift_agent_measure(&n.agent, n.now_ns);
     if (pshift_agent_report(&n.agent, &m, n.entry, n.s.buckets) != QOS_OK)
         return; /* nothing new to report */
     if (!answer)
@@ -364,11 +365,8 @@ static void report(bool answer)
         }
         b->told = e->demand;
     }
-    if (n.serves) { /* to every controller, with the time since a grant was obeyed */
-        uint8_t *wire = n.wire;
-        qos_put_le64(wire, (n.now_ns - n.obeyed_ns) / 1000000);
-        must(pshift_report_encode(&m, n.entry, wire + 8, n.wire_bytes, &bytes));
-        bytes += 8;
+    if (n.serves) { /* to every controller */
+        must(pshift_report_encode(&m, n.entry, n.wire, n.wire_bytes, &bytes));
         for (k = 0; k < CONTROLLERS_MAX; k++)
             mail_send((int)k, MAIL_REPORT, n.wire, bytes);
     } else {
@@ -381,8 +379,26 @@ static void report(bool answer)
     n.waiting = n.s.qos;
 }
 
+static void begin_period(uint64_t period);
+
+/* The agent may have begun a period: its counts begin again, and older tokens are void. */
+static void adopt(void)
+{
+    struct pshift_agent_state state;
+    uint32_t i;
+    (void)pshift_agent_info(&n.agent, &state);
+    if (state.period == n.adopted)
+        return;
+    n.adopted = state.period;
+    for (i = 0; i < n.s.buckets; i++)
+        n.local[i].base = queue(i).served;
+    if (n.serves)
+        begin_period(state.period);
+}
+
 static void log_install(const struct pshift_message *m, bool stale)
 {
+    const bool fresh = m->period > n.adopted; /* the period begins with this grant */
     uint32_t k;
     if (n.installs + m->count > n.install_room) {
         n.install_room = (n.installs + m->count) * 2 + 4096;
@@ -395,9 +411,9 @@ static void log_install(const struct pshift_message *m, bool stale)
         l->bucket = g->bucket;
         l->r_total = g->r_total;
         l->total = g->total;
-        l->served = queue((uint32_t)g->bucket).served - n.local[g->bucket].base;
-        l->r_held = queue((uint32_t)g->bucket).r_tokens;
-        l->l_held = queue((uint32_t)g->bucket).l_tokens;
+        l->served = fresh ? 0 : queue((uint32_t)g->bucket).served - n.local[g->bucket].base;
+        l->r_held = fresh ? 0 : queue((uint32_t)g->bucket).r_tokens;
+        l->l_held = fresh ? 0 : queue((uint32_t)g->bucket).l_tokens;
         l->stale = stale;
     }
 }
@@ -409,22 +425,19 @@ static void install(const struct mail *mail)
     size_t first = n.installs, k;
     enum qos_status st = pshift_grant_decode(mail->data, mail->bytes, &m, n.grant, n.s.buckets);
     uint64_t waited = (n.now_ns - n.sent_ns) / 1000;
-    if (n.serves && (st != QOS_OK || !epoch_possible(m.controller_epoch)))
-        return; /* damaged, or not a controller's */
-    if (n.serves && !state_obeys(&n.state, m.controller_epoch, mail))
-        return; /* it is delivered again when the epoch is on the disk */
+    if (n.serves && st != QOS_OK)
+        return; /* damaged */
     must(st);
     if (!n.serves)
         log_install(&m, false);
-    st = pshift_agent_install(&n.agent, &m, n.grant);
+    st = pshift_agent_install(&n.agent, n.now_ns, &m, n.grant);
+    adopt();
     for (k = first; k < n.installs; k++) {
         from = &n.install[k];
         from->stale = st != QOS_OK;
     }
     if (st != QOS_OK && st != QOS_ESTALE && !n.serves)
         must(st);
-    if (st == QOS_OK)
-        n.obeyed_ns = n.now_ns;
     n.current.bytes_down += mail->bytes;
     if (st != QOS_OK)
         return;
@@ -463,37 +476,24 @@ static void begin_period(uint64_t period)
     n.round = 0;
     n.current.period = qos_sat_sub(period, 2);
     n.current.begin_us = us(n.now_ns);
-    must(pshift_agent_begin(&n.agent, period));
-    for (i = 0; i < n.s.buckets; i++) {
-        n.local[i].base = queue(i).served;
-        if (!n.s.qos || period < 2)
-            must(pshift_scheduler_set_tokens(&n.scheduler, i, 0, QOS_UNLIMITED));
-    }
+    for (i = 0; i < n.s.buckets && !n.serves; i++)
+        if (!n.s.qos || period <= 2) /* free in the warm-up */
+            must(pshift_scheduler_set_tokens(&n.scheduler, i, 0, n.s.qos && period == 2 ? 0 : QOS_UNLIMITED));
     n.granted = !n.s.qos || period < 2;
 }
 
 static void reports_due(void)
 {
+    if (n.serves && n.now_ns >= n.next_report_ns) {
+        n.next_report_ns = n.now_ns + n.interval_ns;
+        report(false);
+    }
+    if (n.serves)
+        return;
     if (n.period < 2 || n.round >= n.s.intervals || n.now_ns < n.begin_ns + n.round * n.interval_ns)
         return;
     report(false);
     n.round++;
-}
-
-/* Periods follow the clock and never go back. */
-static void clock_period(void)
-{
-    uint64_t wall = wall_ns(), period = wall / n.s.period_ns;
-    if (period <= n.period)
-        return;
-    if (n.period == 0)
-        n.next_phase = 0;
-    begin_period(period);
-    n.begin_ns = n.now_ns - wall % n.s.period_ns;
-    n.round = (uint32_t)(wall % n.s.period_ns / n.interval_ns);
-    if (n.next_phase == 0) /* the load is the same in all periods */
-        for (; n.next_phase < n.s.phases && n.s.phase[n.next_phase].at_ns == 0; n.next_phase++)
-            enter_phase(&n.s.phase[n.next_phase]);
 }
 
 static void faults(void)
@@ -517,12 +517,11 @@ static void faults(void)
 static void open_scene(const uint64_t *word)
 {
     struct pshift_scheduler_config sc = {0, 0};
-    struct pshift_agent_config ac = {&n.scheduler, n.me, wall_ns() / 1000000, n.state.controller_epoch, 0, 0};
+    struct pshift_agent_config ac = {&n.scheduler, n.me, owner_nonce(), 0, 0, 0};
     uint32_t k, q;
     scene_make(&n.s, (uint32_t)word[0], word[1], word[2]);
     sc.queues = n.s.buckets;
-    if (n.serves)
-        ac.epoch = n.state.epoch;
+    ac.period_ns = n.s.period_ns;
     if (n.s.unlimited)
         ac.default_l_tokens = QOS_UNLIMITED;
     n.scheduler_mem = tool_alloc_aligned(pshift_scheduler_memsize(&sc), 64);
@@ -543,7 +542,7 @@ static void open_scene(const uint64_t *word)
     n.interval_ns = n.s.period_ns / n.s.intervals;
     n.now_ns = n.origin_ns = n.last_report_ns = n.finished_ns = tool_now_ns();
     n.used = n.lost = n.report_accrued = n.report_lost = 0;
-    n.period = 0;
+    n.period = n.adopted = 0;
     n.next_phase = 0;
     n.at_backend = 0;
     n.ended = n.waiting = false;
@@ -595,6 +594,9 @@ static bool take_mail(void)
 static uint64_t next_tick(uint64_t tick_ns)
 {
     uint64_t poll_ns = n.now_ns + qos_min(POLL_NS, tick_ns), report_ns;
+    if (n.serves)
+        return qos_min(n.now_ns + (n.waiting ? qos_min(POLL_NS, tick_ns) : tick_ns),
+                       qos_max(n.next_report_ns, poll_ns));
     if (n.period < 2 || n.waiting || n.now_ns + tick_ns > n.begin_ns + n.s.period_ns)
         return poll_ns;
     report_ns = n.round < n.s.intervals ? n.begin_ns + n.round * n.interval_ns : UINT64_MAX;
@@ -733,9 +735,10 @@ void node_serve(void)
     n.backend = backend_of(settings.backend == BACKEND_FILE ? BACKEND_FILE : BACKEND_MEMCACHED);
     if (!n.backend->start(n.me, why, sizeof why))
         tool_die(TOOL_FAILED, "node %" PRIu64 ": %s", settings.number, why);
-    state_read(&n.state, settings.state);
     open_scene(word);
-    n.obeyed_ns = n.now_ns;
+    n.begin_ns = n.next_report_ns = n.now_ns;
+    for (; n.next_phase < n.s.phases && n.s.phase[n.next_phase].at_ns == 0; n.next_phase++)
+        enter_phase(&n.s.phase[n.next_phase]); /* the load is the same in all periods */
     tick_ns = qos_max(qos_min(TICK_NS, TICK_SLOTS * QOS_NS_PER_S / n.s.capacity), 50000);
     printf("node %" PRIu64 ": serves\n", settings.number);
     fflush(stdout);
@@ -745,8 +748,7 @@ void node_serve(void)
         n.stood_ns = qos_max(n.stood_ns, n.now_ns - looked_ns);
         n.backend->poll(n.now_ns);
         finish();
-        clock_period();
-        for (taken = 0; taken < LOOK_GRANTS && (state_take(&m) || mail_take(&m)); taken++)
+        for (taken = 0; taken < LOOK_GRANTS && mail_take(&m); taken++)
             if (m.tag == MAIL_GRANT || m.tag == MAIL_GRANT_ASK)
                 install(&m);
         arrivals();

@@ -221,7 +221,7 @@ static inline void buckets_tick(struct buckets_run *r, uint32_t tick, uint32_t v
         struct pshift_pick pick;
         if (r->clock_ns[j] < end_ns - BUCKETS_TICK_NS)
             r->clock_ns[j] = end_ns - BUCKETS_TICK_NS;
-        while (r->clock_ns[j] < end_ns && pshift_scheduler_pick(&r->sched[j], &pick) == QOS_OK) {
+        while (r->clock_ns[j] < end_ns && pshift_scheduler_pick(&r->sched[j], 0, &pick) == QOS_OK) {
             r->w->served[(size_t)v * s->buckets + pick.queue]++;
             r->clock_ns[j] += (uint64_t)(mean_ns * (0.8 + 0.4 * draw_unit(qos_rng_u64(&r->w->rng))));
         }

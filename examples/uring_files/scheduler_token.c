@@ -120,7 +120,7 @@ static struct sched_request *token_pop(void *s, uint64_t now_ns)
     struct token_tenant *tenant;
     struct pshift_pick pick;
     grant(t, now_ns);
-    if (t->at_device >= t->dispatch_depth || pshift_scheduler_pick(&t->sched, &pick) != QOS_OK)
+    if (t->at_device >= t->dispatch_depth || pshift_scheduler_pick(&t->sched, 0, &pick) != QOS_OK)
         return NULL;
     t->at_device++;
     t->waiting--;

@@ -1,11 +1,21 @@
 // proves: no bucket is served above its limit, and a reservation is met if every certificate of the period says that it
 // proves: can be, less one interval for a lost message. This holds whatever the network, other buckets, servers and
 // proves: controllers do: messages lost, late, repeated, reordered; restarts; a second controller; arrivals anywhere at
-// proves: any time; a hostile server that lies in its reports; an operator who removes a server that is not dead
+// proves: any time; a hostile server that lies in its reports
 #include "adversary/adversary.h"
 #include "pshift.h"
 
-enum { SERVERS = 3, BUCKETS = 3, VICTIM = 0, CONTROLLERS = 2, WIRE = 32, INTERVALS = 5, STEPS = 120, PERIODS = 6 };
+enum {
+    SERVERS = 3,
+    BUCKETS = 3,
+    VICTIM = 0,
+    CONTROLLERS = 2,
+    WIRE = 32,
+    INTERVALS = 5,
+    STEPS = 120,
+    PERIODS = 6,
+    T_NS = 5000
+};
 #define LIMIT 100
 #define RESERVATION 60
 #define SPEED 40 /* requests that a server can serve in an interval, in the game of reservations */
@@ -14,8 +24,7 @@ enum { SERVERS = 3, BUCKETS = 3, VICTIM = 0, CONTROLLERS = 2, WIRE = 32, INTERVA
 struct server {
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
-    struct pshift_agent_state disk; /* what survives a restart */
-    uint64_t epoch;
+    uint64_t boots;
     unsigned char scheduler_mem[4096] __attribute__((aligned(64)));
     unsigned char agent_mem[4096] __attribute__((aligned(64)));
 };
@@ -37,12 +46,11 @@ static struct {
     struct brain brain[CONTROLLERS];
     struct message wire[WIRE];
     uint32_t on_wire;
-    uint64_t period, epochs, worst;
+    uint64_t now_ns, start_ns, period, epochs, worst;
     uint64_t done[PERIODS + 1][BUCKETS]; /* requests that all servers served, each in its own period */
-    uint64_t server_period[SERVERS];
     const uint64_t *reservation;
     uint64_t limit, capacity;
-    uint32_t absent, removed[CONTROLLERS];
+    uint32_t owner; /* the controller that owns w.period */
 } w;
 
 static void must(enum qos_status status)
@@ -51,71 +59,53 @@ static void must(enum qos_status status)
         CHECK_EQ(status, QOS_OK);
 }
 
-static void server_begin(uint32_t j)
-{
-    if (w.server_period[j] == w.period)
-        return;
-    w.server_period[j] = w.period;
-    must(pshift_agent_begin(&w.server[j].agent, w.period));
-    must(pshift_agent_info(&w.server[j].agent, &w.server[j].disk));
-}
-
 static void server_start(uint32_t j)
 {
     struct server *s = &w.server[j];
     const struct pshift_scheduler_config queues = {BUCKETS, 0};
-    struct pshift_agent_config config = {NULL, 0, 0, 0, 0, 0};
+    struct pshift_agent_config config = {NULL, 0, {0, 0}, T_NS, 0, 0};
     uint32_t i, queue = 0;
     config.scheduler = &s->scheduler;
     config.server = j;
-    config.epoch = ++s->epoch;
-    config.controller_epoch = s->disk.controller_epoch;
+    config.boot.lo = ++s->boots; /* a nonce */
+    config.boot.hi = j;
     must(pshift_scheduler_init(&s->scheduler, s->scheduler_mem, sizeof s->scheduler_mem, &queues));
     must(pshift_agent_init(&s->agent, s->agent_mem, sizeof s->agent_mem, &config));
     for (i = 0; i < BUCKETS; i++)
         must(pshift_agent_open(&s->agent, i, &queue));
-    w.server_period[j] = 0;
-    server_begin(j);
 }
 
-static void brain_begin(struct brain *b)
+/* The owner begins the next period when the last one is over. */
+static void next_period(void)
 {
-    struct pshift_controller_state state;
-    must(pshift_controller_info(&b->controller, &state));
-    if (b->alive && state.period < w.period)
-        must(pshift_controller_begin(&b->controller, w.period));
+    if (w.period == PERIODS || !w.brain[w.owner].alive)
+        return;
+    w.period++;
+    w.now_ns = w.start_ns = qos_max(w.now_ns, w.period == 1 ? 0 : w.start_ns + T_NS);
+    must(pshift_controller_begin(&w.brain[w.owner].controller, w.start_ns, w.period));
 }
 
 static void brain_start(struct brain *b)
 {
-    struct pshift_controller_config config = {SERVERS, BUCKETS, SERVERS * BUCKETS, 0, 0, w.absent};
+    struct pshift_controller_config config = {SERVERS, BUCKETS, SERVERS * BUCKETS, {0, 0}, T_NS, 0};
     uint32_t i;
-    config.epoch = ++w.epochs;
+    config.nonce.lo = ++w.epochs;
     must(pshift_controller_init(&b->controller, b->mem, sizeof b->mem, &config));
     for (i = 0; i < BUCKETS; i++)
         must(pshift_controller_change(&b->controller, i, w.reservation[i], w.limit));
     b->alive = true;
-    w.removed[b - w.brain] = QOS_NONE;
-    must(pshift_controller_begin(&b->controller, w.period));
 }
 
-static void world(const uint64_t *reservation, uint64_t limit, uint32_t absent)
+static void world(const uint64_t *reservation, uint64_t limit)
 {
     uint32_t j;
     memset(&w, 0, sizeof w);
     w.reservation = reservation;
     w.limit = limit;
-    w.absent = absent;
-    w.period = 1;
     for (j = 0; j < SERVERS; j++)
         server_start(j);
     brain_start(&w.brain[0]);
-}
-
-static void next_period(void)
-{
-    if (w.period < PERIODS)
-        w.period++;
+    next_period();
 }
 
 static void arrive(uint32_t j, uint32_t i, uint64_t n)
@@ -134,9 +124,11 @@ static struct pshift_scheduler_state state_of(uint32_t j, uint32_t i)
 static uint64_t serve(uint32_t j, uint64_t most)
 {
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    struct pshift_agent_state state;
     uint64_t n = 0;
-    for (; n < most && pshift_scheduler_pick(&w.server[j].scheduler, &pick) == QOS_OK; n++)
-        w.done[w.server_period[j]][pick.queue]++;
+    must(pshift_agent_info(&w.server[j].agent, &state));
+    for (; n < most && pshift_scheduler_pick(&w.server[j].scheduler, w.now_ns, &pick) == QOS_OK; n++)
+        w.done[state.period][pick.queue]++;
     return n;
 }
 
@@ -152,8 +144,7 @@ static void deliver(const struct message *m)
     } else {
         struct server *s = &w.server[m->to - CONTROLLERS];
         must(pshift_grant_decode(m->bytes, m->size, &head, grant, BUCKETS));
-        (void)!pshift_agent_install(&s->agent, &head, grant);
-        must(pshift_agent_info(&s->agent, &s->disk));
+        (void)!pshift_agent_install(&s->agent, w.now_ns, &head, grant);
     }
 }
 
@@ -178,7 +169,7 @@ static void report(uint32_t j, uint64_t remaining, bool at_once)
     struct pshift_message head;
     struct pshift_report_entry entry[BUCKETS];
     uint32_t c;
-    pshift_agent_measure(&w.server[j].agent, 1, remaining);
+    pshift_agent_measure(&w.server[j].agent, w.now_ns);
     while (pshift_agent_report(&w.server[j].agent, &head, entry, BUCKETS) == QOS_OK) {
         head.capacity = w.capacity * remaining;
         for (c = 0; c < CONTROLLERS; c++) {
@@ -196,7 +187,7 @@ static void grants(struct brain *b, uint32_t j, bool at_once)
 {
     struct pshift_message head;
     struct pshift_grant_entry entry[BUCKETS];
-    while (b->alive && pshift_controller_grant(&b->controller, j, &head, entry, BUCKETS) == QOS_OK) {
+    while (b->alive && pshift_controller_grant(&b->controller, w.now_ns, j, &head, entry, BUCKETS) == QOS_OK) {
         struct message *m = post(CONTROLLERS + j);
         must(pshift_grant_encode(&head, entry, m->bytes, sizeof m->bytes, &m->size));
         if (at_once) {
@@ -208,23 +199,7 @@ static void grants(struct brain *b, uint32_t j, bool at_once)
 
 /* ---- against a limit: the adversary controls everything ---------------------------------------------------- */
 
-enum {
-    ROUND,
-    ARRIVE,
-    SERVE,
-    REPORT,
-    PLAN,
-    GRANT,
-    DELIVER,
-    REPEAT,
-    LOSE,
-    RESTART,
-    TAKE_OVER,
-    STOP,
-    PERIOD,
-    REMOVE,
-    LIMIT_OPS
-};
+enum { ROUND, ARRIVE, SERVE, REPORT, PLAN, GRANT, DELIVER, REPEAT, LOSE, RESTART, TAKE_OVER, STOP, PERIOD, LIMIT_OPS };
 static const struct adversary_op limit_ops[LIMIT_OPS] = {
     {"round", 0, 63, 0, 1},         /* reports, plan, grants; a: which messages stay on the wire; b: the controller */
     {"arrive", 0, 8, 1, 2 * LIMIT}, /* b requests arrive; a: bucket and server */
@@ -236,10 +211,9 @@ static const struct adversary_op limit_ops[LIMIT_OPS] = {
     {"repeat", 0, WIRE - 1, 0, 0},  /* as deliver, but it stays on the wire */
     {"lose", 0, WIRE - 1, 0, 0},    /* message a of the wire is lost */
     {"restart", 0, 2, 0, 0},        /* server a restarts */
-    {"take_over", 0, 1, 0, 0},      /* a new controller takes the place of controller a, which keeps running */
-    {"stop", 0, 1, 0, 0},           /* controller a stops */
-    {"period", 0, 3, 0, 1},         /* the next period for server a, or (3) for all; b = 1: for the controllers, too */
-    {"remove", 0, 1, 0, 2},         /* controller a removes server b, which may live; at most absent_max servers */
+    {"take_over", 0, 1, 0, 1}, /* controller a, b = 1: after a restart, owns the next period; the other one runs on */
+    {"stop", 0, 1, 0, 0},      /* controller a stops */
+    {"period", 0, T_NS, 0, 1}, /* a ns pass; b = 1: the next period */
 };
 
 static void round_of(struct brain *b, uint64_t stay)
@@ -255,7 +229,7 @@ static void round_of(struct brain *b, uint64_t stay)
 
 static void limit_step(const struct adversary_step *s)
 {
-    uint32_t a = (uint32_t)s->a, k, j;
+    uint32_t a = (uint32_t)s->a, k;
     switch (s->op) {
     case ROUND: round_of(&w.brain[s->b], s->a); break;
     case ARRIVE: arrive(a % SERVERS, a / SERVERS, s->b); break;
@@ -278,34 +252,32 @@ static void limit_step(const struct adversary_step *s)
             remove_from_wire(k);
         break;
     case RESTART: server_start(a); break;
-    case TAKE_OVER: brain_start(&w.brain[a]); break;
-    case STOP: w.brain[a].alive = false; break;
-    case REMOVE:
-        if (!w.brain[a].alive || w.absent == 0 || (w.removed[a] != QOS_NONE && w.removed[a] != s->b))
-            break;
-        w.removed[a] = (uint32_t)s->b;
-        must(pshift_controller_remove(&w.brain[a].controller, w.removed[a]));
-        break;
-    default:
+    case TAKE_OVER:
+        if (s->b || !w.brain[a].alive)
+            brain_start(&w.brain[a]);
+        w.owner = a;
         next_period();
-        for (j = 0; j < SERVERS; j++)
-            if (a == 3 || a == j)
-                server_begin(j);
-        for (k = 0; k < CONTROLLERS && s->b; k++)
-            if (w.brain[k].alive)
-                brain_begin(&w.brain[k]);
+        break;
+    case STOP: w.brain[a].alive = false; break;
+    default:
+        w.now_ns += s->a;
+        if (s->b)
+            next_period();
     }
 }
 
 /* What all servers served of a bucket in a period, and can still serve with the tokens that they hold. */
 static void weigh(void)
 {
+    struct pshift_agent_state agent[SERVERS];
     uint32_t i, j, k;
+    for (j = 0; j < SERVERS; j++)
+        must(pshift_agent_info(&w.server[j].agent, &agent[j]));
     for (i = 0; i < BUCKETS; i++)
         for (j = 0; j < SERVERS; j++) {
-            uint64_t sum = w.done[w.server_period[j]][i];
+            uint64_t sum = w.done[agent[j].period][i];
             for (k = 0; k < SERVERS; k++)
-                if (w.server_period[k] == w.server_period[j]) {
+                if (agent[k].period == agent[j].period && agent[k].ends_ns > w.now_ns) {
                     struct pshift_scheduler_state state = state_of(k, i);
                     sum = qos_sat_add(sum, qos_sat_add(state.r_tokens, state.l_tokens));
                 }
@@ -317,12 +289,12 @@ static void play_limit(const struct adversary_program *program, struct adversary
 {
     static const uint64_t reservation[BUCKETS] = {RESERVATION, 30, 0};
     uint32_t step;
-    world(reservation, LIMIT, program->seed % 2);
+    world(reservation, LIMIT);
     w.capacity = 1000;
     for (step = 0; step < SERVERS * BUCKETS; step++)
         arrive(step % SERVERS, step / SERVERS, LIMIT);
-    round_of(&w.brain[0], 0);
-    round_of(&w.brain[0], 0);
+    for (step = 0; step < 3; step++) /* the servers make themselves known, report, get tokens */
+        round_of(&w.brain[0], 0);
     for (step = 0; step < STEPS; step++) {
         limit_step(adversary_at(program, step));
         weigh();
@@ -363,22 +335,22 @@ static bool interval(uint32_t remaining, uint64_t lost)
     w.on_wire = 0;
     for (j = 0; j < SERVERS; j++)
         (void)serve(j, SPEED);
+    w.now_ns += T_NS / INTERVALS;
     return solution.excess.lo == 0;
 }
 
 static void play_reservation(const struct adversary_program *program, struct adversary_score *score)
 {
     static const uint64_t reservation[BUCKETS] = {300, 120, 90}; /* of 600 requests */
-    uint32_t step = 0, k, j, wait = 0;
-    world(reservation, 0, 0);
+    uint32_t step = 0, k, wait = 0;
+    world(reservation, 0);
     w.capacity = SPEED;
     score->bound = 1;
-    for (; w.period < PERIODS; w.period++) {
+    round_of(&w.brain[0], 0); /* the servers make themselves known */
+    while (w.period < PERIODS) {
         uint64_t messages = 0, lost;
         bool fits = true;
-        for (j = 0; j < SERVERS; j++)
-            server_begin(j);
-        brain_begin(&w.brain[0]);
+        next_period();
         for (k = 0; k < INTERVALS; k++) {
             for (lost = 0; wait == 0; step++) {
                 const struct adversary_step *s = adversary_at(program, step);
@@ -415,9 +387,9 @@ static void play_reservation(const struct adversary_program *program, struct adv
 /* ---- a hostile server lies about itself and its buckets, against a bucket on other servers ------------------ */
 
 /* Server 2 lies. The victim is on servers 0 and 1 only, bucket 2 on 1 and 2, bucket 1 everywhere. The honest servers can
- * meet all reservations alone. One server may be absent, so no server waits for the lying one either. */
+ * meet all reservations alone. */
 enum { LIAR = 2 };
-enum { HUSH, SEND, CAPACITY, DEMAND, SERVED, HELD, NAMED, UNTOLD, START, OBEYS, LIAR_OPS };
+enum { HUSH, SEND, CAPACITY, DEMAND, SERVED, HELD, NAMED, ANSWERS, START, OBEYS, LIAR_OPS };
 static const struct adversary_op liar_ops[LIAR_OPS] = {
     {"hush", 1, INTERVALS, 0, 0}, /* a intervals pass */
     {"send", 0, 1, 0, 0},         /* sends a report of its current numbers; a = 1: one that skips a sequence number */
@@ -425,10 +397,10 @@ static const struct adversary_op liar_ops[LIAR_OPS] = {
     {"demand", 0, 1, 0, UINT64_MAX}, /* bucket 1 or 2 */
     {"served", 0, 1, 0, UINT64_MAX},
     {"held", 0, 1, 0, UINT64_MAX},
-    {"named", 0, 1, 0, UINT64_MAX}, /* the grant that it names */
-    {"untold", 0, 1, 0, 1},         /* buckets; partial */
-    {"start", 1, 1000, 0, 0},       /* restarts: its epoch grows */
-    {"obeys", 0, 1, 0, 0},          /* 0: obeys no controller; 1: obeys this one */
+    {"named", 0, 1, 0, UINT64_MAX},   /* the grant that it names */
+    {"answers", 0, UINT64_MAX, 0, 0}, /* the newest grant that it says to have */
+    {"start", 0, 3, 0, 0},            /* it has another nonce, or one that it had before */
+    {"obeys", 0, 1, 0, 0},            /* 0: has heard of no period; 1: of this one */
 };
 
 struct lies {
@@ -442,7 +414,7 @@ static void lie(struct lies *lies, const struct adversary_step *s)
     switch (s->op) {
     case SEND:
         lies->head.seq += 1 + s->a * 100;
-        lies->head.period = w.period;
+        lies->head.period = lies->head.owner.lo ? w.period : 0;
         (void)!pshift_controller_report(&w.brain[0].controller, &lies->head, lies->entry);
         break;
     case CAPACITY: lies->head.capacity = s->a; break;
@@ -450,15 +422,9 @@ static void lie(struct lies *lies, const struct adversary_step *s)
     case SERVED: e->served = s->b; break;
     case HELD: e->held = s->b; break;
     case NAMED: e->grant_seq = s->b; break;
-    case UNTOLD:
-        lies->head.untold = (uint32_t)s->a;
-        lies->head.partial = s->b != 0;
-        break;
-    case START:
-        lies->head.server_epoch += s->a;
-        lies->head.seq = 0;
-        break;
-    default: lies->head.controller_epoch = s->a ? w.epochs : 0;
+    case ANSWERS: lies->head.answers = s->a; break;
+    case START: lies->head.boot.lo = 1 + s->a; break;
+    default: lies->head.owner.lo = s->a ? w.epochs : 0;
     }
 }
 
@@ -474,19 +440,17 @@ static void play_liar(const struct adversary_program *program, struct adversary_
     static const uint64_t reservation[BUCKETS] = {150, 60, 60}; /* of 400 */
     struct lies lies;
     uint32_t step = 0, hush = 0, k, i, j;
-    world(reservation, 200, 1);
+    world(reservation, 200);
     w.capacity = SPEED;
     memset(&lies, 0, sizeof lies);
     lies.head.server = LIAR;
     lies.head.count = 2;
-    lies.head.server_epoch = 1;
+    lies.head.boot.lo = 1;
     lies.entry[0].bucket = 1;
     lies.entry[1].bucket = 2;
     score->bound = 0.5;
-    for (; w.period < PERIODS; w.period++) {
-        for (j = 0; j < LIAR; j++)
-            server_begin(j);
-        brain_begin(&w.brain[0]);
+    while (w.period < PERIODS) {
+        next_period();
         for (k = 0; k < INTERVALS; k++) {
             for (; hush == 0; step++) {
                 const struct adversary_step *s = adversary_at(program, step);
@@ -510,10 +474,11 @@ static void play_liar(const struct adversary_program *program, struct adversary_
                 (void)serve(j, SPEED);
             }
             w.on_wire = 0;
+            w.now_ns += T_NS / INTERVALS;
         }
         for (i = 0; i < BUCKETS; i++)
             note(score, w.done[w.period][i], w.limit);
-        if (w.period > 2) /* in the first two periods the epoch is confirmed without the liar */
+        if (w.period > 2) /* in the second period the servers make themselves known */
             note(score, reservation[VICTIM], w.done[w.period][VICTIM]);
     }
 }

@@ -19,9 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct pshift_controller controller;
     static void *mem[3];
     struct pshift_scheduler_config sc = {MOST, 0};
-    struct pshift_agent_config ac = {NULL, 1, 3, 0, 0, 0};
-    struct pshift_controller_config cc = {4, MOST, 16, 2, 0, 0};
-    struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    struct pshift_agent_config ac = {NULL, 1, {0, 3}, 0, 0, 0};
+    struct pshift_controller_config cc = {4, MOST, 16, {0, 2}, 0, 0};
+    struct pshift_message m, again_head;
     struct pshift_report_entry re[MOST];
     struct pshift_grant_entry ge[MOST];
     uint8_t bytes[4096], again[4096];
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     FUZZ_CHECK(pshift_agent_init(&agent, mem[1], pshift_agent_memsize(&ac), &ac) == QOS_OK);
     FUZZ_CHECK(pshift_controller_init(&controller, mem[2], pshift_controller_memsize(&cc), &cc) == QOS_OK);
-    FUZZ_CHECK(pshift_agent_begin(&agent, 1) == QOS_OK && pshift_controller_begin(&controller, 1) == QOS_OK);
+    FUZZ_CHECK(pshift_controller_begin(&controller, 0, 1) == QOS_OK);
     for (i = 0; i < MOST; i++)
         FUZZ_CHECK(pshift_agent_open(&agent, i, &queue) == QOS_OK);
     FUZZ_CHECK(pshift_controller_change(&controller, 3, 5, 9) == QOS_OK);
@@ -53,7 +53,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             n = QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + count * entry;
             if (data[0] & 4)
                 qos_put_le32(bytes + QOS_FRAME_HEADER_BYTES + 4, count);
-            qos_put_le32(bytes + QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES - 4, data[0] >> 7);
         }
         qos_put_le32(bytes + 8, (uint32_t)(n - QOS_FRAME_HEADER_BYTES));
         qos_put_le32(bytes + 12, qos_crc32c(0, bytes, 12));
@@ -65,13 +64,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(pshift_report_encode(&m, re, again, sizeof again, &len) == QOS_OK);
         FUZZ_CHECK(len == n && memcmp(again, bytes, n) == 0);
         m.period = data[0] & 8 ? 1 : m.period;
-        m.controller_epoch = data[0] & 16 ? 2 : m.controller_epoch;
+        if (data[0] & 16) {
+            m.owner.hi = 0;
+            m.owner.lo = 2;
+        }
         for (i = 0; i < m.count && (data[0] & 32); i++)
             re[i].bucket %= MOST;
         if (pshift_controller_report(&controller, &m, re) == QOS_OK)
             FUZZ_CHECK(pshift_controller_report(&controller, &m, re) == QOS_ESTALE);
         if (pshift_controller_plan(&controller, NULL) == QOS_OK)
-            (void)!pshift_controller_grant(&controller, m.server, &m, ge, MOST);
+            (void)!pshift_controller_grant(&controller, 0, m.server, &m, ge, MOST);
     }
     if (pshift_grant_decode(bytes, n, &m, ge, MOST) == QOS_OK) {
         FUZZ_CHECK(m.count <= MOST);
@@ -79,14 +81,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(len == n && memcmp(again, bytes, n) == 0);
         if (data[0] & 8) {
             m.server = 1;
-            m.server_epoch = 3;
+            m.boot.hi = 0;
+            m.boot.lo = 3;
             m.period = 1;
+            m.answers = 1;
         }
         for (i = 0; i < m.count && (data[0] & 32); i++)
             ge[i].bucket %= MOST;
-        if (pshift_agent_install(&agent, &m, ge) == QOS_OK && m.count > 0 && m.seq > 0)
-            (void)!pshift_agent_install(&agent, &m, ge);
-        pshift_agent_measure(&agent, 1, 1);
+        pshift_agent_measure(&agent, 1);
+        FUZZ_CHECK(pshift_agent_report(&agent, &again_head, re, MOST) == QOS_OK);
+        if (pshift_agent_install(&agent, 2, &m, ge) == QOS_OK && m.count > 0 && m.seq > 0)
+            (void)!pshift_agent_install(&agent, 2, &m, ge);
+        pshift_agent_measure(&agent, 3);
         FUZZ_CHECK(pshift_agent_report(&agent, &m, re, MOST) == QOS_OK);
     }
     FUZZ_CHECK(pshift_report_decode(bytes, n < 15 ? n : 15, &m, re, MOST) != QOS_OK);

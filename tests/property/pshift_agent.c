@@ -10,6 +10,8 @@
 #define BUCKETS 90 /* more than there are queues */
 #define NEWS 1u
 #define SENT 2u
+#define T_NS 1000000
+#define SEQ_MOST 20000
 
 /* What the model knows of a bucket. */
 static struct tenant {
@@ -19,10 +21,12 @@ static struct tenant {
     bool open, closing;
 } tenant[BUCKETS];
 static struct {
-    uint64_t seq, first_seq, period, epoch, controller_epoch, granted, measured, capacity;
+    uint64_t seq, first_seq, period, boot, owner, heard, ends, now, last, granted, measured, capacity;
+    uint64_t of[SEQ_MOST]; /* when the measurement of each report was */
+    struct pshift_range ack[PSHIFT_RANGES];
     uint32_t permille, used, freed[QUEUES], freed_count;
     uint64_t default_l;
-    bool due, partial;
+    bool due, measured_once;
 } model;
 static struct pshift_scheduler scheduler;
 static struct pshift_agent agent;
@@ -89,7 +93,7 @@ static void open_one(struct tenant *t)
     t->open = true;
     t->closing = false;
     t->served = t->ever = t->before = t->demand = t->told = t->grant_seq = t->sent_seq = t->r = 0;
-    t->l = model.period ? model.default_l : 0;
+    t->l = model.default_l;
     t->state = 0;
 }
 
@@ -103,7 +107,7 @@ static void serve(uint64_t most)
 {
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
     uint32_t i;
-    for (; most > 0 && pshift_scheduler_pick(&scheduler, &pick) == QOS_OK; most--) {
+    for (; most > 0 && pshift_scheduler_pick(&scheduler, model.now, &pick) == QOS_OK; most--) {
         for (i = 0; i < BUCKETS && !(tenant[i].open && tenant[i].queue == pick.queue); i++)
             ;
         CHECK(i < BUCKETS && tenant[i].pending > 0);
@@ -118,15 +122,15 @@ static void serve(uint64_t most)
     }
 }
 
-static void begin(void)
+/* A larger period begins. */
+static void begin(uint64_t period, uint64_t owner)
 {
-    uint64_t period = model.period + draw(0, 2);
     uint32_t i;
-    CHECK_EQ(pshift_agent_begin(&agent, period), period > model.period ? QOS_OK : QOS_ESTALE);
-    if (period <= model.period)
-        return;
-    model.partial = false;
+    if (owner != model.owner)
+        model.heard = 0;
+    model.owner = owner;
     model.period = period;
+    model.ends = 0;
     for (i = 0; i < QUEUES; i++) { /* queues are freed in their order */
         struct tenant *t = NULL;
         uint32_t k;
@@ -142,18 +146,29 @@ static void begin(void)
         struct tenant *t = &tenant[i];
         t->served = t->r = t->grant_seq = 0;
         t->l = model.default_l;
-        t->state = t->told != 0 || t->pending != 0 ? NEWS : 0;
+        t->state = t->told != 0 || t->pending != 0 || t->demand != 0 ? NEWS : 0;
     }
 }
 
 static void measure(void)
 {
-    const uint64_t interval_ns = draw(0, 9) ? draw(1, 50) : 0, remaining_ns = draw(0, 300);
-    uint32_t i;
-    pshift_agent_measure(&agent, interval_ns, remaining_ns);
+    const uint64_t step = draw(0, 9) ? draw(1, 50) : 0;
+    uint64_t interval_ns, remaining_ns;
+    uint32_t i, k;
+    model.now += step;
+    interval_ns = model.measured_once ? model.now - model.last : 0;
+    remaining_ns = model.ends > model.now ? model.ends - model.now : T_NS;
+    model.measured_once = true;
+    model.last = model.now;
+    pshift_agent_measure(&agent, model.now);
     for (i = 0; i < BUCKETS; i++) {
         struct tenant *t = &tenant[i];
         uint64_t total, change;
+        for (k = 0; k < PSHIFT_RANGES; k++)
+            if (t->open && (t->state & SENT) && model.ack[k].first <= t->sent_seq && t->sent_seq <= model.ack[k].last) {
+                t->state &= NEWS;
+                acked++;
+            }
         if (!t->open)
             continue;
         t->demand = t->pending + extended(minus(t->ever + t->pending, t->before), interval_ns, remaining_ns);
@@ -193,11 +208,10 @@ static void check_entry(const struct pshift_report_entry *entry)
 static void report(void)
 {
     struct pshift_report_entry entry[QUEUES];
-    struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    struct pshift_message m;
     uint64_t calls = draw(0, 2) ? UINT64_MAX : draw(1, 3);
     uint32_t i, k, most = (uint32_t)draw(1, QUEUES), owed;
     for (; calls > 0; calls--) {
-        const uint32_t dirty = unacknowledged();
         enum qos_status status = pshift_agent_report(&agent, &m, entry, most);
         for (i = 0, owed = 0; i < BUCKETS; i++)
             owed += tenant[i].open &&
@@ -208,36 +222,15 @@ static void report(void)
         model.due = false;
         CHECK_EQ(m.count, owed < most ? owed : most);
         CHECK_EQ(m.seq, ++model.seq);
-        CHECK(m.server == 5 && m.server_epoch == model.epoch && m.controller_epoch == model.controller_epoch);
-        CHECK(m.ack_seq == 0 && m.ack_mask == 0);
+        model.of[model.seq % SEQ_MOST] = model.measured_once ? model.last : UINT64_MAX; /* without a time */
+        CHECK(m.server == 5 && m.boot.hi == 1 && m.boot.lo == model.boot);
+        CHECK(m.owner.hi == 0 && m.owner.lo == model.owner && m.answers == model.heard && m.left_ns == 0);
+        for (k = 0; k < PSHIFT_RANGES; k++)
+            CHECK(m.ack[k].first == 0 && m.ack[k].last == 0);
         CHECK_EQ(m.period, model.period);
         CHECK_EQ(m.capacity, model.capacity);
-        CHECK_EQ(m.untold, dirty - m.count);
-        CHECK_EQ(m.partial, model.partial);
         for (k = 0; k < m.count; k++)
             check_entry(&entry[k]);
-    }
-}
-
-static bool acknowledges(const struct pshift_message *m, uint64_t seq)
-{
-    uint64_t k;
-    if (m->ack_seq == seq)
-        return true;
-    for (k = 0; k < 64; k++)
-        if ((m->ack_mask >> k & 1) && m->ack_seq > k && m->ack_seq - 1 - k == seq)
-            return true;
-    return false;
-}
-
-static void obey(uint64_t controller_epoch)
-{
-    uint32_t i;
-    model.controller_epoch = controller_epoch;
-    for (i = 0; i < BUCKETS; i++) {
-        struct tenant *t = &tenant[i];
-        t->grant_seq = 0;
-        t->state = t->pending || t->demand || t->told || t->r || t->l || t->served ? NEWS : 0;
     }
 }
 
@@ -248,45 +241,72 @@ static void pay(struct tenant *t, const struct pshift_grant_entry *g)
     t->l = g->total == QOS_UNLIMITED ? g->total : minus(g->total, t->served > r_total ? t->served : r_total);
 }
 
-/* A grant of any kind: from this controller, an older or a newer one; for this start, this period or another. */
-static void install(void)
+/* A grant of any kind: of this period, an older or a larger one; of its owner or another; for this start or another; that
+ * answers a report, a very old one, or one that was not sent; with time left or not. */
+static void install(bool larger)
 {
     struct pshift_grant_entry grant[8];
-    struct pshift_message m = {5, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    struct pshift_message m;
     enum qos_status want = QOS_ESTALE, status;
+    struct pshift_agent_state state;
+    uint64_t ends = 0;
     bool newer, used = false;
     uint32_t k, i;
+    memset(&m, 0, sizeof m);
     m.server = draw(0, 30) ? 5 : 4;
     m.count = (uint32_t)draw(0, 8);
-    m.server_epoch = draw(0, 15) ? model.epoch : draw(0, 20);
-    m.controller_epoch = draw(0, 25) ? model.controller_epoch : minus(model.controller_epoch + draw(0, 4), 2);
-    m.period = draw(0, 15) ? model.period : minus(model.period + draw(0, 2), 1);
+    m.boot.hi = 1;
+    m.boot.lo = draw(0, 15) ? model.boot : draw(0, 20);
+    m.owner.lo = draw(0, 15) && model.owner ? model.owner : draw(1, 9);
+    m.period = model.period + (larger ? draw(1, 2) : 0);
+    if (!larger && draw(0, 15) == 0)
+        m.period = minus(model.period, 1);
     m.seq = draw(1, 200);
-    m.ack_seq = draw(0, 3) ? minus(model.seq, draw(0, 3)) : draw(0, model.seq + 70);
-    m.ack_mask = draw(0, 3) ? check_rand(&rng) & check_rand(&rng) : 0;
+    m.answers = draw(0, 9) ? minus(model.seq, draw(0, 3)) : draw(0, model.seq + 2);
+    m.left_ns = draw(0, 9) ? T_NS + draw(0, 500) : 0;
+    for (k = 0; k < PSHIFT_RANGES && draw(0, 2); k++) {
+        m.ack[k].last = draw(0, model.seq + 3);
+        m.ack[k].first = minus(m.ack[k].last, draw(0, 6));
+        if (m.ack[k].first == 0)
+            m.ack[k].first = m.ack[k].last ? 1 : 0;
+    }
     for (k = 0; k < m.count; k++) {
         grant[k].bucket = tenant[draw(0, BUCKETS - 1)].id;
         grant[k].r_total = draw(0, 60);
         grant[k].total = draw(0, 9) ? grant[k].r_total + draw(0, 40) : draw(0, 1) ? QOS_UNLIMITED : draw(0, 60);
     }
-    status = pshift_agent_install(&agent, &m, grant);
-    newer = m.controller_epoch > model.controller_epoch;
+    status = pshift_agent_install(&agent, model.now, &m, grant);
+    newer = m.period > model.period;
     if (m.server != 5) {
         CHECK_EQ(status, QOS_ENOENT);
         return;
     }
-    if (m.controller_epoch < model.controller_epoch) {
+    if (m.boot.lo != model.boot || m.period < model.period || m.period == 0 || (!newer && m.owner.lo != model.owner)) {
         CHECK_EQ(status, QOS_ESTALE);
         return;
     }
     if (newer)
-        obey(m.controller_epoch);
-    for (i = 0; !newer && m.server_epoch == model.epoch && i < BUCKETS; i++)
-        if (tenant[i].open && (tenant[i].state & SENT) && acknowledges(&m, tenant[i].sent_seq)) {
-            tenant[i].state &= NEWS;
-            acked++;
-        }
-    for (k = 0; m.server_epoch == model.epoch && m.period == model.period && k < m.count; k++)
+        begin(m.period, m.owner.lo);
+    if (m.seq > model.heard) {
+        model.heard = m.seq;
+        memcpy(model.ack, m.ack, sizeof m.ack);
+    }
+    if (m.answers >= 1 && m.answers <= model.seq && model.of[m.answers % SEQ_MOST] != UINT64_MAX)
+        ends = model.of[m.answers % SEQ_MOST] + m.left_ns;
+    if (m.left_ns == 0 || m.answers == 0 || m.answers > model.seq || status == QOS_ESTALE) {
+        /* A very old report: its time is forgotten, which is as good as over. Else nothing in it may be new. */
+        for (k = 0; status == QOS_ESTALE && ends > model.now && minus(model.seq, m.answers) < 3 && k < m.count; k++)
+            for (i = 0; i < BUCKETS; i++)
+                CHECK(!(tenant[i].open && tenant[i].id == grant[k].bucket && m.seq > tenant[i].grant_seq));
+        CHECK_EQ(status, QOS_ESTALE);
+        (void)pshift_agent_info(&agent, &state);
+        if (ends > model.now && state.ends_ns == ends) /* not forgotten: nothing in it was new */
+            model.ends = ends > model.ends ? ends : model.ends;
+        return;
+    }
+    CHECK(ends > model.now);
+    model.ends = ends > model.ends ? ends : model.ends;
+    for (k = 0; k < m.count; k++)
         for (i = 0; i < BUCKETS; i++) {
             struct tenant *t = &tenant[i];
             if (!t->open || t->id != grant[k].bucket || m.seq <= t->grant_seq)
@@ -296,7 +316,7 @@ static void install(void)
             t->state |= NEWS;
             used = true;
         }
-    if (newer || used || (m.count == 0 && m.server_epoch == model.epoch && m.period == model.period))
+    if (newer || used || m.count == 0)
         want = QOS_OK;
     installs += used;
     CHECK_EQ(status, want);
@@ -320,14 +340,14 @@ static void check_all(void)
     CHECK_EQ(state.open, open);
     CHECK_EQ(state.unacknowledged, unacknowledged());
     CHECK_EQ(state.period, model.period);
-    CHECK_EQ(state.controller_epoch, model.controller_epoch);
+    CHECK_EQ(state.ends_ns, model.ends);
 }
 
-/* Starts the agent on a scheduler that has served before it. The disk may know the controller, the period, both. */
+/* Starts the agent on a scheduler that has served before it. */
 static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, bool mixed)
 {
     const struct pshift_scheduler_config queues = {QUEUES, 0};
-    struct pshift_agent_config config = {NULL, 5, 0, 0, 0, 0};
+    struct pshift_agent_config config = {NULL, 5, {1, 0}, T_NS, 0, 0};
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
     uint32_t queue = (uint32_t)draw(0, QUEUES - 1);
     uint64_t n;
@@ -338,11 +358,11 @@ static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, boo
     CHECK_EQ(pshift_scheduler_init(&scheduler, queues_mem->mem, queues_mem->size, &queues), QOS_OK);
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, queue, 3), QOS_OK);
     CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, queue, 3, 0), QOS_OK);
-    while (pshift_scheduler_pick(&scheduler, &pick) == QOS_OK)
+    while (pshift_scheduler_pick(&scheduler, 0, &pick) == QOS_OK)
         ;
     config.scheduler = &scheduler;
-    config.epoch = model.epoch = draw(1, 20);
-    config.controller_epoch = model.controller_epoch = draw(0, 2);
+    config.boot.lo = model.boot = draw(1, 20);
+    model.now = draw(0, 1000);
     config.default_l_tokens = model.default_l = draw(0, 2) ? 0 : draw(1, 30);
     config.unchanged_permille = model.permille = (uint32_t)(draw(0, 2) ? draw(0, 300) : draw(0, 1) * 1000);
     (void)check_mem_new(agent_mem, pshift_agent_memsize(&config), 64, 0);
@@ -353,12 +373,6 @@ static void start(struct check_mem *queues_mem, struct check_mem *agent_mem, boo
         tenant[queue].id = mixed ? check_rand(&rng) : queue;
     for (n = draw(0, 3); n > 0; n--) /* before the first period */
         open_one(&tenant[draw(0, BUCKETS - 1)]);
-    model.period = draw(1, 4);
-    CHECK_EQ(pshift_agent_begin(&agent, model.period), QOS_OK);
-    for (queue = 0; queue < BUCKETS; queue++)
-        tenant[queue].l = model.default_l;
-    /* Its disk names a controller, but does not show that this period began after that start. */
-    model.partial = config.controller_epoch != 0;
 }
 
 /* All waiting requests are withdrawn, and most buckets are closed. A period later their queues are free. */
@@ -373,7 +387,7 @@ static void rest(void)
                 close_one(&tenant[i]);
         }
     for (i = 0; i < 3; i++) {
-        begin();
+        install(true);
         if (draw(0, 3))
             measure();
         if (draw(0, 3))
@@ -424,13 +438,13 @@ static void run(uint64_t stream)
         case 11: report(); break;
         case 12:
             if (draw(0, 3) == 0)
-                begin();
+                install(true);
             break;
         case 13:
             if (draw(0, 2) == 0)
                 rest();
             break;
-        default: install(); break;
+        default: install(false); break;
         }
         check_all();
     }
@@ -451,8 +465,8 @@ static void turns(void)
     }
     for (i = 0; i < 50; i++) {
         struct pshift_report_entry entry[QUEUES];
-        struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
-        pshift_agent_measure(&agent, 1, 1);
+        struct pshift_message m;
+        pshift_agent_measure(&agent, i + 1);
         CHECK_EQ(pshift_agent_report(&agent, &m, entry, most), QOS_OK);
         CHECK_EQ(m.count, most);
         for (k = 0; k < m.count; k++)

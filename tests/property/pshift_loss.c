@@ -10,7 +10,8 @@
 
 #define SERVERS 24 /* at most, in any setting */
 #define BUCKETS 60
-#define INTERVALS 20
+#define INTERVALS 50
+#define INTERVAL_NS UINT64_C(1000)
 #define PERIODS 20
 #define WARM 2 /* the first periods make the demand known: they do not count, and no message is lost in them */
 
@@ -34,6 +35,7 @@ static struct check_mem controller_mem;
 static struct pshift_controller controller;
 static uint64_t reservation[BUCKETS], share[BUCKETS][SERVERS], served[BUCKETS];
 static bool met[PERIODS][BUCKETS]; /* 0.99 of the reservation was served */
+static uint64_t now_ns;
 static struct check_rng rng, luck; /* luck: draws the lost messages, so that the demand is the same without loss */
 
 static void draw_demand(void)
@@ -47,10 +49,12 @@ static void draw_demand(void)
 
 static void open_all(uint64_t stream, uint32_t permille, bool limited)
 {
-    struct pshift_controller_config cc = {at.servers, at.buckets, at.servers * at.buckets, 1, 0, 0};
+    struct pshift_controller_config cc = {
+        at.servers, at.buckets, at.servers * at.buckets, {0, 1}, at.intervals * INTERVAL_NS, 0};
     struct pshift_scheduler_config sc = {at.buckets, 0};
     uint64_t left = (uint64_t)at.servers * at.slots * at.intervals * at.reserved_permille / 1000;
     uint32_t i, j, queue;
+    now_ns = 1;
     check_rng_init(&rng, stream);
     check_rng_init(&luck, stream + 1000000);
     (void)check_mem_new(&controller_mem, pshift_controller_memsize(&cc), 64, 0);
@@ -64,7 +68,7 @@ static void open_all(uint64_t stream, uint32_t permille, bool limited)
     }
     draw_demand();
     for (j = 0; j < at.servers; j++) {
-        struct pshift_agent_config ac = {NULL, 0, 1, 0, 0, 0};
+        struct pshift_agent_config ac = {NULL, 0, {0, 1}, at.intervals * INTERVAL_NS, 0, 0};
         ac.scheduler = &node[j].scheduler;
         ac.server = j;
         ac.unchanged_permille = permille;
@@ -95,39 +99,40 @@ static bool passes(uint32_t loss_permille)
 
 static void round_of_messages(uint32_t interval, uint32_t loss_permille)
 {
-    struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    struct pshift_message m;
     struct pshift_report_entry report[BUCKETS];
     struct pshift_grant_entry grant[BUCKETS];
     uint32_t j;
     for (j = 0; j < at.servers; j++) {
-        pshift_agent_measure(&node[j].agent, 1000, (uint64_t)(at.intervals - interval) * 1000);
+        pshift_agent_measure(&node[j].agent, now_ns);
         while (pshift_agent_report(&node[j].agent, &m, report, BUCKETS) == QOS_OK) {
             m.capacity = (uint64_t)(at.intervals - interval) * at.slots;
             if (passes(loss_permille))
-                CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_OK);
+                CHECK_EQ(pshift_controller_report(&controller, &m, report),
+                         m.period == 0 ? QOS_EAGAIN : QOS_OK); /* 0: it has not answered a grant yet */
         }
     }
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
     for (j = 0; j < at.servers; j++)
-        while (pshift_controller_grant(&controller, j, &m, grant, BUCKETS) == QOS_OK)
+        while (pshift_controller_grant(&controller, now_ns, j, &m, grant, BUCKETS) == QOS_OK)
             if (passes(loss_permille))
-                (void)!pshift_agent_install(&node[j].agent, &m, grant);
+                (void)!pshift_agent_install(&node[j].agent, now_ns, &m, grant);
+    now_ns += INTERVAL_NS;
 }
 
 static void serve(uint32_t j)
 {
     struct pshift_pick pick = {0, PSHIFT_NORMAL};
     uint32_t n;
-    for (n = 0; n < at.slots && pshift_scheduler_pick(&node[j].scheduler, &pick) == QOS_OK; n++)
+    for (n = 0; n < at.slots && pshift_scheduler_pick(&node[j].scheduler, now_ns - 1, &pick) == QOS_OK; n++)
         served[pick.queue]++;
 }
 
 static void begin_period(uint64_t period)
 {
     uint32_t i, j;
-    CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
+    CHECK_EQ(pshift_controller_begin(&controller, now_ns, period), QOS_OK);
     for (j = 0; j < at.servers; j++) {
-        CHECK_EQ(pshift_agent_begin(&node[j].agent, period), QOS_OK);
         for (i = 0; i < at.buckets; i++) { /* requests that were not served are withdrawn */
             struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
             CHECK_EQ(pshift_scheduler_info(&node[j].scheduler, i, &info), QOS_OK);
@@ -212,27 +217,36 @@ static void share_at(const struct setting *setting, uint32_t permille, bool limi
 /* Loses one report or one grant, under steady demand on one server. Counts the intervals without any service. */
 static void one_lost(uint32_t permille, bool grant_lost)
 {
-    struct pshift_message m = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+    struct pshift_message m;
     struct pshift_report_entry report[BUCKETS];
     struct pshift_grant_entry grant[BUCKETS];
     uint32_t k, idle = 0;
+    at = stated;
+    at.intervals = 60;
     open_all(1, permille, false);
     CHECK_EQ(pshift_controller_change(&controller, 0, 500, 0), QOS_OK);
-    CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_OK);
-    CHECK_EQ(pshift_agent_begin(&node[0].agent, 1), QOS_OK);
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &m, grant, BUCKETS), QOS_OK); /* sends the epoch early */
-    CHECK_EQ(pshift_agent_install(&node[0].agent, &m, grant), QOS_OK);
+    CHECK_EQ(pshift_controller_begin(&controller, now_ns, 1), QOS_OK);
+    pshift_agent_measure(&node[0].agent, now_ns);
+    CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, BUCKETS), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_EAGAIN); /* the server makes itself known */
+    CHECK_EQ(pshift_controller_grant(&controller, now_ns, 0, &m, grant, BUCKETS), QOS_OK);
+    CHECK_EQ(pshift_agent_install(&node[0].agent, now_ns, &m, grant), QOS_OK);
+    CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, BUCKETS), QOS_EAGAIN); /* there is nothing to say */
+    pshift_agent_measure(&node[0].agent, now_ns);
+    CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, BUCKETS), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_OK);
     for (k = 0; k < 50; k++) {
         CHECK_EQ(pshift_scheduler_arrive(&node[0].scheduler, 0, 10), QOS_OK);
-        pshift_agent_measure(&node[0].agent, 1000, (uint64_t)(50 - k - 1) * 1000);
+        now_ns += INTERVAL_NS;
+        pshift_agent_measure(&node[0].agent, now_ns);
         CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, BUCKETS), QOS_OK);
         m.capacity = 100000;
         if (k != 0 || grant_lost)
             CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_OK);
         CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
-        CHECK_EQ(pshift_controller_grant(&controller, 0, &m, grant, BUCKETS), QOS_OK);
+        CHECK_EQ(pshift_controller_grant(&controller, now_ns, 0, &m, grant, BUCKETS), QOS_OK);
         if (k != 0 || !grant_lost)
-            (void)!pshift_agent_install(&node[0].agent, &m, grant);
+            (void)!pshift_agent_install(&node[0].agent, now_ns, &m, grant);
         memset(served, 0, sizeof served);
         serve(0);
         idle += served[0] == 0;

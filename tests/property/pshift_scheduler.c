@@ -138,12 +138,12 @@ static void run(uint64_t stream, uint32_t queues, uint64_t steps)
             break;
         case 6:
             if (loop.pending[q] == 0) {
-                CHECK_EQ(pshift_scheduler_force(&sc, q), QOS_EAGAIN);
+                CHECK_EQ(pshift_scheduler_force(&sc, 0, q), QOS_EAGAIN);
             } else if (loop.r[q] == 0 && loop.l[q] == 0 && loop.debt[q] >= 3) {
-                CHECK_EQ(pshift_scheduler_force(&sc, q), QOS_EDEBT);
+                CHECK_EQ(pshift_scheduler_force(&sc, 0, q), QOS_EDEBT);
             } else {
                 uint64_t *from = loop.r[q] ? &loop.r[q] : &loop.l[q];
-                CHECK_EQ(pshift_scheduler_force(&sc, q), QOS_OK);
+                CHECK_EQ(pshift_scheduler_force(&sc, 0, q), QOS_OK);
                 forced++;
                 borrowed += loop.r[q] == 0 && loop.l[q] != 0;
                 loop.pending[q]--;
@@ -160,7 +160,7 @@ static void run(uint64_t stream, uint32_t queues, uint64_t steps)
             int kind = loop_pick(&want);
             enum qos_status got;
             CHECK_EQ(pshift_scheduler_next_ns(&sc, n) == n, kind != 0);
-            got = pshift_scheduler_pick(&sc, &pick);
+            got = pshift_scheduler_pick(&sc, 0, &pick);
             CHECK_EQ(got == QOS_OK, kind != 0);
             if (kind) {
                 CHECK_EQ(pick.queue, want);
@@ -222,7 +222,7 @@ static void waits(uint64_t stream, bool reserved)
     }
     for (n = check_between(&r, 0, 60); n > 0; n--) { /* moves both positions anywhere */
         struct pshift_pick pick = {0, PSHIFT_NORMAL};
-        (void)!pshift_scheduler_pick(&sc, &pick);
+        (void)!pshift_scheduler_pick(&sc, 0, &pick);
     }
     CHECK_EQ(pshift_scheduler_arrive(&sc, victim, check_between(&r, 1, 12)), QOS_OK);
     {
@@ -241,7 +241,7 @@ static void waits(uint64_t stream, bool reserved)
             if (!reserved && check_between(&r, 0, 3) == 0)
                 CHECK_EQ(pshift_scheduler_set_tokens(&sc, i, check_between(&r, 0, 1), 1000000), QOS_OK);
         }
-        CHECK_EQ(pshift_scheduler_pick(&sc, &pick), QOS_OK);
+        CHECK_EQ(pshift_scheduler_pick(&sc, 0, &pick), QOS_OK);
         if (!reserved && pick.backing == PSHIFT_RESERVATION)
             continue;
         if (pick.queue == victim && k == 0) {

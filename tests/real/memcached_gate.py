@@ -894,19 +894,17 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
     takeovers: periods in which a controller took over. A takeover that no kill explains comes from a busy machine.
     stalled: times in which a processor stalled for 0.2 s or more (tests/watch.pl); a reservation that is missed then, or in
     the period after, does not count.
-    capacity: requests a second of all hosts. Samples are taken 50 ms before a period ends. Tokens left then may still be
-    used in it; that shows in the next sample. With a fault or a new controller requests have waited: then all of them."""
+    The cluster's periods do not begin with the seconds. So in a window of n seconds a limit may be served n + 1 times, and
+    in all windows together once more than there are seconds."""
     fault = [l.split() for l in open(faults)]
     killed = [range(int(f[0]), int(f[1]) + 3) for f in fault if f[2] == "-"] # another controller has to take over
     taken = {t for t in map(int, open(takeovers)) if not any(t in k for k in killed)}
     sends = {int(l.split()[0]): int(l.split()[1]) for l in open(sent)}
     judged = missed = busy = 0
-    unknown, left, before = 0.05 * float(capacity), {}, None # before: the period of the last sample
+    first, total = None, {"gold": 0, "capped": 0}
     for line in open(seen):
         period, n, gold, capped = map(int, line.split())
-        if period - n != before: # the state that it had left was not seen
-            left = {"gold": unknown, "capped": unknown}
-        before = period
+        first = period - n if first is None else first
         free = n == 1 and not any(int(f[0]) <= period <= int(f[1]) + 1 for f in fault)
         asked = min(sends.get(period, 0), sends.get(period - 1, 0)) >= 0.97 * float(rate)
         still = any(int(float(b)) <= period <= int(float(e)) + 1 for what, b, e in (l.split() for l in open(stalled)) if what == "cpu" and float(e) - float(b) > 0.2)
@@ -917,8 +915,9 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
               ("" if asked else "  its clients were late") + ("" if calm else "  the machine stood still" if still else "  another controller") +
               ("  MISSED" if low and free and asked and calm else ""))
         for name, got, limit in (("gold", gold, float(gold_limit)), ("capped", capped, float(capped_limit))):
-            check("limit of " + name, got <= n * limit * 1.01 + left[name], (period, n, got, left[name]))
-            left[name] = min(unknown if free and calm else limit, max(0, n * limit - got + left[name]))
+            total[name] += got
+            check("limit of " + name, got <= (n + 1) * limit * 1.01, (period, n, got))
+            check("limit of " + name + " in all", total[name] <= (period - first + 1) * limit * 1.01, (period, first, total[name]))
         if free:
             judged, busy, missed = judged + 1, busy + (not (asked and calm)), missed + (asked and calm and low)
     for name in errors_files.split(","):

@@ -59,7 +59,7 @@ refused '1 to 65535' --bucket name=a,port=70000
 refused 'reserve=20000 does not fit: 10000 of --capacity' --capacity 10k --bucket name=a,key=a:,reserve=20k --listen 127.0.0.1:0
 refused '--depth: from 1' --depth 0
 refused '--memory: at least two of --value' --memory 1M
-refused 'needs --keys DIR and --state FILE' --controllers 127.0.0.1:1 --node-count 1 --number 1 --capacity 1000
+refused 'needs --keys DIR' --controllers 127.0.0.1:1 --node-count 1 --number 1 --capacity 1000
 printf '# comment\nbucket name=a,key=a:\n\ndepth many\n' >"$d/bad.conf"
 refused 'bad.conf:4: --depth=many: ' --settings "$d/bad.conf"
 printf 'capacity 10k\nbucket name=a,key=a:,reserve=20k\n' >"$d/bad.conf"

@@ -11,13 +11,9 @@ gate=$PWD/build/examples/memcached_gate controller=$PWD/build/examples/pshift_cl
 for t in "$gate" "$controller"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
 ask="timeout 300 /usr/bin/python3 tests/real/memcached_gate.py"
 d=$(mktemp -d "$PWD/build/memcached_cluster-XXXXXX") || exit 1
-# A gate writes its state to its disk before it obeys a new controller. Here all gates share one disk, which other
-# tests keep busy. While it stalls for a second, no gate obeys the new controller. So the state is in memory, which
-# also survives SIGKILL.
-states=$(mktemp -d /dev/shm/memcached_cluster-XXXXXX 2>/dev/null) || states=$d
 failed=0 base=$((21000 + RANDOM % 8000)) # ports below those of clients
 declare -A pid
-trap 'kill -9 "${pid[@]}" $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$d" "$states"' EXIT
+trap 'kill -9 "${pid[@]}" $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 user=()
 [ "$(id -u)" -ne 0 ] || user=(-u nobody)
 capacity=5000 reserve=2500 limit=3000 capped=1000 rate=2800
@@ -27,16 +23,17 @@ start() { # m1 (memcached), g1 (gate), c1 (controller)
     local k=${1#?}
     case $1 in
     m*) exec memcached "${user[@]}" -l 127.0.0.1 -p $((base + 10 + k)) -U 0 ;;
-    g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --number "$k" --state "$states/state$k" \
+    g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --number "$k" \
         "${cluster[@]}" --depth 32 --bucket "name=gold,key=gold:,reserve=$reserve,limit=$limit" \
         --bucket "name=capped,key=capped:,limit=$capped" --bucket name=bulk ;;
-    c*) exec "$controller" controller --number "$k" "${cluster[@]}" --bucket reserve=0.5,limit=0.6,on=1-3 --bucket limit=0.2,on=1-3 --bucket on=1-3 ;;
+    c*) exec "$controller" controller --number "$k" "${cluster[@]}" --bucket reserve=0.5,limit=0.6,on=1-3 --bucket limit=0.2,on=1-3 --bucket on=1-3 --owner "file:$d/owner" ;;
     esac >>"$d/$1.out" 2>>"$d/$1.err" </dev/null &
     pid[$1]=$!
 }
 "$controller" keys "${cluster[@]}" >"$d/keys.out" || exit 1
+echo "$(date +%s) 0 0" >"$d/owner" # so that periods have about the numbers of the seconds
 for p in m1 m2 m3 c1 c2 g1 g2 g3; do start $p; done
-settled() { cat "$d"/c?.out | grep -q 'active; 0 of 3 nodes silent, 0 unconfirmed'; }
+settled() { cat "$d"/c?.out | grep -q 'active; 0 of 3 nodes silent, 0 awaited'; }
 within_s 60 settled || { bad "the cluster does not settle"; tail -n 3 "$d"/*.out "$d"/*.err; exit 1; }
 began=$(date +%s)
 

@@ -2,12 +2,12 @@
 # proves: pshift_cluster as processes over ZeroMQ: 8 nodes with memcached and two controllers, each in its own network
 # namespace, survive SIGKILL of any process and partitions. No bucket is ever served above its limit; every reservation
 # is met from the second period after a fault on. A node that is gone for good stops no other at the next takeover; if
-# half of all are gone, an operator's command lets the others go on. A disk that stalls costs its node no period. A
-# node with unknown keys gets and reports nothing; a hostile node with keys deposes no controller and takes nothing.
+# half of all are gone, the others go on. No node writes to a disk but for its journal. A clock that is wrong does not
+# matter. A node with unknown keys gets and reports nothing; a hostile node with keys deposes no controller and takes nothing.
 # needs: root namespaces loopback
 #
 # By default one node and the active controller are killed, another node with the latter, for good, and one node's links,
-# through a relay, are half open, then slow. Each sync of node 4's disk takes 0.8 s. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the
+# through a relay, are half open, then slow. QOS_LONG=1: 20 kills, 5 partitions, and 5 times each half open, slow, reset. The verdict comes from the
 # journals: each node writes what it is about to serve before it serves it. A missed reservation does not count if the
 # machine was too busy: in that period or the one before, a node of the bucket lost more than 4 % of its slots, or the
 # controller woke 50 ms late. Any other miss is a failure, and so is an exceeded limit. A node that stood still for more
@@ -59,19 +59,19 @@ ip netns exec "${hub}relay" python3 tests/real/pshift_relay.py "$work/mode" 7001
     2>"$work/relay.err" </dev/null &
 pid[relay]=$!
 start() { # c1, n3, options; n6 goes through the relay, the disk of n4 is slow; ahead: seconds
-    local role=node number=${1#?} more=(--state "$work/$1.state" --journal "$work/$1.journal") bad=(env "CLOCK_AHEAD_S=${ahead:-0}")
+    local role=node number=${1#?} more=(--journal "$work/$1.journal") bad=(env "CLOCK_AHEAD_S=${ahead:-0}")
     local common=("${common[@]}")
     [ "$1" != n6 ] || common=("${common[@]/10.77.0.101:7000,10.77.0.102:7000/10.77.0.60:7001,10.77.0.60:7002}")
-    [ "${1%%[0-9]*}" = n ] || { role=controller; more=("${@:2}"); }
+    [ "${1%%[0-9]*}" = n ] || { role=controller; more=(--owner "file:$work/owner"); }
     [ "$1" != n4 ] || bad+=(SLOW_SYNC_MS=800 "SLOW_SYNC_LOG=$work/syncs")
     [ "$1" != n4 ] && [ -z "${ahead:-}" ] || bad+=("LD_PRELOAD=$work/bad_host.so")
     ip netns exec "$hub$1" "${bad[@]}" "$tool" $role --number "$number" "${common[@]}" --keys "$work/keys" "${more[@]}" \
         >>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
     pid[$1]=$!
 }
-now() { date +%s; } # the number of the period
+now() { cut -d" " -f1 "$work/owner"; } # the number of the period
 says() { grep -c "$2" "$work/$1.out" 2>/dev/null; }
-settled() { cat "$work"/c?.out | grep -q 'active; 0 of 8 nodes silent, 0 unconfirmed'; }
+settled() { cat "$work"/c?.out | grep -q 'active; 0 of 8 nodes silent, 0 awaited'; }
 active() { # the controller that last reported being active
     grep -H ': active; ' "$work"/c?.out | sed 's,.*/\(c[12]\).out:.*period \([0-9]*\): .*,\2 \1,' | sort -n | tail -1 | cut -d' ' -f2
 }
@@ -86,7 +86,7 @@ watch_mark
 sleep 3
 
 serves_again() { [ "$(says "$1" serves)" -gt "$2" ]; }
-kill_process() { # NAME: SIGKILL, back after half a second. n4 obeys a new controller 0.8 s late: a period more
+kill_process() { # NAME: SIGKILL, back after half a second; with a controller the rest of its period is lost, too
     local began served more=0
     began=$(now)
     served=$(says "$1" serves)
@@ -175,8 +175,7 @@ expect_time "node 5, whose name it took, kept its grants ($owner requests)" [ "$
 expect_time "the hostile node deposed no controller" [ "$(cat "$work"/c?.out | grep -c 'takes over')" = "$deposed" ]
 expect "and serves nothing" [ -z "$(awk '$2 > 0' "$work/stranger")" ]
 
-# ---- half of the nodes and the controllers are gone; the operator names them to two new controllers. The clock of the
-# first is half a minute ahead: it takes over and cannot plan. The other one takes over from it.
+# ---- half of the nodes and the controllers are gone. The clock of the first new controller is half a minute ahead.
 for k in n5 n6 n7 n8 c1 c2; do
     kill -9 "${pid[$k]}"
     wait "${pid[$k]}" 2>/dev/null
@@ -185,19 +184,16 @@ done
 gone=$(now)
 took_over() { [ "$(says "$1" 'takes over')" -gt "$2" ]; }
 taken1=$(says c1 'takes over') taken2=$(says c2 'takes over')
-ahead=30 start c1 --without 5-8
+ahead=30 start c1
 expect "a controller whose clock is ahead takes over" within_s 60 took_over c1 "$taken1"
-start c2 --without 5-8
+start c2
+kill -9 "${pid[c1]}"
+wait "${pid[c1]}" 2>/dev/null
+unset "pid[c1]"
 expect "another one takes over from it" within_s 60 took_over c2 "$taken2"
 served_again() { [ "$(awk -v from="$gone" '$1 > from && $2 > 0 {n += $3} END {print n + 0}' "$work"/n[1-4].journal)" -gt 300 ]; }
 expect "and half of the nodes serve without the others" within_s 60 served_again
-takeovers=$(cat "$work"/c?.out | grep -c 'takes over')
-expect "the slow disk was written at starts and takeovers only" [ "$(wc -l <"$work/syncs")" -le $(($(says n4 serves) + takeovers)) ]
-# The other nodes show how long this machine stalled.
-expect_time "and the node did not stand still for it" awk -v from="$first" '
-    FNR == 1 { node = FILENAME; gsub(/.*\/n|\.journal/, "", node) }
-    $2 == 0 && $1 > from { if (node == 4) slow[$1] = $4; else if ($4 > most[$1]) most[$1] = $4 }
-    END { for (p in slow) if (slow[p] > 700000 && most[p] < 200000) exit 1 }' "$work"/n[1-8].journal
+expect "no node synced anything" [ ! -s "$work/syncs" ]
 
 kill -9 "${pid[relay]}" && wait "${pid[relay]}" 2>/dev/null
 unset 'pid[relay]'

@@ -29,8 +29,8 @@ int main(void)
     };
     static const struct config_field agent_fields[] = {
         {CONFIG_FIELD(pshift_agent_config, server), 0, CONFIG_VALUES(0, UINT32_MAX), CONFIG_NO_VALUES},
-        {CONFIG_FIELD(pshift_agent_config, epoch), 0, CONFIG_VALUES(1, UINT64_MAX), CONFIG_VALUES(0)},
-        {CONFIG_FIELD(pshift_agent_config, controller_epoch), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(pshift_agent_config, boot), 0, CONFIG_VALUES(1, 255), CONFIG_VALUES(0)}, /* its first byte */
+        {CONFIG_FIELD(pshift_agent_config, period_ns), QOS_NS_PER_S, CONFIG_VALUES(1, UINT64_MAX), CONFIG_NO_VALUES},
         {CONFIG_FIELD(pshift_agent_config, default_l_tokens), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
         {CONFIG_FIELD(pshift_agent_config, unchanged_permille), 0, CONFIG_VALUES(0, 1000),
          CONFIG_VALUES(1001, UINT32_MAX)},
@@ -42,9 +42,17 @@ int main(void)
          CONFIG_VALUES(0, PSHIFT_RECORDS_MAX + 1)},
         {CONFIG_FIELD(pshift_controller_config, records), 0, CONFIG_VALUES(1, 1000),
          CONFIG_VALUES(0, PSHIFT_RECORDS_MAX + 1)},
-        {CONFIG_FIELD(pshift_controller_config, epoch), 0, CONFIG_VALUES(1, UINT64_MAX), CONFIG_VALUES(0)},
+        {CONFIG_FIELD(pshift_controller_config, nonce), 0, CONFIG_VALUES(1, 255), CONFIG_VALUES(0)},
+        {CONFIG_FIELD(pshift_controller_config, period_ns), QOS_NS_PER_S, CONFIG_VALUES(1, UINT64_MAX),
+         CONFIG_NO_VALUES},
         {CONFIG_FIELD(pshift_controller_config, silent_after), 2, CONFIG_VALUES(1, UINT32_MAX), CONFIG_NO_VALUES},
-        {CONFIG_FIELD(pshift_controller_config, absent_max), 0, CONFIG_VALUES(1), CONFIG_VALUES(2, UINT32_MAX)},
+    };
+    static const struct config_field owner_fields[] = {
+        /* it has no memory */
+        {CONFIG_FIELD(pshift_owner_config, nonce), 0, CONFIG_VALUES(1, 255), CONFIG_VALUES(0)},
+        {CONFIG_FIELD(pshift_owner_config, period_ns), QOS_NS_PER_S, CONFIG_VALUES(1, PSHIFT_COUNT_MAX / 1024),
+         CONFIG_VALUES(PSHIFT_COUNT_MAX / 1024 + 1, UINT64_MAX)},
+        {CONFIG_FIELD(pshift_owner_config, periods), 1, CONFIG_VALUES(1, 1024), CONFIG_VALUES(1025, UINT32_MAX)},
     };
     struct pshift_solver_config solver;
     struct pshift_scheduler_config scheduler;
@@ -56,6 +64,8 @@ int main(void)
         CONFIG_TABLE(pshift_agent, agent, agent_fields),
         CONFIG_TABLE(pshift_controller, controller, controller_fields),
     };
+    struct pshift_owner_config owner;
+    struct pshift_owner made;
     uint32_t i;
     check_begin("unit/pshift_config");
     memset(&solver, 0, sizeof solver);
@@ -68,11 +78,30 @@ int main(void)
     CHECK(pshift_scheduler_memsize(&scheduler) <= sizeof scheduler_mem);
     CHECK_EQ(pshift_scheduler_init(&scheduler_of_agent, scheduler_mem, sizeof scheduler_mem, &scheduler), QOS_OK);
     agent.scheduler = &scheduler_of_agent;
-    agent.epoch = 1;
+    memset(&agent.boot, 1, 1);
     controller.servers = controller.buckets = controller.records = 4;
-    controller.epoch = 1;
+    controller.nonce = agent.boot;
     for (i = 0; i < sizeof tables / sizeof *tables; i++)
         config_check_table(&tables[i]);
+    for (i = 0; i < 3; i++) {
+        const struct config_field *field = &owner_fields[i];
+        uint32_t k;
+        memset(&owner, 0, sizeof owner);
+        owner.nonce = agent.boot;
+        for (k = 0; k < field->good.count; k++) {
+            config_set((unsigned char *)&owner, field, field->good.value[k]);
+            CHECK_EQ(pshift_owner_init(&made, &owner), QOS_OK);
+        }
+        for (k = 0; k < field->bad.count; k++) {
+            config_set((unsigned char *)&owner, field, field->bad.value[k]);
+            CHECK_EQ(pshift_owner_init(&made, &owner), QOS_ERANGE);
+            CHECK(strncmp(pshift_owner_config_error(&owner), field->name, strlen(field->name)) == 0);
+        }
+    }
+    memset(&owner, 0, sizeof owner);
+    owner.nonce = agent.boot;
+    CHECK_EQ(pshift_owner_init(&made, &owner), QOS_OK);
+    CHECK(made.config.period_ns == QOS_NS_PER_S && made.config.periods == 1);
     agent.scheduler = NULL;
     CHECK(strncmp(pshift_agent_config_error(&agent), "scheduler", 9) == 0);
     return check_end();

@@ -1,32 +1,28 @@
 // proves: the controller's records: which reports are acknowledged, compared with a plain list; what a new period
-// proves: keeps and drops; when a plan is warm; how silence, a restart, an old grant and a removal change a bucket's
-// proves: tokens and ceiling
+// proves: keeps and drops; when a plan is warm; how silence, a restart and an old grant change a bucket's tokens and
+// proves: ceiling; when a start of a server is believed
 // variants: native san i386 s390x
 #include "pshift.h"
 #include "check.h"
 
 #define SERVERS 8
-#define EPOCH 9
+static const struct qos_u128 nonce = {9, 9}, first_boot = {1, 1}, second_boot = {2, 2};
 
 static struct check_mem memory;
 static struct pshift_controller controller;
-static uint64_t period, seq[SERVERS];
-static const struct pshift_message blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+static uint64_t period, seq[SERVERS], answered[SERVERS];
+static const struct pshift_message blank; /* all zeros */
 
-static void open_with(uint32_t servers, uint32_t buckets, uint32_t records, uint32_t absent)
+static void open_controller(uint32_t servers, uint32_t buckets, uint32_t records)
 {
-    const struct pshift_controller_config config = {servers, buckets, records, EPOCH, 0, absent};
+    const struct pshift_controller_config config = {servers, buckets, records, nonce, 0, 0};
     (void)check_mem_new(&memory, pshift_controller_memsize(&config), 64, 0);
     memset(memory.mem, 1, memory.size); /* init writes all that is read */
     CHECK_EQ(pshift_controller_init(&controller, memory.mem, memory.size, &config), QOS_OK);
     memset(seq, 0, sizeof seq);
+    memset(answered, 0, sizeof answered);
     period = 1;
-    CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
-}
-
-static void open_controller(uint32_t servers, uint32_t buckets, uint32_t records)
-{
-    open_with(servers, buckets, records, 0);
+    CHECK_EQ(pshift_controller_begin(&controller, 0, period), QOS_OK);
 }
 
 static void close_controller(void)
@@ -40,9 +36,10 @@ static struct pshift_message head(uint32_t server, uint64_t capacity)
     struct pshift_message m = blank;
     m.server = server;
     m.count = 1;
-    m.server_epoch = 1;
-    m.controller_epoch = EPOCH;
+    m.boot = first_boot;
+    m.owner = nonce;
     m.seq = ++seq[server];
+    m.answers = answered[server];
     m.period = period;
     m.capacity = capacity;
     return m;
@@ -86,8 +83,9 @@ static struct pshift_grant_entry granted(uint32_t server, uint64_t id, uint32_t 
     struct pshift_grant_entry entry, found = {0, 0, 0};
     struct pshift_message m = blank;
     *count = 0;
-    while (pshift_controller_grant(&controller, server, &m, &entry, 1) == QOS_OK) {
+    while (pshift_controller_grant(&controller, 0, server, &m, &entry, 1) == QOS_OK) {
         *count += m.count;
+        answered[server] = m.seq;
         *last = m;
         if (m.count && entry.bucket == id)
             found = entry;
@@ -95,53 +93,134 @@ static struct pshift_grant_entry granted(uint32_t server, uint64_t id, uint32_t 
     return found;
 }
 
-/* Reports come in any order, twice, with gaps. A grant acknowledges the merged reports: the newest, and a mask of the
- * 64 before it. Older reports cannot be distinguished from repeated ones. */
+/* Reports come in any order, twice, with gaps. A grant acknowledges the merged reports in ranges: all of the newest
+ * PSHIFT_RANGES runs, and nothing that was not merged. */
 static void acknowledgements(uint64_t stream)
 {
     static bool merged[1000];
     struct pshift_report_entry none = {0, 0, 0, 0, 0};
     struct check_rng rng;
-    uint64_t newest = 0, epoch = 1, k, n;
+    uint64_t newest = 0, k, n;
     check_rng_init(&rng, stream);
     open_controller(1, 1, 1);
     memset(merged, 0, sizeof merged);
-    for (n = 0; n < 200; n++) {
+    for (n = 0; n < 200 && newest < 900; n++) {
         struct pshift_message m = head(0, 1), got = blank;
         struct pshift_grant_entry grant;
-        uint64_t ahead = check_between(&rng, 0, 9) ? check_between(&rng, 0, 4) : check_between(&rng, 0, 80);
-        bool again;
+        uint64_t ahead = check_between(&rng, 0, 9) ? check_between(&rng, 0, 3) : check_between(&rng, 0, 20);
+        uint32_t r, runs = 0;
         m.count = 0;
         m.seq = newest + ahead;
         if (check_between(&rng, 0, 1))
-            m.seq = newest > 70 ? newest - check_between(&rng, 0, 70) : newest - check_between(&rng, 0, newest);
-        if (check_between(&rng, 0, 40) == 0 || newest > 900) { /* the server starts again, and counts from 1 */
-            epoch++;
-            newest = 0;
-            memset(merged, 0, sizeof merged);
-            m.seq = check_between(&rng, 1, 70);
-        }
+            m.seq = newest > 30 ? newest - check_between(&rng, 0, 30) : newest - check_between(&rng, 0, newest);
         m.seq = m.seq ? m.seq : 1;
-        m.server_epoch = epoch;
-        again = merged[m.seq] || (newest > m.seq && newest - m.seq > 64);
         CHECK_CONTEXT("stream %" PRIu64 ", report %" PRIu64 " after %" PRIu64, stream, m.seq, newest);
-        CHECK_EQ(pshift_controller_report(&controller, &m, &none), again ? QOS_ESTALE : QOS_OK);
-        merged[m.seq] |= !again;
+        if (!merged[m.seq])
+            CHECK_EQ(pshift_controller_report(&controller, &m, &none), QOS_OK);
+        merged[m.seq] = true;
         newest = m.seq > newest ? m.seq : newest;
         plan();
-        CHECK_EQ(pshift_controller_grant(&controller, 0, &got, &grant, 1), QOS_OK);
-        CHECK_EQ(got.server_epoch, epoch);
-        CHECK_EQ(got.ack_seq, newest);
-        for (k = 0; k < 64; k++)
-            CHECK_EQ(got.ack_mask >> k & 1, newest > k + 1 && merged[newest - 1 - k]);
+        CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &grant, 1), QOS_OK);
+        CHECK_EQ(got.answers, newest);
+        CHECK_EQ(got.ack[0].last, newest);
+        for (k = newest; k != 0; k--) { /* the runs of the list, from the newest one on */
+            runs += merged[k] && !(k < newest && merged[k + 1]) ? 1u : 0u;
+            for (r = 0; r < PSHIFT_RANGES && !(got.ack[r].first <= k && k <= got.ack[r].last); r++) {
+            }
+            if (!merged[k])
+                CHECK_EQ(r, PSHIFT_RANGES);
+            else if (n < 8) /* nothing has been dropped yet: a run that came late was not displaced */
+                CHECK_EQ(r, runs - 1);
+        }
+        m.answers = got.seq;
+        m.seq = got.answers;
+        CHECK_EQ(pshift_controller_report(&controller, &m, &none), QOS_ESTALE); /* twice */
     }
+    close_controller();
+}
+
+/* A start is believed when it has answered a grant that was made for it, and then the one before is dead. */
+static void starts(void)
+{
+    const struct pshift_report_entry e = needs(1, 0, 100);
+    struct pshift_message m, late, got = blank;
+    struct pshift_grant_entry g;
+    uint32_t n;
+    open_controller(2, 2, 2);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 0, 60), QOS_OK);
+    m = head(0, 100);
+    m.period = 0; /* it has not heard of any period */
+    m.owner.hi = m.owner.lo = 0;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    CHECK_EQ(state().awaited, 1);
+    plan();
+    CHECK_EQ(state().silent, 2);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
+    CHECK(got.count == 0 && got.answers == m.seq && memcmp(&got.boot, &first_boot, sizeof first_boot) == 0);
+    m = head(0, 100);
+    m.answers = 0; /* that grant is not answered */
+    m.boot = second_boot;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e),
+             QOS_OK); /* it names this owner and the period: it answers */
+    CHECK_EQ(bucket(1).ceiling, 0);
+    m.boot = first_boot; /* late */
+    m.seq = 7;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    plan();
+    CHECK_EQ(state().awaited, 1);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
+    CHECK(memcmp(&got.boot, &first_boot, sizeof first_boot) == 0);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &late, &g, 1), QOS_OK);
+    CHECK(memcmp(&late.boot, &second_boot, sizeof second_boot) == 0 && late.count == 1 && g.total == 60);
+    m = head(0, 100);
+    m.boot = second_boot; /* this one answers: the other one was late */
+    m.answers = late.seq;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(state().awaited, 0);
+    CHECK_EQ(bucket(1).ceiling, 60);
+    m.boot = first_boot; /* a restart, with the tokens of the grant: they count as spent */
+    m.seq = 1;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    plan();
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
+    m.seq = 2;
+    m.answers = got.seq;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(bucket(1).served, 0);
+    CHECK_EQ(bucket(1).ceiling, 60);
+    plan();
+    CHECK_EQ(granted(0, 1, &n, &m).total, 0);
+    m = head(1, 100);
+    m.period = 2; /* a period that is not this owner's */
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
+    m.period = 1;
+    m.owner.hi++;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
+    close_controller();
+}
+
+/* A period ends T after its start: no grant is made then. A grant tells how much is left. */
+static void time_left(void)
+{
+    struct pshift_message got = blank;
+    struct pshift_grant_entry g;
+    open_controller(1, 1, 1);
+    say(0, 1, needs(1, 0, 1));
+    CHECK_EQ(pshift_controller_begin(&controller, 5 * QOS_NS_PER_S, 2), QOS_OK);
+    CHECK_EQ(pshift_controller_grant(&controller, 5 * QOS_NS_PER_S + 7, 0, &got, &g, 1), QOS_OK);
+    CHECK_EQ(got.left_ns, QOS_NS_PER_S - 7);
+    CHECK_EQ(got.period, 2);
+    plan();
+    CHECK_EQ(pshift_controller_grant(&controller, 6 * QOS_NS_PER_S, 0, &got, &g, 1), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_grant(&controller, 6 * QOS_NS_PER_S - 1, 0, &got, &g, 1), QOS_OK);
+    CHECK_EQ(got.left_ns, 1);
     close_controller();
 }
 
 static void next_period(void)
 {
     period++;
-    CHECK_EQ(pshift_controller_begin(&controller, period), QOS_OK);
+    CHECK_EQ(pshift_controller_begin(&controller, 0, period), QOS_OK);
 }
 
 /* Before the first report of a period the plan uses the last one: its demand, and its capacity. */
@@ -228,6 +307,24 @@ static void asks_for_nothing(void)
     close_controller();
 }
 
+/* The server starts again, and this start answers a grant. It has begun the period. */
+static void restart(uint32_t server, uint64_t capacity, const struct pshift_report_entry *entry)
+{
+    struct pshift_message m = head(server, capacity), got = blank;
+    struct pshift_grant_entry g;
+    m.boot = second_boot;
+    m.seq = 1;
+    m.answers = m.count = 0;
+    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_EAGAIN);
+    plan();
+    CHECK_EQ(pshift_controller_grant(&controller, 0, server, &got, &g, 1), QOS_OK);
+    m.answers = got.seq;
+    m.seq = 2;
+    m.count = entry ? 1 : 0;
+    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_OK);
+    seq[server] = 2;
+}
+
 /* After silent_after (2) rounds without a report, the reservation moves to the other server, and back with a report. */
 static void silence(void)
 {
@@ -262,35 +359,14 @@ static void silence(void)
    */
 static void ceilings(void)
 {
-    struct pshift_message m = blank, old;
+    struct pshift_message m = blank;
     struct pshift_grant_entry g;
     struct pshift_report_entry e = needs(1, 0, 500);
     uint32_t n;
     open_controller(1, 1, 1);
     CHECK_EQ(pshift_controller_change(&controller, 1, 30, 100), QOS_OK);
     CHECK_EQ(bucket(1).ceiling, 0);
-    old = head(0, 1000); /* tokens of an earlier controller count, too */
-    old.controller_epoch = EPOCH - 1;
-    e.served = 5;
-    e.held = 20;
-    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
-    CHECK(bucket(1).served == 5 && bucket(1).ceiling == 25);
-    e.served = 6;
-    e.held = 40;
-    old.seq = ++seq[0];
-    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
-    CHECK(bucket(1).served == 6 && bucket(1).ceiling == 46);
-    e.held = 0;
-    old = head(0, 1000); /* this server started in this period: its service before is not known */
-    old.partial = true;
-    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
-    plan();
-    CHECK_EQ(state().unconfirmed, 1);
-    CHECK_EQ(state().withheld, 100 - 6);
-    next_period();
-    CHECK_EQ(state().unconfirmed, 0); /* it obeyed from the beginning of this one on */
-    old = head(0, 1000);
-    CHECK_EQ(pshift_controller_report(&controller, &old, &e), QOS_OK);
+    say(0, 1000, e);
     plan();
     CHECK_EQ(state().withheld, 0);
     g = granted(0, 1, &n, &m);
@@ -312,19 +388,12 @@ static void ceilings(void)
     say(0, 1000, e);
     CHECK_EQ(bucket(1).ceiling, 25);
     /* After the server's restart: 20 were reported, 5 more may have been served. */
-    m = head(0, 1000);
-    m.server_epoch = 2;
-    m.seq = 1;
     e = needs(1, 3, 500);
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    restart(0, 1000, &e);
     CHECK_EQ(bucket(1).served, 23);
     CHECK_EQ(bucket(1).ceiling, 28);
-    m.server_epoch = 1; /* of the start before: too late */
-    m.seq = 99;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
     plan();
     g = granted(0, 1, &n, &m);
-    CHECK_EQ(m.server_epoch, 2);
     CHECK_EQ(state().withheld, 0); /* the plan knows of the 5 */
     CHECK_EQ(g.total, 3 + 72);     /* 100 - 23 served - 5 lost, on top of the 3 since its start */
     CHECK_EQ(g.r_total, 3 + 7);
@@ -360,8 +429,7 @@ static void ceiling_of_a_new_pair(void)
     close_controller();
 }
 
-/* An idle pair is dropped, those after it stay. A bucket without a contract has no limit. A first report may have
- * the number 0. */
+/* An idle pair is dropped, those after it stay. A bucket without a contract has no limit. */
 static void keeps_the_busy(void)
 {
     struct pshift_message m;
@@ -375,14 +443,6 @@ static void keeps_the_busy(void)
     CHECK_EQ(state().records, 1);
     plan();
     CHECK_EQ(granted(0, 6, &n, &m).r_total, 40);
-    m = head(0, 100);
-    m.server_epoch = 2;
-    m.seq = 0;
-    m.count = 0;
-    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
-    plan();
-    (void)granted(0, 6, &n, &m);
-    CHECK(m.ack_seq == 0 && m.ack_mask == 0);
     close_controller();
 }
 
@@ -421,7 +481,7 @@ static void late_capacity(void)
     close_controller();
 }
 
-/* A report with more new buckets than there is room for is refused whole. */
+/* New pairs beyond the room are skipped and counted; all others are merged, and the server is not silent. */
 static void room_for_buckets(void)
 {
     const struct pshift_report_entry entry[3] = {{1, 0, 5, 0, 0}, {2, 0, 5, 0, 0}, {3, 0, 5, 0, 0}};
@@ -429,11 +489,36 @@ static void room_for_buckets(void)
     open_controller(1, 2, 8);
     m = head(0, 100);
     m.count = 3;
-    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_EFULL);
-    CHECK_EQ(state().records, 0);
-    m.count = 2;
     CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_OK);
-    CHECK_EQ(state().records, 2);
+    CHECK(state().records == 2 && state().refused == 1);
+    plan();
+    CHECK(state().silent == 0 && bucket(2).served == 0);
+    next_period();
+    CHECK_EQ(state().refused, 0);
+    close_controller();
+    open_controller(1, 8, 2);
+    m = head(0, 100);
+    m.count = 3;
+    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_OK);
+    CHECK(state().records == 2 && state().refused == 1);
+    close_controller();
+}
+
+/* A server that is silent when a period begins has no records in it. */
+static void dead_server(void)
+{
+    uint32_t k;
+    open_controller(2, 2, 4);
+    say(0, 100, needs(1, 0, 5));
+    say(1, 100, needs(1, 0, 5));
+    for (k = 0; k < 3; k++) {
+        plan();
+        say(1, 100, needs(1, 0, 5));
+    }
+    plan();
+    CHECK(state().silent == 1 && state().records == 2);
+    next_period();
+    CHECK_EQ(state().records, 1);
     close_controller();
 }
 
@@ -451,10 +536,8 @@ static void restarted_idle(void)
     plan();
     CHECK_EQ(granted(0, 1, &n, &m).r_total, 50);
     CHECK_EQ(granted(1, 1, &n, &m).r_total, 50);
-    m = head(0, 60);
-    m.server_epoch = 2;
-    m.count = 0;
-    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
+    restart(0, 60, NULL);
+    say(1, 100, needs(1, 0, 100));
     plan();
     CHECK(!state().cold);
     CHECK_EQ(granted(1, 1, &n, &m).r_total, 100);
@@ -498,131 +581,6 @@ static void what_is_left(void)
     close_controller();
 }
 
-/* A server that is gone for good delays no other from the next period on. A report brings it back. */
-static void removal(void)
-{
-    struct pshift_message m;
-    uint32_t n;
-    open_controller(3, 1, 3);
-    CHECK_EQ(pshift_controller_change(&controller, 1, 10, 50), QOS_OK);
-    CHECK_EQ(state().unconfirmed, 3);
-    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
-    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
-    CHECK_EQ(state().unconfirmed, 3); /* it may have served in this period */
-    m = head(0, 100);
-    {
-        const struct pshift_report_entry e = needs(1, 0, 100);
-        m.untold = 1; /* it has not reported all its tokens */
-        CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
-        CHECK_EQ(state().unconfirmed, 3);
-        say(0, 100, e);
-        CHECK_EQ(state().unconfirmed, 2);
-        say(1, 100, e);
-        CHECK_EQ(state().unconfirmed, 1);
-        plan();
-        CHECK_EQ(state().withheld, 50);
-        next_period();
-        CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK); /* the first removal counts */
-        CHECK_EQ(state().unconfirmed, 0);
-        say(0, 100, e);
-        say(1, 100, e);
-    }
-    plan();
-    CHECK_EQ(granted(0, 1, &n, &m).total, 25);
-    CHECK_EQ(granted(1, 1, &n, &m).total, 25);
-    m = head(2, 100);
-    m.count = 0;
-    m.untold = 1;
-    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
-    CHECK_EQ(state().unconfirmed, 1);
-    plan();
-    CHECK_EQ(state().withheld, 50);
-    next_period();
-    CHECK_EQ(state().unconfirmed, 0);
-    m = head(2, 100);
-    m.controller_epoch = EPOCH - 1; /* it still obeys an older controller: none of its news counts */
-    m.count = 0;
-    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_OK);
-    CHECK_EQ(state().unconfirmed, 0);
-    close_controller();
-    /* The others obey this controller only from this period on: before, an older one may have given tokens to server
-     * 2. */
-    open_controller(3, 1, 3);
-    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_OK);
-    next_period();
-    say(0, 100, needs(1, 0, 100));
-    CHECK_EQ(state().unconfirmed, 2);
-    say(1, 100, needs(1, 0, 100));
-    CHECK_EQ(state().unconfirmed, 1);
-    next_period();
-    CHECK_EQ(state().unconfirmed, 0);
-    close_controller();
-}
-
-/* With absent_max = 2 of 5, a controller takes over without two servers, in the period after three confirmed; and it
- * issues only in periods in which three obey it. */
-static void absence(void)
-{
-    const struct pshift_report_entry e = needs(1, 0, 100);
-    struct pshift_message m;
-    uint32_t n, j;
-    open_with(5, 1, 5, 2);
-    CHECK_EQ(pshift_controller_change(&controller, 1, 10, 60), QOS_OK);
-    for (j = 0; j < 3; j++)
-        say(j, 100, e);
-    CHECK_EQ(state().unconfirmed, 2); /* in this period all servers must confirm */
-    plan();
-    CHECK_EQ(state().withheld, 60);
-    next_period();
-    CHECK_EQ(state().unconfirmed, 3);
-    m = head(0, 100);
-    m.period = 1; /* of the last period: no information about this one */
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
-    m = head(4, 100);
-    m.controller_epoch = EPOCH - 1; /* another controller's */
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
-    CHECK_EQ(state().unconfirmed, 3);
-    for (j = 0; j < 3; j++) {
-        plan();
-        CHECK_EQ(state().withheld, 60);
-        say(j, 100, e);
-        CHECK_EQ(state().unconfirmed, 2 - j);
-    }
-    plan();
-    CHECK_EQ(state().withheld, 0);
-    CHECK_EQ(granted(0, 1, &n, &m).total + granted(1, 1, &n, &m).total + granted(2, 1, &n, &m).total +
-                 granted(4, 1, &n, &m).total,
-             60);
-    next_period();
-    say(0, 100, e);
-    say(1, 100, e);
-    CHECK_EQ(state().unconfirmed, 1);
-    say(3, 100, e); /* late, but it obeys: it counts in this period, though it did not before */
-    CHECK_EQ(state().unconfirmed, 0);
-    /* Three are removed: the other two are enough, from the next period on. */
-    for (j = 2; j < 5; j++)
-        CHECK_EQ(pshift_controller_remove(&controller, j), QOS_OK);
-    next_period();
-    CHECK_EQ(state().unconfirmed, 2);
-    say(0, 100, e);
-    say(1, 100, e);
-    CHECK_EQ(state().unconfirmed, 0);
-    close_controller();
-    open_with(5, 1, 5, 2);
-    for (j = 2; j < 5; j++)
-        CHECK_EQ(pshift_controller_remove(&controller, j), QOS_OK);
-    say(0, 100, e);
-    CHECK_EQ(state().unconfirmed, 3);
-    say(1, 100, e);
-    CHECK_EQ(state().unconfirmed, 3);
-    next_period();
-    CHECK_EQ(state().unconfirmed, 2);
-    say(0, 100, e);
-    say(1, 100, e);
-    CHECK_EQ(state().unconfirmed, 0);
-    close_controller();
-}
-
 int main(void)
 {
     uint64_t stream;
@@ -642,7 +600,8 @@ int main(void)
     restarted_idle();
     what_is_left();
     new_contract();
-    removal();
-    absence();
+    starts();
+    time_left();
+    dead_server();
     return check_end();
 }

@@ -5,18 +5,23 @@
 static struct pshift_message message(bool grant)
 {
     struct pshift_message m;
+    uint32_t k;
     memset(&m, 0, sizeof m);
     m.server = 0x01020304;
     m.count = 2;
-    m.server_epoch = UINT64_C(0x1112131415161718);
-    m.controller_epoch = UINT64_C(0x2122232425262728);
+    m.boot.hi = UINT64_C(0x1112131415161718);
+    m.boot.lo = UINT64_C(0x191a1b1c1d1e1f10);
+    m.owner.hi = UINT64_C(0x2122232425262728);
+    m.owner.lo = UINT64_C(0x292a2b2c2d2e2f20);
     m.seq = UINT64_C(0x3132333435363738);
-    m.ack_seq = grant ? UINT64_C(0x4142434445464748) : 0;
-    m.ack_mask = grant ? UINT64_C(0x5152535455565758) : 0;
+    m.answers = UINT64_C(0x4142434445464748);
     m.period = UINT64_C(0x6162636465666768);
+    m.left_ns = grant ? UINT64_C(0x8182838485868788) : 0;
     m.capacity = grant ? 0 : UINT64_C(0x7172737475767778);
-    m.untold = grant ? 0 : 0x81828384;
-    m.partial = !grant;
+    for (k = 0; k < PSHIFT_RANGES && grant; k++) {
+        m.ack[k].last = UINT64_C(0x9192939495969798) - 1000 * k;
+        m.ack[k].first = m.ack[k].last - 3 - k;
+    }
     return m;
 }
 
@@ -24,15 +29,13 @@ static void same_message(const struct pshift_message *a, const struct pshift_mes
 {
     CHECK_EQ(a->server, b->server);
     CHECK_EQ(a->count, b->count);
-    CHECK_EQ(a->server_epoch, b->server_epoch);
-    CHECK_EQ(a->controller_epoch, b->controller_epoch);
-    CHECK_EQ(a->seq, b->seq);
-    CHECK_EQ(a->ack_seq, b->ack_seq);
-    CHECK_EQ(a->ack_mask, b->ack_mask);
     CHECK_EQ(a->period, b->period);
+    CHECK_EQ(a->seq, b->seq);
+    CHECK_EQ(a->answers, b->answers);
+    CHECK_EQ(a->left_ns, b->left_ns);
     CHECK_EQ(a->capacity, b->capacity);
-    CHECK_EQ(a->untold, b->untold);
-    CHECK_EQ(a->partial, b->partial);
+    CHECK(memcmp(&a->boot, &b->boot, sizeof a->boot) == 0 && memcmp(&a->owner, &b->owner, sizeof a->owner) == 0);
+    CHECK(memcmp(a->ack, b->ack, sizeof a->ack) == 0);
 }
 
 int main(void)

@@ -45,7 +45,7 @@ static const char *const call[CALLS] = {"arrive", "pick", "measure", "report", "
 static void count(uint32_t queues, size_t at[CALLS])
 {
     struct pshift_scheduler_config sc = {queues, 0};
-    struct pshift_agent_config ac = {NULL, 3, 1, 0, 0, 0};
+    struct pshift_agent_config ac = {NULL, 3, {0, 1}, 0, 0, 0};
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     struct pshift_message m;
@@ -63,7 +63,6 @@ static void count(uint32_t queues, size_t at[CALLS])
     CHECK_EQ(pshift_agent_init(&agent, memory + first, bytes - first, &ac), QOS_OK);
     for (k = 0; k < queues; k++)
         CHECK_EQ(pshift_agent_open(&agent, k, &queue), QOS_OK);
-    CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_OK);
     for (k = 0; k < BUSY; k++)
         busy[k] = queues / BUSY * k + k;
     shut();
@@ -74,11 +73,11 @@ static void count(uint32_t queues, size_t at[CALLS])
         CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, busy[k], 1, 1), QOS_OK);
     shut();
     for (k = 0; k < 2 * BUSY; k++)
-        CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
-    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
+        CHECK_EQ(pshift_scheduler_pick(&scheduler, 0, &pick), QOS_OK);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 0, &pick), QOS_EAGAIN);
     at[1] = touched();
     shut();
-    pshift_agent_measure(&agent, 10, 10);
+    pshift_agent_measure(&agent, 10);
     at[2] = touched();
     shut();
     CHECK_EQ(pshift_agent_report(&agent, &m, report, BUSY), QOS_OK);
@@ -87,22 +86,27 @@ static void count(uint32_t queues, size_t at[CALLS])
     CHECK(m.count == BUSY && report[BUSY - 1].bucket == busy[BUSY - 1] && report[0].served == 2);
     for (k = 0; k < BUSY; k++)
         grant[k] = (struct pshift_grant_entry){busy[k], 5, 8};
-    m.controller_epoch = 1;
-    CHECK_EQ(pshift_agent_install(&agent, &m, grant), QOS_OK); /* a new controller: O(queues), once */
-    pshift_agent_measure(&agent, 10, 10);
+    m.owner.lo = m.period = 1;
+    m.answers = m.seq;
+    m.left_ns = 1000;
+    CHECK_EQ(pshift_agent_install(&agent, 11, &m, grant), QOS_OK); /* a new period: O(queues), once */
+    pshift_agent_measure(&agent, 20);
     CHECK_EQ(pshift_agent_report(&agent, &m, report, BUSY), QOS_OK);
-    m.ack_seq = m.seq;
-    m.seq = 2;
+    m.answers = m.ack[0].first = m.ack[0].last = m.seq;
+    m.left_ns = 1000;
+    m.seq = 7;
     shut();
-    CHECK_EQ(pshift_agent_install(&agent, &m, grant), QOS_OK);
+    CHECK_EQ(pshift_agent_install(&agent, 21, &m, grant), QOS_OK);
     at[4] = touched();
-    pshift_agent_measure(&agent, 10, 10);
+    pshift_agent_measure(&agent, 30);
     CHECK_EQ(pshift_agent_report(&agent, &m, report, BUSY), QOS_OK);
-    m.ack_seq = m.seq;
+    m.answers = m.ack[0].first = m.ack[0].last = m.seq;
+    m.left_ns = 1000;
+    m.seq = 8;
     m.count = 0;
-    CHECK_EQ(pshift_agent_install(&agent, &m, grant), QOS_OK); /* everything is acknowledged and idle now */
+    CHECK_EQ(pshift_agent_install(&agent, 31, &m, grant), QOS_OK); /* everything is acknowledged and idle now */
     shut();
-    pshift_agent_measure(&agent, 10, 10);
+    pshift_agent_measure(&agent, 40);
     CHECK_EQ(pshift_agent_report(&agent, &m, report, BUSY), QOS_OK);
     at[5] = touched();
     CHECK_EQ(m.count, 0);

@@ -19,8 +19,8 @@ static void configs(void)
     static struct pshift_scheduler scheduler;
     struct pshift_solver_config solver = {0, 0, 0};
     struct pshift_scheduler_config queues = {1, 0};
-    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0};
-    struct pshift_controller_config controller = {1, 1, 1, 1, 0, 0};
+    struct pshift_agent_config agent = {NULL, 0, {0, 1}, 0, 0, 0};
+    struct pshift_controller_config controller = {1, 1, 1, {0, 1}, 0, 0};
     CHECK(pshift_solver_config_error(NULL) && pshift_scheduler_config_error(NULL));
     CHECK(pshift_agent_config_error(NULL) && pshift_controller_config_error(NULL));
     CHECK_EQ(pshift_solver_memsize(NULL) + pshift_scheduler_memsize(NULL), 0);
@@ -33,7 +33,9 @@ static void configs(void)
     FIELD(pshift_scheduler_config_error, queues, queues, 1, 0);
     FIELD(pshift_scheduler_config_error, queues, debt_max_ops, QOS_TOKENS_MAX, QOS_TOKENS_MAX + 1);
     FIELD(pshift_agent_config_error, agent, scheduler, &scheduler, NULL);
-    FIELD(pshift_agent_config_error, agent, epoch, 1, 0);
+    agent.boot.lo = 0;
+    CHECK(strncmp(pshift_agent_config_error(&agent), "boot", 4) == 0);
+    agent.boot.lo = 1;
     FIELD(pshift_agent_config_error, agent, unchanged_permille, 1000, 1001);
     FIELD(pshift_controller_config_error, controller, servers, PSHIFT_QUEUES_MAX, PSHIFT_QUEUES_MAX + 1);
     FIELD(pshift_controller_config_error, controller, servers, 1, 0);
@@ -41,7 +43,8 @@ static void configs(void)
     FIELD(pshift_controller_config_error, controller, buckets, 1, 0);
     FIELD(pshift_controller_config_error, controller, records, PSHIFT_RECORDS_MAX, PSHIFT_RECORDS_MAX + 1);
     FIELD(pshift_controller_config_error, controller, records, 1, 0);
-    FIELD(pshift_controller_config_error, controller, epoch, 1, 0);
+    controller.nonce.lo = 0;
+    CHECK(strncmp(pshift_controller_config_error(&controller), "nonce", 5) == 0);
 }
 
 static void scheduler_calls(void)
@@ -64,7 +67,7 @@ static void scheduler_calls(void)
     CHECK_EQ(pshift_scheduler_cancel(&scheduler, 5, 1), QOS_ENOENT);
     CHECK_EQ(pshift_scheduler_change(&scheduler, 5, 1), QOS_ENOENT);
     CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, 5, 1, 1), QOS_ENOENT);
-    CHECK_EQ(pshift_scheduler_force(&scheduler, 5), QOS_ENOENT);
+    CHECK_EQ(pshift_scheduler_force(&scheduler, 0, 5), QOS_ENOENT);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 5, &info), QOS_ENOENT);
     CHECK_EQ(pshift_scheduler_stats(&scheduler, 5, &stats), QOS_ENOENT);
     stats.refused = 9;
@@ -81,19 +84,19 @@ static void scheduler_calls(void)
     CHECK_EQ(info.weight, 1);
     CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 3), QOS_NEVER);
     for (k = 0; k < 1000; k++) /* a poll without requests does not count as refused */
-        CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
+        CHECK_EQ(pshift_scheduler_pick(&scheduler, 0, &pick), QOS_EAGAIN);
     CHECK_EQ(pshift_scheduler_stats(&scheduler, QOS_NONE, &stats), QOS_OK);
     CHECK_EQ(stats.refused, 0);
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, 2, 3), QOS_OK);
-    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
-    CHECK_EQ(pshift_scheduler_force(&scheduler, 2), QOS_OK);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 0, &pick), QOS_EAGAIN);
+    CHECK_EQ(pshift_scheduler_force(&scheduler, 0, 2), QOS_OK);
     CHECK_EQ(pshift_scheduler_stats(&scheduler, QOS_NONE, &stats), QOS_OK);
     CHECK(stats.refused == 1 && stats.granted == 1 && stats.debt == 1);
     CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, 2, 2, 0), QOS_OK); /* one of them pays the debt */
     CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 3), 3);
-    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 0, &pick), QOS_OK);
     CHECK(pick.queue == 2 && pick.backing == PSHIFT_RESERVATION);
-    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_EAGAIN);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 0, &pick), QOS_EAGAIN);
     CHECK(check_mem_free(&m));
 }
 
@@ -118,7 +121,7 @@ static void fair_beside_reservations(void)
             for (n = 0; n < 50000; n++) {
                 if (n % every == 0)
                     CHECK_EQ(pshift_scheduler_arrive(&scheduler, where, 1), QOS_OK);
-                CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
+                CHECK_EQ(pshift_scheduler_pick(&scheduler, 0, &pick), QOS_OK);
                 served[pick.queue]++;
             }
             for (q = 0; q < 10; q++)
@@ -131,12 +134,13 @@ static void fair_beside_reservations(void)
         }
 }
 
-static const struct pshift_message blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+static const struct pshift_message blank; /* all zeros */
+static const struct qos_u128 boot = {0, 7}, nonce = {0, 4};
 
 static void agent_calls(void)
 {
     struct pshift_scheduler_config queues = {3, 0};
-    struct pshift_agent_config config = {NULL, 2, 7, 0, 0, 0}, bad;
+    struct pshift_agent_config config = {NULL, 2, boot, 1000, 0, 0}, bad;
     struct check_mem m, n;
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
@@ -156,18 +160,15 @@ static void agent_calls(void)
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &bad), QOS_EINVAL);
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, NULL), QOS_EINVAL);
     bad = config;
-    bad.epoch = 0;
+    bad.boot.lo = 0;
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &bad), QOS_ERANGE);
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size - 1, &config), QOS_EMEMORY);
     CHECK_EQ(pshift_agent_init(&agent, n.mem + 8, n.size, &config), QOS_EALIGN);
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
     CHECK_EQ(pshift_agent_open(&agent, 333, &queue), QOS_OK);
+    CHECK_EQ(queue, 0);
     CHECK_EQ(pshift_scheduler_info(&scheduler, queue, &info), QOS_OK);
     CHECK(info.r_tokens == 0 && info.l_tokens == 0); /* no period has begun */
-    CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_OK);
-    CHECK_EQ(pshift_agent_begin(&agent, 1), QOS_ESTALE);
-    CHECK_EQ(pshift_agent_open(&agent, 333, &queue), QOS_OK);
-    CHECK_EQ(queue, 0);
     CHECK_EQ(pshift_agent_open(&agent, UINT64_MAX, &queue), QOS_OK);
     CHECK_EQ(queue, 1);
     CHECK_EQ(pshift_agent_open(&agent, 333, &queue), QOS_OK);
@@ -175,78 +176,195 @@ static void agent_calls(void)
     CHECK_EQ(pshift_agent_open(&agent, 0, &queue), QOS_OK);
     CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_EFULL);
     CHECK_EQ(pshift_agent_close(&agent, 1), QOS_ENOENT);
-    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 6), QOS_OK);
-    CHECK_EQ(pshift_agent_close(&agent, 333), QOS_EBUSY);
     CHECK_EQ(pshift_agent_close(&agent, 0), QOS_OK);
     CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_EFULL); /* possible from the next period on */
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 0), QOS_EINVAL);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_EAGAIN); /* nothing was measured */
-    pshift_agent_measure(&agent, 10, 25);
-    message.ack_seq = message.ack_mask = 7;
+    pshift_agent_measure(&agent, 100);
+    message.ack[0].last = message.left_ns = 7;
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* nothing to say, but the server lives */
+    CHECK(message.count == 0 && message.seq == 1 && message.ack[0].last == 0 && message.left_ns == 0);
+    CHECK(message.period == 0 && message.owner.lo == 0 && message.boot.lo == 7 && message.answers == 0);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 6), QOS_OK);
+    CHECK_EQ(pshift_agent_close(&agent, 333), QOS_EBUSY);
+    pshift_agent_measure(&agent, 500);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
-    CHECK(message.ack_seq == 0 && message.ack_mask == 0);
-    CHECK_EQ(message.count, 1);
-    CHECK_EQ(message.seq, 1);
-    CHECK_EQ(message.untold, 0);
+    CHECK(message.count == 1 && message.seq == 2);
     CHECK(report[0].bucket == 333 && report[0].served == 0 && report[0].held == 0);
-    CHECK_EQ(report[0].demand, 6 + 15); /* 6 wait, and 6 arrived in an interval; 2.5 intervals follow */
+    CHECK_EQ(report[0].demand, 6 + 15); /* 6 wait, and 6 arrived in an interval of 400; a period has 2.5 of these */
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_EAGAIN);
-    pshift_agent_measure(&agent, 10, 0);
+    pshift_agent_measure(&agent, 600);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* not acknowledged: sent again */
     CHECK_EQ(message.count, 1);
     CHECK_EQ(report[0].demand, 6);
 
-    message = blank; /* a grant: 10 with R-tokens, 14 in all */
-    message.server = 2;
+    message = blank; /* a grant: 10 with R-tokens, 14 in all; it answers the report of 500 */
     message.count = 1;
-    message.server_epoch = 7;
-    message.controller_epoch = message.period = message.seq = 1;
+    message.boot = boot;
+    message.owner = nonce;
+    message.period = 5;
+    message.seq = 1;
+    message.answers = 2;
+    message.left_ns = 900;
     message.server = 1;
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ENOENT);
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_ENOENT);
     message.server = 2;
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE); /* again */
+    message.boot.hi = 1;
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_ESTALE); /* for another start */
+    message.boot.hi = 0;
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_OK);
+    CHECK_EQ(pshift_agent_info(&agent, &state), QOS_OK);
+    CHECK(state.period == 5 && state.ends_ns == 500 + 900 && state.open == 2);
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_ESTALE); /* again */
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.r_tokens == 10 && info.l_tokens == 4);
-    CHECK_EQ(pshift_scheduler_pick(&scheduler, &pick), QOS_OK);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 700, &pick), QOS_OK);
     message.seq = 2; /* the same totals: they include the served requests */
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_OK);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.r_tokens == 9 && info.l_tokens == 4);
     message.seq = 3;
-    message.server_epoch = 6;
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE);
-    message.server_epoch = 7;
-    message.period = 2;
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE);
-    message.period = 1;
-    message.controller_epoch = 9; /* a new controller; its epoch survives a restart */
+    message.period = 4;
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_ESTALE); /* of the period before */
+    message.period = 5;
+    message.owner.hi = 8;
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_ESTALE); /* another owner's */
+    message.owner.hi = 0;
+    message.answers = 99;
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_ESTALE); /* a report that was never sent */
+    message.answers = 1;
+    message.left_ns = 599;
+    CHECK_EQ(pshift_agent_install(&agent, 700, &message, &grant), QOS_ESTALE); /* over: 100 + 599 */
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 1399, &pick), QOS_OK);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 1400, &pick), QOS_EAGAIN); /* the tokens have ended */
+    message.seq = 4; /* a larger period: the closed queue is free */
+    message.period = 9;
+    message.answers = 3;
+    message.left_ns = 1000;
     message.count = 0;
-    message.server_epoch = 0;
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_OK);
-    message.controller_epoch = 1;
-    message.server_epoch = 7;
-    message.count = 1;
-    message.seq = 99;
-    CHECK_EQ(pshift_agent_install(&agent, &message, &grant), QOS_ESTALE);
-    CHECK_EQ(pshift_agent_info(&agent, &state), QOS_OK);
-    CHECK(state.controller_epoch == 9 && state.period == 1 && state.open == 3);
-    CHECK_EQ(pshift_agent_begin(&agent, 2), QOS_OK); /* the closed queue is free */
+    CHECK_EQ(pshift_agent_install(&agent, 1400, &message, &grant), QOS_OK);
     CHECK_EQ(pshift_agent_open(&agent, 1, &queue), QOS_OK);
     CHECK_EQ(queue, 2);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* it answers at once */
+    CHECK(message.count == 1 && report[0].served == 0 && message.answers == 4 && message.period == 9);
+    CHECK(check_mem_free(&m));
     CHECK(check_mem_free(&n));
+}
+
+/* A larger period voids all tokens, also those without a limit, before its own come. */
+static void larger_period(void)
+{
+    struct pshift_scheduler_config queues = {2, 0};
+    struct pshift_agent_config config = {NULL, 0, boot, 1000, 0, 0};
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    struct pshift_message message = blank;
+    struct pshift_report_entry report[2];
+    struct pshift_grant_entry grant[2] = {{1, 5, QOS_UNLIMITED}, {2, 3, 8}};
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    struct pshift_pick pick;
+    struct check_mem m, n;
+    uint32_t q, k;
+    (void)MEM(m, pshift_scheduler_memsize(&queues));
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
+    config.scheduler = &scheduler;
     (void)MEM(n, pshift_agent_memsize(&config));
-    config.controller_epoch = 9;
-    config.epoch = 8;
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
-    CHECK_EQ(pshift_agent_begin(&agent, 2), QOS_OK);
-    pshift_agent_measure(&agent, 10, 10);
-    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
-    CHECK(message.partial && message.controller_epoch == 9);
-    CHECK_EQ(pshift_agent_begin(&agent, 3), QOS_OK);
-    pshift_agent_measure(&agent, 10, 10);
-    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
-    CHECK(!message.partial);
+    for (k = 0; k < 2; k++) {
+        CHECK_EQ(pshift_agent_open(&agent, 1 + k, &q), QOS_OK);
+        CHECK_EQ(pshift_scheduler_arrive(&scheduler, k, 100), QOS_OK);
+    }
+    pshift_agent_measure(&agent, 0);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 2), QOS_OK);
+    message.owner = nonce;
+    message.period = message.seq = message.answers = 1;
+    message.left_ns = 500;
+    CHECK_EQ(pshift_agent_install(&agent, 0, &message, grant), QOS_OK);
+    /* The period ends without a new one: the limited bucket stops, the other one gets its R-tokens again, each T. */
+    for (k = 0; k < 3; k++) {
+        CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 500 + 1000 * k), 500 + 1000 * k);
+        CHECK_EQ(pshift_scheduler_pick(&scheduler, 500 + 1000 * k, &pick), QOS_OK);
+        CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+        CHECK(info.r_tokens == 4 && info.l_tokens == QOS_UNLIMITED);
+        CHECK_EQ(pshift_scheduler_info(&scheduler, 1, &info), QOS_OK);
+        CHECK(info.r_tokens == 0 && info.l_tokens == 0);
+    }
+    message.period = message.seq = 2;
+    message.left_ns = 9000;
+    message.count = 1;
+    CHECK_EQ(pshift_agent_install(&agent, 3000, &message, grant + 1), QOS_OK);
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+    CHECK(info.r_tokens == 0 && info.l_tokens == 0); /* perhaps it has a limit now */
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 1, &info), QOS_OK);
+    CHECK(info.r_tokens == 3 && info.l_tokens == 5);
+    CHECK(check_mem_free(&m));
+    CHECK(check_mem_free(&n));
+}
+
+/* A forced request is charged once, in the period of the token that pays for it. The queue keeps its debt until then, and
+ * only then another bucket may have it, with weight 1. */
+static void debts(void)
+{
+    struct pshift_scheduler_config queues = {1, 50};
+    struct pshift_agent_config config = {NULL, 0, boot, 1000, 0, 0};
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    struct pshift_message message = blank;
+    struct pshift_report_entry report[1];
+    struct pshift_grant_entry grant = {1, 0, 30};
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    struct pshift_pick pick;
+    struct check_mem m, n;
+    uint32_t q, k;
+    (void)MEM(m, pshift_scheduler_memsize(&queues));
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
+    config.scheduler = &scheduler;
+    (void)MEM(n, pshift_agent_memsize(&config));
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    CHECK_EQ(pshift_agent_open(&agent, 1, &q), QOS_OK);
+    CHECK_EQ(pshift_scheduler_change(&scheduler, q, 9), QOS_OK);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, q, 50), QOS_OK);
+    for (k = 0; k < 50; k++)
+        CHECK_EQ(pshift_scheduler_force(&scheduler, 0, q), QOS_OK);
+    CHECK_EQ(pshift_agent_close(&agent, 1), QOS_OK);
+    for (k = 1; k <= 3; k++) { /* 30, then 20 are paid; nothing is left over */
+        pshift_agent_measure(&agent, 1000 * k);
+        CHECK_EQ(pshift_agent_report(&agent, &message, report, 1), QOS_OK);
+        CHECK_EQ(report[0].served, k == 1 ? 0 : k == 2 ? 30 : 20); /* of the period before */
+        CHECK_EQ(report[0].demand, k == 1 ? 50 : k == 2 ? 20 : 0);
+        message.owner = nonce;
+        message.period = message.seq = k;
+        message.answers = message.seq = k * 2 - 1;
+        message.left_ns = 900;
+        message.ack[0].first = 1;
+        message.ack[0].last = message.answers;
+        CHECK_EQ(pshift_agent_open(&agent, 2, &q), QOS_EFULL);
+        CHECK_EQ(pshift_agent_install(&agent, 1000 * k, &message, &grant), QOS_OK);
+        CHECK_EQ(pshift_agent_report(&agent, &message, report, 1), QOS_OK);
+        CHECK_EQ(report[0].served, k == 1 ? 30 : k == 2 ? 20 : 0);
+        CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+        CHECK_EQ(info.debt, k == 1 ? 20 : 0);
+        if (k == 2)
+            CHECK_EQ(info.l_tokens, 10);
+        message.seq = 2 * k; /* again, with another number: nothing is paid twice */
+        message.owner = nonce;
+        message.left_ns = 900;
+        CHECK_EQ(pshift_agent_install(&agent, 1000 * k, &message, &grant), QOS_OK);
+        CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+        CHECK(info.debt == (k == 1 ? 20 : 0) && info.l_tokens == (k == 1 ? 0 : k == 2 ? 10 : 30));
+    }
+    (void)pick;
+    pshift_agent_measure(&agent, 4000);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 1), QOS_OK);
+    message.owner = nonce;
+    message.period = 4;
+    message.answers = message.seq = 8;
+    message.left_ns = 900;
+    message.count = 0;
+    (void)!pshift_agent_install(&agent, 4000, &message, &grant);
+    CHECK_EQ(pshift_agent_open(&agent, 2, &q), QOS_OK);
+    CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
+    CHECK(info.debt == 0 && info.weight == 1 && info.l_tokens == 0);
     CHECK(check_mem_free(&m));
     CHECK(check_mem_free(&n));
 }
@@ -256,10 +374,11 @@ static void a_million_buckets(void)
 {
     const uint32_t width = check_scaled(10000) > 100 ? 10000 : 500;
     struct pshift_scheduler_config queues = {0, 0};
-    struct pshift_agent_config config = {NULL, 0, 1, 0, 0, 0};
+    struct pshift_agent_config config = {NULL, 0, boot, 0, 0, 0};
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     struct check_mem m, n;
+    struct pshift_report_entry report;
     uint64_t period, id = UINT64_C(1) << 60;
     uint32_t k, queue = 0;
     queues.queues = width;
@@ -269,7 +388,14 @@ static void a_million_buckets(void)
     (void)MEM(n, pshift_agent_memsize(&config));
     CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
     for (period = 1; period <= 100; period++) {
-        CHECK_EQ(pshift_agent_begin(&agent, period), QOS_OK);
+        struct pshift_message message = blank;
+        pshift_agent_measure(&agent, period);
+        CHECK_EQ(pshift_agent_report(&agent, &message, &report, 1), QOS_OK);
+        message.owner = nonce;
+        message.period = message.answers = message.seq;
+        message.left_ns = 9;
+        message.count = 0;
+        CHECK_EQ(pshift_agent_install(&agent, period, &message, NULL), QOS_OK);
         for (k = 0; k < width; k++) {
             CHECK_EQ(pshift_agent_open(&agent, id + k * 977, &queue), QOS_OK);
             CHECK_EQ(pshift_agent_close(&agent, id + k * 977), QOS_OK);
@@ -280,12 +406,65 @@ static void a_million_buckets(void)
     CHECK(check_mem_free(&n));
 }
 
+/* The rules of the key, one by one. */
+static void owners(void)
+{
+    const struct qos_u128 other = {3, 3}, none = {0, 0};
+    struct pshift_owner_config config = {none, 100, 0}, three = {nonce, 100, 3};
+    struct pshift_owner owner;
+    uint64_t n = 0, start = 0;
+    CHECK_EQ(pshift_owner_init(&owner, NULL), QOS_EINVAL);
+    CHECK_EQ(pshift_owner_init(&owner, &config), QOS_ERANGE);
+    config.nonce = nonce;
+    CHECK_EQ(pshift_owner_init(&owner, &config), QOS_OK);
+    CHECK_EQ(pshift_owner_ask(&owner, 5, &n), QOS_EAGAIN); /* read first */
+    CHECK_EQ(pshift_owner_next_ns(&owner, 5), 5);
+    pshift_owner_saw(&owner, 10, 7, other);
+    CHECK_EQ(pshift_owner_next_ns(&owner, 10), 110);
+    CHECK_EQ(pshift_owner_ask(&owner, 109, &n), QOS_EAGAIN);
+    pshift_owner_saw(&owner, 50, 7, other); /* again: the first time counts */
+    CHECK_EQ(pshift_owner_ask(&owner, 110, &n), QOS_OK);
+    CHECK_EQ(n, 8);
+    CHECK_EQ(pshift_owner_ask(&owner, 110, &n), QOS_EBUSY);
+    CHECK_EQ(pshift_owner_holds(&owner, 111, &n, &start), QOS_EAGAIN);
+    pshift_owner_saw(&owner, 120, 8, nonce);
+    CHECK_EQ(pshift_owner_holds(&owner, 120, &n, &start), QOS_OK);
+    CHECK(n == 8 && start == 110); /* from before the swap */
+    CHECK_EQ(pshift_owner_holds(&owner, 209, &n, &start), QOS_OK);
+    CHECK_EQ(pshift_owner_holds(&owner, 210, &n, &start), QOS_EAGAIN);
+    CHECK_EQ(pshift_owner_ask(&owner, 219, &n), QOS_EAGAIN); /* its own next one: from the reply on */
+    CHECK_EQ(pshift_owner_ask(&owner, 220, &n), QOS_OK);
+    CHECK_EQ(n, 9);
+    pshift_owner_saw(&owner, 300, 8, nonce); /* no reply came, and the key is unchanged: the swap may come late */
+    CHECK_EQ(pshift_owner_ask(&owner, 300, &n), QOS_OK);
+    CHECK_EQ(n, 10);
+    pshift_owner_saw(&owner, 301, 9, nonce); /* the first one did: nobody knows when, so nothing is owned */
+    CHECK_EQ(pshift_owner_holds(&owner, 301, &n, &start), QOS_EAGAIN);
+    CHECK_EQ(pshift_owner_ask(&owner, 400, &n), QOS_EAGAIN);
+    pshift_owner_saw(&owner, 401, 4, other); /* an old read */
+    CHECK_EQ(pshift_owner_ask(&owner, 401, &n), QOS_OK);
+    CHECK_EQ(n, 11);
+    pshift_owner_saw(&owner, 402, 11, other); /* somebody else was faster */
+    CHECK_EQ(pshift_owner_holds(&owner, 402, &n, &start), QOS_EAGAIN);
+    CHECK_EQ(pshift_owner_init(&owner, &three), QOS_OK);
+    pshift_owner_saw(&owner, 0, 0, none); /* there is no key yet: somebody may be writing it */
+    CHECK_EQ(pshift_owner_ask(&owner, 299, &n), QOS_EAGAIN);
+    CHECK_EQ(pshift_owner_ask(&owner, 300, &n), QOS_OK);
+    CHECK_EQ(n, 3);
+    pshift_owner_saw(&owner, 310, 3, nonce);
+    for (n = 0; n < 3; n++) {
+        uint64_t period = 0;
+        CHECK_EQ(pshift_owner_holds(&owner, 300 + 100 * n + 99, &period, &start), QOS_OK);
+        CHECK(period == 1 + n && start == 300 + 100 * n);
+    }
+    CHECK_EQ(pshift_owner_holds(&owner, 600, &n, &start), QOS_EAGAIN);
+}
+
 static void controller_calls(void)
 {
-    struct pshift_controller_config config = {2, 3, 3, 4, 0, 0}, bad = {0, 1, 1, 1, 0, 0};
+    struct pshift_controller_config config = {2, 3, 3, nonce, 0, 0}, bad = {0, 1, 1, nonce, 0, 0};
     struct check_mem m;
     struct pshift_controller controller;
-    struct pshift_controller_state info;
     struct pshift_message message = blank, got = blank;
     struct pshift_report_entry report[4] = {{10, 5, 50, 0, 0}, {11, 0, 1, 0, 0}, {12, 0, 1, 0, 0}, {13, 0, 1, 0, 0}};
     struct pshift_grant_entry grant[3];
@@ -305,21 +484,22 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_change(&controller, 10, 30, 30), QOS_OK); /* the same for both */
     CHECK_EQ(pshift_controller_change(&controller, 10, 20, 30), QOS_OK);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_EAGAIN); /* no period */
-    CHECK_EQ(pshift_controller_remove(&controller, 0), QOS_EAGAIN);
     CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_EAGAIN);
-    CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_OK);
-    CHECK_EQ(pshift_controller_begin(&controller, 1), QOS_ESTALE);
-    CHECK_EQ(pshift_controller_grant(&controller, 2, &got, grant, 3), QOS_ENOENT);
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 0), QOS_EINVAL);
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK); /* the epoch, before any plan */
-    CHECK(got.count == 0 && got.controller_epoch == 4 && got.server_epoch == 0);
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_EAGAIN);
-    CHECK_EQ(pshift_controller_remove(&controller, 2), QOS_ENOENT);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_begin(&controller, 0, 1), QOS_OK);
+    CHECK_EQ(pshift_controller_begin(&controller, 0, 1), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 2, &got, grant, 3), QOS_ENOENT);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 0), QOS_EINVAL);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_EAGAIN); /* nobody is known */
     message.count = 1;
-    message.server_epoch = message.seq = message.period = 1;
-    message.controller_epoch = 4;
+    message.boot = boot;
+    message.owner = nonce;
+    message.seq = message.period = 1;
     message.capacity = 100;
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_OK); /* before any plan */
+    CHECK(got.count == 0 && got.owner.lo == 4 && got.boot.lo == 7 && got.period == 1 && got.answers == 1);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_EAGAIN);
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE); /* twice */
     message.seq = 2;
     report[0].served = 4;
@@ -328,38 +508,22 @@ static void controller_calls(void)
     message.server = 2;
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ENOENT);
     message.server = 0;
-    message.count = 4;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_EFULL);
-    message.count = 1;
     message.period = 2;
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
     message.period = 1;
+    message.boot.lo = 0;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE); /* no nonce */
+    message.boot = boot;
+    message.seq = UINT64_MAX;
+    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
+    message.seq = 2;
     CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
     options.initial_only = true;
     CHECK_EQ(pshift_controller_plan(&controller, &options), QOS_EINVAL);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
-    CHECK_EQ(pshift_controller_info(&controller, &info), QOS_OK);
-    CHECK_EQ(info.unconfirmed, 1); /* server 1 may obey another controller: no tokens are issued under limits */
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
-    CHECK_EQ(got.count, 0);
-    CHECK_EQ(pshift_controller_remove(&controller, 1), QOS_OK); /* it may have served in this period */
-    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
-    CHECK_EQ(got.count, 0);
-    CHECK(got.ack_seq == 2 && (got.ack_mask & 1) == 1);
-    CHECK_EQ(pshift_controller_begin(&controller, 2), QOS_OK);
-    message.period = 2;
-    message.seq = 3;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
-    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_OK);
-    CHECK_EQ(got.count, 1);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_OK);
+    CHECK(got.count == 1 && got.answers == 2 && got.ack[0].first == 1 && got.ack[0].last == 2);
     CHECK(grant[0].bucket == 10 && grant[0].r_total == 20 && grant[0].total == 30); /* 5 are served */
-    message.seq = 4;
-    message.controller_epoch = 5; /* the server obeys a newer one */
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
-    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_ESTALE);
-    CHECK_EQ(pshift_controller_grant(&controller, 0, &got, grant, 3), QOS_ESTALE);
     CHECK(check_mem_free(&m));
 }
 
@@ -369,13 +533,14 @@ struct pair {
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     struct pshift_controller controller;
+    uint64_t now_ns;
 };
 
 static void hear(struct pair *p)
 {
     struct pshift_message message = blank;
     struct pshift_report_entry report[2];
-    pshift_agent_measure(&p->agent, 1, 1);
+    pshift_agent_measure(&p->agent, ++p->now_ns);
     CHECK_EQ(pshift_agent_report(&p->agent, &message, report, 2), QOS_OK);
     message.capacity = 100;
     CHECK_EQ(pshift_controller_report(&p->controller, &message, report), QOS_OK);
@@ -385,8 +550,8 @@ static void tell(struct pair *p)
 {
     struct pshift_message message = blank;
     struct pshift_grant_entry grant[2];
-    while (pshift_controller_grant(&p->controller, 0, &message, grant, 2) == QOS_OK)
-        CHECK_EQ(pshift_agent_install(&p->agent, &message, grant), QOS_OK);
+    while (pshift_controller_grant(&p->controller, p->now_ns, 0, &message, grant, 2) == QOS_OK)
+        CHECK_EQ(pshift_agent_install(&p->agent, p->now_ns, &message, grant), QOS_OK);
 }
 
 static struct pshift_scheduler_state queue_of(const struct pair *p, uint32_t q)
@@ -399,8 +564,9 @@ static struct pshift_scheduler_state queue_of(const struct pair *p, uint32_t q)
 static void pair_open(struct pair *p, uint64_t default_l_tokens)
 {
     struct pshift_scheduler_config queues = {2, 0};
-    struct pshift_agent_config agent = {NULL, 0, 1, 0, 0, 0};
-    struct pshift_controller_config controller = {1, 2, 2, 1, 0, 0};
+    struct pshift_agent_config agent = {NULL, 0, {0, 1}, 0, 0, 0};
+    struct pshift_controller_config controller = {1, 2, 2, nonce, 0, 0};
+    struct pshift_message message = blank;
     uint32_t queue = 0;
     agent.scheduler = &p->scheduler;
     agent.default_l_tokens = default_l_tokens;
@@ -412,10 +578,14 @@ static void pair_open(struct pair *p, uint64_t default_l_tokens)
     CHECK_EQ(pshift_controller_init(&p->controller, p->controller_mem.mem, p->controller_mem.size, &controller),
              QOS_OK);
     CHECK_EQ(pshift_controller_change(&p->controller, 0, 10, 0), QOS_OK);
-    CHECK_EQ(pshift_controller_begin(&p->controller, 1), QOS_OK);
-    CHECK_EQ(pshift_agent_begin(&p->agent, 1), QOS_OK);
+    p->now_ns = 0;
+    CHECK_EQ(pshift_controller_begin(&p->controller, 0, 1), QOS_OK);
     CHECK_EQ(pshift_agent_open(&p->agent, 0, &queue), QOS_OK);
     CHECK_EQ(pshift_agent_open(&p->agent, 1, &queue), QOS_OK);
+    pshift_agent_measure(&p->agent, 0); /* the first report only says that the server is there */
+    CHECK_EQ(pshift_agent_report(&p->agent, &message, NULL, 1), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&p->controller, &message, NULL), QOS_EAGAIN);
+    tell(p);
     CHECK_EQ(pshift_scheduler_arrive(&p->scheduler, 0, 100), QOS_OK);
     hear(p);
 }
@@ -471,7 +641,7 @@ static void between_plan_and_grant(void)
 static void messages(void)
 {
     uint8_t bytes[QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + PSHIFT_REPORT_ENTRY_BYTES];
-    const struct pshift_message m = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, true};
+    const struct pshift_message m = {1, 1, {2, 3}, {4, 5}, 6, 7, 8, 9, 10, {{11, 12}, {2, 9}}};
     struct pshift_message got = blank;
     struct pshift_report_entry re = {9, 10, 11, 12, 13};
     struct pshift_grant_entry ge = {9, 10, 11}, wrong = {9, 11, 10};
@@ -487,9 +657,9 @@ static void messages(void)
     CHECK_EQ(pshift_report_decode(bytes, len, &got, &re, 0), QOS_EFULL);
     memset(&re, 0, sizeof re);
     CHECK_EQ(pshift_report_decode(bytes, len, &got, &re, 1), QOS_OK);
-    CHECK(got.server == 1 && got.server_epoch == 2 && got.controller_epoch == 3 && got.seq == 4);
-    CHECK(got.ack_seq == 5 && got.ack_mask == 6 && got.period == 7 && got.capacity == 8);
-    CHECK(got.untold == 9 && got.partial);
+    CHECK(got.server == 1 && got.boot.hi == 2 && got.boot.lo == 3 && got.owner.hi == 4 && got.owner.lo == 5);
+    CHECK(got.period == 6 && got.seq == 7 && got.answers == 8 && got.left_ns == 9 && got.capacity == 10);
+    CHECK(got.ack[0].first == 11 && got.ack[0].last == 12 && got.ack[1].first == 2 && got.ack[1].last == 9);
     CHECK(re.bucket == 9 && re.served == 10 && re.demand == 11 && re.held == 12 && re.grant_seq == 13);
     CHECK_EQ(pshift_grant_encode(&m, &ge, bytes, sizeof bytes, &len), QOS_OK);
     CHECK_EQ(len, QOS_FRAME_HEADER_BYTES + PSHIFT_WIRE_HEAD_BYTES + PSHIFT_GRANT_ENTRY_BYTES);
@@ -507,6 +677,9 @@ int main(void)
     scheduler_calls();
     fair_beside_reservations();
     agent_calls();
+    larger_period();
+    debts();
+    owners();
     a_million_buckets();
     controller_calls();
     failing_plans();

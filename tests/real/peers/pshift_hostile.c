@@ -1,7 +1,7 @@
 // A hostile node of pshift_cluster with a valid key: pshift_hostile KEYS NODE CONTROLLER ADDRESS SECONDS
 //
-// It uses another node's name, reports for another node, and claims epochs: one that no controller can have, and one
-// that a controller may have in half a minute. As its own node, just started, it reports unlimited service of buckets.
+// It uses another node's name, reports for another node, and claims periods: the largest number, and the next ones. As
+// its own node, just started, it reports unlimited service of buckets, and that it has every grant.
 // It sends numbers at the ends of their ranges, wrong lengths and endless parts, as fast as the library takes them.
 // Prints how many it sent.
 #include "pshift.h"
@@ -13,7 +13,6 @@
 
 #define ENTRIES 64 /* more than the cluster has buckets */
 #define REPORT 64  /* MAIL_REPORT of cluster.h */
-#define PER_MS 8   /* epochs: CONTROLLERS_MAX of cluster.h */
 
 static uint8_t wire[1 << 21];
 
@@ -52,7 +51,7 @@ static void *connect_as(char **argv, const char *name)
 }
 
 /* A report of this node with the given faults in it; returns its length with the head. */
-static size_t report(uint32_t server, uint64_t age_ms, uint64_t controller_epoch, uint32_t count, uint64_t number)
+static size_t report(uint32_t server, uint64_t answers, uint64_t period, uint32_t count, uint64_t number)
 {
     static struct pshift_report_entry entry[ENTRIES];
     struct pshift_message m = {0};
@@ -64,25 +63,25 @@ static size_t report(uint32_t server, uint64_t age_ms, uint64_t controller_epoch
     }
     m.server = server;
     m.count = count;
-    m.server_epoch = 1; /* long past: its report about itself is out of date */
-    m.controller_epoch = controller_epoch;
-    m.seq = m.period = number;
+    m.boot.lo = 1;
+    m.owner.lo = 1;
+    m.answers = answers;
+    m.seq = number;
+    m.period = period;
     m.capacity = number;
-    memset(wire, 0, 16);
+    memset(wire, 0, 8);
     wire[0] = REPORT;
-    qos_put_le64(wire + 8, age_ms);
-    if (pshift_report_encode(&m, entry, wire + 16, sizeof wire - 16, &bytes) != QOS_OK)
+    if (pshift_report_encode(&m, entry, wire + 8, sizeof wire - 8, &bytes) != QOS_OK)
         exit(2);
-    return 16 + bytes;
+    return 8 + bytes;
 }
 
-/* A valid report of this node, started now, in this period of a second: all 8 buckets, or only those that are on node 8,
+/* A valid report of this node, started now, that has heard of no period: all 8 buckets, or only those that are on node 8,
  * were served `number` times. */
 static size_t lie(uint32_t server, bool all, uint64_t number)
 {
     static const uint8_t here[8] = {0, 0, 1, 1, 0, 1, 1, 1};
-    static uint64_t epoch, seq;
-    const uint64_t ms = (uint64_t)time(NULL) * 1000;
+    static uint64_t seq;
     struct pshift_report_entry entry[8];
     struct pshift_message m = {0};
     size_t bytes = 0;
@@ -94,17 +93,16 @@ static size_t lie(uint32_t server, bool all, uint64_t number)
         entry[m.count].served = entry[m.count].demand = entry[m.count].held = number;
         entry[m.count++].grant_seq = 0;
     }
-    epoch = epoch ? epoch : ms;
     m.server = server;
-    m.server_epoch = epoch;
+    m.boot.lo = seq / 5 + 2; /* it restarts all the time */
     m.seq = ++seq;
-    m.period = ms / 1000;
+    m.answers = UINT64_MAX;
     m.capacity = number;
-    memset(wire, 0, 16);
+    memset(wire, 0, 8);
     wire[0] = REPORT;
-    if (pshift_report_encode(&m, entry, wire + 16, sizeof wire - 16, &bytes) != QOS_OK)
+    if (pshift_report_encode(&m, entry, wire + 8, sizeof wire - 8, &bytes) != QOS_OK)
         exit(2);
-    return 16 + bytes;
+    return 8 + bytes;
 }
 
 static int put(void *socket, const void *data, size_t bytes, int flags)
@@ -124,7 +122,7 @@ static int send_kind(void *socket, uint32_t me, unsigned long kind)
     case 5: return put(socket, wire, report(UINT32_MAX, 0, 1, 0, UINT64_MAX), 0);
     case 6: bytes = report(me, 0, 1, 2, 7); return put(socket, wire, bytes - 1 - kind % 40, 0);
     case 7: return put(socket, wire, 40, ZMQ_SNDMORE) && put(socket, wire, 40, ZMQ_SNDMORE) && put(socket, wire, 1, 0);
-    case 8: return put(socket, wire, report(me, 0, ((uint64_t)time(NULL) + 30) * 1000 * PER_MS, 1, 1), 0);
+    case 8: return put(socket, wire, report(me, 0, kind % 64, 1, 1), 0);
     case 9:
     case 10: return put(socket, wire, lie(me, kind % 12 == 9, UINT64_C(1) << 40), 0);
     default: memset(wire, 0xff, 4096); return put(socket, wire, 4096, 0);

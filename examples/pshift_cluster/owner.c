@@ -1,0 +1,123 @@
+// Who owns a period: the key of struct pshift_owner in a file of this host, `--owner file:PATH`. One line holds its number
+// and its nonce. A swap locks the file beside it, compares, writes a new file, syncs it, renames it over the old one and
+// syncs the directory. The number never falls and the file is never removed; whoever restores it from a backup writes a
+// number above all that were used.
+#include "cluster.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static struct {
+    struct pshift_owner owner;
+    struct qos_u128 nonce;
+    char path[400], dir[400];
+    int lock;
+    uint64_t look_ns, looked_ns;
+} o;
+
+struct qos_u128 owner_nonce(void)
+{
+    struct qos_u128 nonce;
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
+        tool_die(TOOL_FAILED, "no random numbers: %s", strerror(errno));
+    nonce.lo |= 1; /* not 0 */
+    return nonce;
+}
+
+static bool read_owner(uint64_t *number, struct qos_u128 *nonce)
+{
+    FILE *f = fopen(o.path, "r");
+    bool good = true;
+    *number = nonce->hi = nonce->lo = 0;
+    if (!f)
+        return errno == ENOENT;
+    if (fscanf(f, "%" SCNu64 " %" SCNx64 " %" SCNx64, number, &nonce->hi, &nonce->lo) != 3)
+        good = false;
+    fclose(f);
+    return good;
+}
+
+static bool write_owner(uint64_t number)
+{
+    char text[80], path[420];
+    int length =
+        snprintf(text, sizeof text, "%" PRIu64 " %016" PRIx64 " %016" PRIx64 "\n", number, o.nonce.hi, o.nonce.lo);
+    int file, dir;
+    bool good;
+    snprintf(path, sizeof path, "%s.new", o.path);
+    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0)
+        return false;
+    good = write(file, text, (size_t)length) == length && fsync(file) == 0;
+    good = close(file) == 0 && good && rename(path, o.path) == 0;
+    dir = open(o.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    good = dir >= 0 && fsync(dir) == 0 && good;
+    if (dir >= 0)
+        close(dir);
+    return good;
+}
+
+void owner_open(const char *where, uint64_t period_ns)
+{
+    struct pshift_owner_config config = {owner_nonce(), period_ns, 0};
+    char path[420], *slash;
+    if (strncmp(where, "file:", 5) != 0 || strlen(where) < 6 || strlen(where) >= sizeof o.path)
+        tool_die(TOOL_USAGE, "--owner %s: file:PATH, the same file for all controllers of the cluster", where);
+    o.nonce = config.nonce;
+    snprintf(o.path, sizeof o.path, "%s", where + 5);
+    snprintf(o.dir, sizeof o.dir, "%s", where + 5);
+    slash = strrchr(o.dir, '/');
+    if (slash)
+        slash[slash == o.dir] = 0;
+    else
+        snprintf(o.dir, sizeof o.dir, ".");
+    snprintf(path, sizeof path, "%s.lock", o.path);
+    o.lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (o.lock < 0)
+        tool_die(TOOL_FAILED, "%s: %s", path, strerror(errno));
+    o.look_ns = period_ns / 50;
+    if (pshift_owner_init(&o.owner, &config) != QOS_OK)
+        tool_die(TOOL_USAGE, "--owner: %s", pshift_owner_config_error(&config));
+}
+
+/* Reads the key now and then, and swaps it when that is due. After another owner's periods it waits a while longer: an owner
+ * that lives goes on, so a busy host does not change its controller needlessly. */
+void owner_step(uint64_t now_ns)
+{
+    struct qos_u128 nonce;
+    uint64_t number = 0, found = 0, due = pshift_owner_next_ns(&o.owner, now_ns);
+    if (due > now_ns && now_ns - o.looked_ns < o.look_ns)
+        return;
+    o.looked_ns = now_ns;
+    if (flock(o.lock, LOCK_EX | LOCK_NB) != 0)
+        return; /* another controller is at it */
+    if (!read_owner(&found, &nonce))
+        tool_die(TOOL_FAILED, "%s: damaged: write a number above all that were used, then 0 0", o.path);
+    pshift_owner_saw(&o.owner, tool_now_ns(), found, nonce);
+    if (found != 0 && (nonce.hi != o.nonce.hi || nonce.lo != o.nonce.lo) &&
+        now_ns < o.owner.seen_ns + o.owner.config.period_ns + 12 * o.look_ns) {
+        (void)flock(o.lock, LOCK_UN);
+        return;
+    }
+    if (found == o.owner.seen && pshift_owner_ask(&o.owner, tool_now_ns(), &number) == QOS_OK) {
+        if (!write_owner(number))
+            tool_warn("%s: cannot be written: %s", o.path, strerror(errno));
+        if (read_owner(&found, &nonce))
+            pshift_owner_saw(&o.owner, tool_now_ns(), found, nonce);
+    }
+    (void)flock(o.lock, LOCK_UN);
+}
+
+bool owner_holds(uint64_t now_ns, uint64_t *period, uint64_t *start_ns)
+{
+    return pshift_owner_holds(&o.owner, now_ns, period, start_ns) == QOS_OK;
+}
+
+struct qos_u128 owner_own_nonce(void)
+{
+    return o.nonce;
+}
