@@ -78,7 +78,7 @@
  *     level; a server above it gets nothing. A server that lies about its load gains or
  *     loses its own writes; its rivals count for at most twice the median and one. Probes
  *     of a client that never writes add at most 512 MiB each to the server's load, until
- *     timeout_ns. Servers that are down, full or silent are replaced, up to `tries` times.
+ *     timeout_ns. Servers that are down, full or silent are replaced, `tries` times.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
  *     written elsewhere.

@@ -32,8 +32,11 @@ int main(void)
 {
     static struct twochoice_table table;
     static struct twochoice_recovery recovery;
+    static struct twochoice_priv_ended ended[4];
     uint64_t end = 0;
     table.has_storage = true;
+    table.ended = ended;
+    table.ended_mask = 3;
     table.storage.read = any_read;
     table.max_fragments = TWOCHOICE_FRAGMENTS_MAX;
     table.home = Frama_C_unsigned_int_interval(0, TWOCHOICE_SERVERS_MAX - 1);

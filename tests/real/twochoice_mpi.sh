@@ -246,6 +246,19 @@ expect "list: has a table" says 'home +object +from'
 # The file of one piece loses its last byte.
 read -r _ object from to server version < <(grep -E '^ *[0-9]+ +[0-9a-f]{16} ' "$work/out" | tail -1)
 piece=$work/objects/server$server/away/$object-$(printf %012x "$version")
+# A log that is emptied: its mark says that it had records, so its server does not start, and nothing is read wrongly.
+log=$work/objects/server1/redirect
+cp "$log.log" "$work/whole" && : >"$log.log"
+run 6 check "${stress[@]}" --no-pull
+expect "an emptied log: check does not call that success" [ "$status" = 1 ]
+expect "and says what is damaged" says 'server 1: .*redirect.log: corrupt'
+run 6 verify "${stress[@]}" --no-pull
+expect "and no byte is read wrongly" says '; 0 bytes wrong'
+make -s build/examples/twochoice_log && build/examples/twochoice_log "$log.log" "$log.mark" >"$work/out" 2>"$work/err"; status=$?
+expect "twochoice_log says why" says 'a recovery: corrupt.* records that were acknowledged are missing'
+cp "$work/whole" "$log.log"
+build/examples/twochoice_log "$log.log" "$log.mark" >"$work/out" 2>"$work/err"; status=$?
+expect "the log is there again: it can be recovered" says 'a recovery: QOS_OK: the table is complete'
 expect "list: names a piece that is there" [ -s "$piece" ]
 mv "$piece" "$work/piece" && cp "$work/piece" "$piece" && truncate -s $((to - 1)) "$piece"
 run 6 check "${stress[@]}" --no-pull
