@@ -167,7 +167,7 @@ enum tags_phase {
 
 struct tags_config {
     uint32_t clients;               /* ids are 0..clients-1; 1..TAGS_CLIENTS_MAX */
-    uint32_t at_device_max;         /* requests at the device, 1..TAGS_AT_DEVICE_MAX; 0: 64. 64 bytes each */
+    uint32_t at_device_max;         /* requests at the device, 1..TAGS_AT_DEVICE_MAX; 0: 64. 96 bytes each */
     enum tags_mode mode;            /* 0: TAGS_REWARD */
     enum tags_at_limit at_limit;    /* 0: TAGS_WAIT */
     bool count_cost;                /* reservations and limits count cost, not requests */
