@@ -4,7 +4,7 @@
 # like replies, errors, clients that leave in the middle), beside a memcached without a gate; the fault of version 0.2, planted,
 # is found
 #
-# QOS_LONG=1: 10^8 replies. SEED=n, REPLIES=n.
+# QOS_LONG=1: 10^8 replies. SEED=n, REPLIES=n. MEMCACHED=PROGRAM OTHER_WORDS=1: another version of memcached.
 # needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -25,8 +25,8 @@ begin() { # PORT COMMAND...
 }
 tenants() { # GATE REPLIES SEED OPTION...: two tenants of a gate, in front of fresh memcacheds; its status; the last line in $said
     local status mine=${#pids[@]}
-    begin $base memcached "${user[@]}" -l 127.0.0.1 -p $base -U 0 -c 2000
-    begin $((base + 1)) memcached "${user[@]}" -l 127.0.0.1 -p $((base + 1)) -U 0 -c 2000
+    begin $base "${MEMCACHED:-memcached}" "${user[@]}" -l 127.0.0.1 -p $base -U 0 -c 2000
+    begin $((base + 1)) "${MEMCACHED:-memcached}" "${user[@]}" -l 127.0.0.1 -p $((base + 1)) -U 0 -c 2000
     begin $((base + 2)) "$1" --listen 127.0.0.1:$((base + 2)) --memcached 127.0.0.1:$base --bucket name=a,key=a: --bucket name=b,key=b: "${@:4}"
     timeout 20000 "$d/tenants" $((base + 2)) $((base + 1)) "$2" "$3" >"$d/said" 2>"$d/differ"
     status=$?
