@@ -7,6 +7,7 @@
 #               (RUNS=n: n runs)
 #     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    each setting, and 300 mutants, of each header
+#     world     ten minutes of fresh worlds for each header; what they find in version 0.2
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
