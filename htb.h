@@ -1935,7 +1935,7 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
 /* Logarithms for the quantiles: 2^10 steps in each octave, linear in between. */
 QOS_PRIV uint16_t htb_priv_log2(uint64_t ns)
 {
-    const uint32_t e = 63u - (uint32_t)__builtin_clzll(ns | 1024u);
+    const uint32_t e = 63u - qos_clz64(ns | 1024u);
     return (uint16_t)((e << 10) | ((ns >> (e - 10)) & 1023u));
 }
 
