@@ -11,6 +11,7 @@
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
+#     matrix    all 240 rows of real/nginx_matrix
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -86,6 +87,7 @@ warm() {
     make -s build/native/property/pshift_warm || return 1
     for seed in {1..100}; do QOS_TEST_SEED=$seed build/native/property/pshift_warm || return 1; done
 }
+matrix() { tests/real/nginx_matrix.sh all; }
 tenants() { make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh; }
 prove() { make prove; }
 plant() { make plant; }
@@ -122,8 +124,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary world mutate fuzz warm tenants}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz | warm | tenants) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary world mutate fuzz warm tenants matrix}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz | warm | tenants | matrix) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

@@ -2,8 +2,10 @@
 #ifndef NGX_HTTP_QOS_H
 #define NGX_HTTP_QOS_H
 
-#include "htb.h"
+/* first: it chooses what the system's headers declare */
 #include <ngx_config.h>
+
+#include "htb.h"
 #include <ngx_core.h>
 #include <ngx_http.h>
 #include <pthread.h>

@@ -506,7 +506,7 @@ static ngx_int_t print_status(ngx_http_request_t *r, bool prometheus)
     struct qos_main_conf *main = ngx_http_get_module_main_conf(r, ngx_http_qos_module);
     struct qos_zone **zone = main->zones.elts;
     const ngx_str_t text = ngx_string("text/plain"), for_prometheus = ngx_string("text/plain; version=0.0.4");
-    struct qos_report **reports = ngx_pcalloc(r->pool, (main->zones.nelts + 1) * sizeof *reports);
+    struct qos_report **reports = ngx_pcalloc(r->pool, (main->zones.nelts + 1) * sizeof(void *));
     ngx_uint_t *n = ngx_pcalloc(r->pool, (main->zones.nelts + 1) * sizeof *n), z;
     size_t room = 4096;
     ngx_chain_t out;
@@ -515,18 +515,20 @@ static ngx_int_t print_status(ngx_http_request_t *r, bool prometheus)
     uint32_t id, ids;
     if (!(r->method & (NGX_HTTP_GET | NGX_HTTP_HEAD)))
         return NGX_HTTP_NOT_ALLOWED;
-    if (ngx_http_discard_request_body(r) != NGX_OK)
+    if (!reports || !n || ngx_http_discard_request_body(r) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    for (z = 0; reports && n && z < main->zones.nelts; z++) {
+    for (z = 0; z < main->zones.nelts; z++) {
         ids = qos_zone_accounts(zone[z]);
-        reports[z] = ngx_palloc(r->pool, ids * sizeof **reports);
-        for (id = 0; id < ids && reports[z]; id++)
+        reports[z] = ngx_palloc(r->pool, ids * sizeof(struct qos_report));
+        if (!reports[z])
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        for (id = 0; id < ids; id++)
             n[z] += qos_zone_report(zone[z], id, &reports[z][n[z]]);
         room += prometheus ? prometheus_room(zone[z], reports[z], n[z])
                            : 512 + n[z] * (TEXT_ROOM + QOS_KEY_MAX + 21 * QOS_WAIT_STEPS);
     }
     b = ngx_create_temp_buf(r->pool, room);
-    if (!b || z < main->zones.nelts)
+    if (!b)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     if (prometheus)
         b->last = print_prometheus(b->last, b->end, main, reports, n);

@@ -363,6 +363,8 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
         return ctx->request.wait ? NGX_AGAIN : NGX_DECLINED;
     if (!conf->zone || (r != r->main && find_context(r->main)))
         return NGX_DECLINED;
+    if (!conf->zone->held) /* a reload with master_process off: no process has begun */
+        return NGX_HTTP_SERVICE_UNAVAILABLE;
     if (!find_key(r, conf, &key) || !(ctx = new_context(r, conf->zone, qos_zone_id(conf->zone, &key))))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     if (r != r->main) /* a part of a request that nobody is charged for */

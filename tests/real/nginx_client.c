@@ -37,6 +37,8 @@ struct client {
     int status;
 };
 
+static struct group groups[16];
+static struct client clients[4096];
 static char *file;
 static size_t file_len;
 static uint16_t port;
@@ -83,8 +85,8 @@ static size_t take_header(struct client *c, const char *p, size_t n)
     if (!end)
         return more;
     length = strcasestr(c->head, "\r\nContent-Length:");
-    c->status = atoi(c->head + 9);
-    c->left = length && length < end ? atoll(length + 17) : 0;
+    c->status = (int)strtol(c->head + 9, NULL, 10);
+    c->left = length && length < end ? strtoll(length + 17, NULL, 10) : 0;
     if (c->status != 200)
         c->group->refused++;
     return (size_t)(end + 4 - c->head) - had;
@@ -133,12 +135,11 @@ static void on_read(struct client *c)
 
 int main(int argc, char **argv)
 {
-    struct group *groups = calloc((size_t)argc, sizeof *groups);
     struct epoll_event events[256];
     double start, now, end, next;
     FILE *f = argc > 4 ? fopen(argv[3], "rb") : NULL;
-    int i, k, n, count = argc - 4;
-    if (!f || !groups) {
+    int i, k, n, count = argc - 4, used = 0;
+    if (!f || count > 16) {
         fprintf(stderr, "usage: nginx_client PORT SECONDS FILE NAME:CONNECTIONS:PATH...\n");
         return 2;
     }
@@ -149,22 +150,21 @@ int main(int argc, char **argv)
     if (!file || fread(file, 1, file_len, f) != file_len)
         return 2;
     fclose(f);
-    port = (uint16_t)atoi(argv[1]);
+    port = (uint16_t)strtol(argv[1], NULL, 10);
     queue = epoll_create1(0);
     start = seconds();
-    end = start + atof(argv[2]);
+    end = start + strtod(argv[2], NULL);
     for (i = 0; i < count; i++) {
         struct group *g = &groups[i];
         g->name = strtok(argv[4 + i], ":");
-        g->connections = atoi(strtok(NULL, ":"));
+        g->connections = (int)strtol(strtok(NULL, ":"), NULL, 10);
         snprintf(g->request, sizeof g->request, "GET %s HTTP/1.1\r\nHost: a\r\nX-Tenant: %s\r\n\r\n", strtok(NULL, ""),
                  g->name);
         for (k = 0; k < g->connections; k++) {
-            struct client *c = calloc(1, sizeof *c);
-            if (!c)
+            if (used == 4096)
                 return 2;
-            c->group = g;
-            begin(c);
+            clients[used].group = g;
+            begin(&clients[used++]);
         }
     }
     for (next = start; (now = seconds()) < end;) {

@@ -6,7 +6,7 @@ import itertools, os, random, re, signal, socket, subprocess, sys, threading, ti
 module, top = sys.argv[1], sys.argv[2]
 MIB = 1 << 20
 LIMIT = 4       # MiB/s of each row's tenant: of the configuration, and of the verdict
-SIZE = 6 * MIB  # of each of its two transfers
+SIZE = 9 * MIB  # of each of its two transfers
 protocols, securities = ["HTTP/1.1", "HTTP/2"], ["plain", "TLS"]
 kinds, chunks = ["sendfile", "gzip", "slice", "proxy", "SSI", "upload"], ["4k", "64k"]
 events = ["steady", "reload", "failed reload", "resize", "worker killed"]
@@ -112,7 +112,7 @@ class Nginx:
 
 def curl(url, out, *more):
     """Returns status, bytes, seconds, when it ended."""
-    r = subprocess.run(["curl", "-sk", "--max-time", "30", "-w", "%{size_download} %{size_upload} %{time_total} %{http_code}", "-D",
+    r = subprocess.run(["curl", "-sk", "--max-time", "120", "--speed-limit", "1", "--speed-time", "25", "-w", "%{size_download} %{size_upload} %{time_total} %{http_code}", "-D",
                         out + ".head", "-o", out] + list(more) + [url], stdout=subprocess.PIPE, text=True)
     ended, (down, up, took, code) = time.monotonic(), r.stdout.split()
     return r.returncode, int(down), int(up), float(took), int(code), ended
@@ -161,7 +161,9 @@ class Row:
             self.transfers.append((ended - took, ended, moved))
             if not (self.event == "worker killed" and status not in (0, 28) and died and attempt == 1):
                 break
-        if status == 28:
+        if status == 28 and took > 115:
+            say("TIME", "%s: transfer %d ends: %d bytes in %.1f s" % (self.name, which, moved, took))
+        elif status == 28:  # not a byte for 25 s
             expect("%s: transfer %d ends" % (self.name, which), False, "it stalled: %d bytes in %.1f s" % (moved, took))
         elif not (status == 0 and 200 <= code < 300 and whole):
             expect("%s: transfer %d is whole" % (self.name, which), False, "status %d, code %d, %d bytes" % (status, code, moved))
@@ -179,14 +181,14 @@ class Row:
         self.slow = part < 0.8
 
 
-def instance(event, number, rows):
+def instance(event, number, rows, origin):
     n = Nginx("%s-%d" % (event.replace(" ", "-"), number))
-    n.h1, n.h2, n.tls, n.origin, n.killed = free_port(), free_port(), free_port(), free_port(), set()
+    n.h1, n.h2, n.tls, n.origin, n.killed = free_port(), free_port(), free_port(), origin, set()
 
-    def http(size="4m", more="", limit=LIMIT, tenants=63, burst="8ms"):
+    def http(size="4m", more="", limit=LIMIT, tenants=63, burst="20ms"):
         zones = "".join("qos_zone name=z%s size=%s rate=1g chunk=%s burst=%s tenants=%d;\n" % (c, size, c, burst, tenants) for c in chunks)
         lines = "".join("qos_tenant zone=z%s key=r%d limit=%dm;\n" % (r.chunk, r.number, limit) for r in rows)
-        return zones + lines + more + "proxy_cache_path %s/cache keys_zone=c:1m;\nserver { listen 127.0.0.1:%d; root %s; }\n" % (n.dir, n.origin, files) + \
+        return zones + lines + more + "proxy_cache_path %s/cache keys_zone=c:1m;\n" % n.dir + \
             "server { listen 127.0.0.1:%d; listen 127.0.0.1:%d http2; listen 127.0.0.1:%d ssl http2; ssl_certificate %s/crt; ssl_certificate_key %s/key;\n" % (
                 n.h1, n.h2, n.tls, top, top) + "add_header X-Worker $pid;\nlocation /parts/ { alias %s/; qos off; }\n" % files + \
             "".join(r.location(n) + "\n" for r in rows) + "}"
@@ -208,7 +210,7 @@ def instance(event, number, rows):
         n.write(http(limit=10 * LIMIT, more="server { listen 127.0.0.1:%d; }\n" % held.getsockname()[1]))
         n.reload()
     elif event == "resize":
-        n.write(http(size="6m", tenants=200, burst="9ms"))
+        n.write(http(size="6m", tenants=200, burst="25ms"))
         n.reload()
     elif event == "worker killed":
         victim = n.workers()[0]
@@ -237,12 +239,16 @@ def instance(event, number, rows):
 def matrix(which, rows):
     rows = [Row(i, r) for i, r in enumerate(rows, 1)]
     print("# %d rows, each two transfers of %d MiB at %d MiB/s: %s" % (len(rows), SIZE // MIB, LIMIT, which), flush=True)
+    far, port = Nginx("origin"), free_port()  # of proxied responses: its workers live
+    far.write("server { listen 127.0.0.1:%d; root %s; }" % (port, files))
+    far.start()
     jobs = []
     for event in events:
         of = [r for r in rows if r.event == event]
         for i in range(0, len(of), 8):
-            jobs.append((event, len(jobs), of[i:i + 8]))
+            jobs.append((event, len(jobs), of[i:i + 8], port))
     side_by_side([lambda j=j: instance(*j) for j in jobs], 3)
+    far.stop()
     expect("every row has a verdict", all(r.judged for r in rows), str([r.name for r in rows if not r.judged][:3]))
     slow = [r.name for r in rows if r.slow]
     say("TIME" if slow else "ok", "%d of %d rows got less than 0.8 of their limits %s" % (len(slow), len(rows), "; ".join(slow[:3])))
@@ -327,17 +333,18 @@ def connections():
             "location / { qos zone=z key=$http_x_tenant; } location /refuse/ { alias %s/; qos zone=z key=$http_x_tenant over=429; } }" % (
                 "".join("qos_tenant zone=z key=%s limit=2m;" % x for x in floods), port, files, files))
     n.start()
-    answers, end = [], time.monotonic() + 5
+    answers, begun = [], time.monotonic()
 
     def flood(tenant, path):
         try:
-            status, head, size = fetch(port, tenant, path, max(0.1, end - time.monotonic()))
+            status, head, size = fetch(port, tenant, path, 100)
             answers.append((status, b"Retry-After: " in (head or b"")))
         except OSError:
             pass
     threading.stack_size(256 * 1024)
     threads, served, lost, slowest, k = [], 0, [], 0, 0
-    while time.monotonic() < end - 0.5:
+    # a busy machine sends the same number of requests in more time
+    while (time.monotonic() < begun + 4.5 or len(threads) < 1300) and time.monotonic() < begun + 60:
         for tenant in floods:
             for path in ("/mib", "/mib", "/mib", "/refuse/mib"):
                 threads.append(threading.Thread(target=flood, args=(tenant, path), daemon=True))
@@ -354,7 +361,7 @@ def connections():
                 lost.append(str(e))
             slowest = max(slowest, time.monotonic() - begin)
         time.sleep(0.03)
-    log = n.log()
+    log, took = n.log(), time.monotonic() - begun
     n.stop()
     for t in threads:
         t.join()
@@ -364,7 +371,7 @@ def connections():
         expect("%d were refused with %d and Retry-After" % (len(of), status), len(of) > 10 and all(x[1] for x in of))
     expect("worker_connections were enough", "worker_connections are not enough" not in log)
     lines = len(re.findall("is refused: its requests hold too many", log))
-    expect("refusals are logged once a second and worker (%d lines)" % lines, 1 <= lines <= 2 * 10)
+    expect("refusals are logged once a second and worker (%d lines)" % lines, 1 <= lines <= 2 * (took + 2))
 
 
 SHIM = r"""
@@ -440,7 +447,7 @@ def metrics():
     port = free_port()
     n.write("qos_zone name=z's size=4m rate=100m; qos_tenant zone=z's key=gold reserve=8m limit=4g; qos_tenant zone=z's key=caf\xe9 limit=8m;"
             "qos_tenant zone=z's key=a=b,c limit=8m; qos_zone name=y size=4m rate=10m; server { listen 127.0.0.1:%d; root %s; "
-            "location / { qos zone=z's key=$http_x_tenant over=429; } location = /m { qos_status prometheus; } }" % (port, files))
+            "location / { qos zone=z's key=$http_x_tenant; } location = /m { qos_status prometheus; } }" % (port, files))
     text = open(n.dir + "/conf", encoding="utf-8").read()
     open(n.dir + "/conf", "w", encoding="latin-1").write(text)
     n.start()
@@ -463,9 +470,9 @@ with open(files + "/f", "wb") as f:
     for i in range(SIZE // len(alphabet)):
         f.write(alphabet[i:] + alphabet[:i])
 text = open(files + "/f", "rb").read()
-for i in range(6):
+for i in range(SIZE // MIB):
     open(files + "/part%d" % i, "wb").write(text[i * MIB:(i + 1) * MIB])
-open(files + "/page", "w").write("".join('<!--# include virtual="/parts/part%d" -->' % i for i in range(6)))
+open(files + "/page", "w").write("".join('<!--# include virtual="/parts/part%d" -->' % i for i in range(SIZE // MIB)))
 open(files + "/mib", "wb").write(text[:MIB])
 open(files + "/k", "wb").write(text[:1024])
 with open(files + "/large", "wb") as f:

@@ -20,7 +20,9 @@ trap 'rm -rf "$d"' EXIT
 failed=0 begin=$SECONDS
 sections="${*:-pairs ids connections lock metrics}"
 watch_mark
-timeout 550 /usr/bin/python3 tests/real/nginx_matrix.py "$module" "$d" $sections 2>"$d/err" >"$d/out"
+limit=550
+case " $sections " in *" all "*) limit=3600 ;; esac
+timeout $limit /usr/bin/python3 tests/real/nginx_matrix.py "$module" "$d" $sections 2>"$d/err" >"$d/out"
 status=$?
 cat "$d/err"
 while IFS= read -r line; do
