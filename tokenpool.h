@@ -254,7 +254,8 @@ QOS_API uint32_t tokenpool_word_epoch(uint64_t pool);
 /* -- client: one thread each; wait-free but for the operations of a transport. */
 
 /* An engine for slot id of a local storage; take performs its operations. generation: as in tokenpool_monitor_slot_info
- * when the slot was joined, or 0: the current one. An engine that had the slot before is fenced: it gets QOS_ESTALE. The
+ * when the slot was joined, or 0: the current one. An engine that had the slot before is fenced: it gets QOS_ESTALE.
+ * The
  * new one continues from its last report, less X = max(batch, R / 8) tokens. QOS_EMEMORY, QOS_EALIGN,
  * QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id), QOS_ESTALE (another generation). */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach(struct tokenpool_client *client, uint32_t id,
@@ -364,7 +365,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     pool      [ count 32, signed | epoch 20 | seq 12 ]       count is on top: a fetch-and-add of -batch x 2^32 cannot
  *                                                              touch the others, a count below zero borrows from none
  *     period    [ incarnation 16 | epoch 20 | check 20 | flags 8 ]     check: a hash of the rest
- *     beat      [ epoch 20 | ns since its start 44 ]
+ *     beat      [ epoch 20 | ns since its start 44 ]      for standbys; beside it the estimate [ tokens 32 | check 32 ]
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
  *     terms     [ reservation 26 | limit 26 | generation 7 | tag 5 ]   of the period that the tag names
  *     admitted  [ reservation 26 | limit 26 | check 12 ]               for a monitor that takes over
@@ -375,14 +376,15 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *   take an old number for a newer one. The incarnation changes with tokenpool_monitor_init, the generation with each
  *   join of a slot.
  *
- *   Edges between words (the other accesses are relaxed, because each word is complete in itself). Labels in the code:
- *   these edges, claims (C1), reports (R1) and the monitor's swaps (M1 to M5), as in the model for spin.
- *     Terms need none: they carry the tag of their epoch. An engine that read those of an older or a later period finds
- *     another tag; 31 periods later its deadline has passed, and it reads the period word before it spends.
- *     P3  new monitor: pool, then period word (release)        old monitor: period word (acquire), then pool.
- *         Without it the old monitor takes the new period word for a stray store and overwrites it.
+ *   All accesses are relaxed, because each word is complete in itself. Terms carry the tag of their epoch: an engine
+ *   that
+ *   read those of an older or a later period finds another tag; 31 periods later its deadline has passed, and it
+ *   reads the
+ *   period word before it spends. The period word is the monitors' lock: who it names owns the storage, and each change
+ *   of it is a swap. Labels in the code: claims (C1), reports (R1), swaps (M1 to M6), as in the model for spin.
  */
 
+#define TOKENPOOL_PRIV_OFFSET_ESTIMATE 80u
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
 #define TOKENPOOL_PRIV_VERSION 3u
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
@@ -472,6 +474,12 @@ QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uin
 {
     uint64_t v = tokenpool_priv_terms(reservation, limit, 0);
     return limit ? v | (tokenpool_priv_hash(v ^ id) & 0xfffu) : 0;
+}
+
+/* The estimate, for a monitor that takes over. */
+QOS_PRIV uint64_t tokenpool_priv_estimate(uint64_t capacity)
+{
+    return capacity << 32 | (tokenpool_priv_hash(capacity) & UINT32_MAX);
 }
 
 QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
@@ -683,12 +691,15 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *
  *   The deadline. Epochs start at least T apart. A read issued at p that shows E: no other epoch starts before p. If E
  *   ends at D or later, the next epoch ends at D + T - T/4096 or later; the margin covers clocks that differ by 1e-4.
- *   So one number, deadline_ns, is enough: max(p + 1) of the reads, and one link more for each new epoch. Each link loses
- *   T/4096; a read between the deadline and the start of the next epoch corrects it. A clock below its own maximum makes
+ *   So one number, deadline_ns, is enough: max(p + 1) of the reads, and one link more for each new epoch. Each link
+ *   loses
+ *   T/4096; a read between the deadline and the start of the next epoch corrects it. A clock below its own maximum
+ *   makes
  *   it unknown (0): then every take reads the period word, until the next epoch.
  *
  *   Reports carry K, S (tokens spent), and the engine's incarnation; the last one of a period has N (I/Os completed) in
- *   place of S. Each is a compare-and-swap of the engine's own last report, so an engine that was replaced finds out. At
+ *   place of S. Each is a compare-and-swap of the engine's own last report, so an engine that was replaced finds out.
+ *   At
  *   most X = max(batch, R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches
  *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void.
  *
@@ -1672,12 +1683,15 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *   A monitor that dies or pauses in between is replaced by another, which starts E+2. It also
  *   swaps the period word when it takes the storage, so that steps 2 and 3 of the first monitor fail from then on.
  *
- *   Fencing. Every change by a monitor is a compare-and-swap that expects the (epoch, seq) that it wrote itself; claims
- *   change the count only. So a monitor that was replaced changes neither word, however long it paused. One of its
- *   plain stores may still arrive: the terms of one client, a heartbeat or `served`. Heartbeat and `served` carry their
- *   epoch and are ignored. The terms can give one client its terms of the period before, for one period.
+ *   Fencing. The period word says whose the storage is; clients cannot write it. A monitor that finds another's there
+ *   waits. It finds a pool word that is not its own although the period word is: a stray store, or a client with the
+ *   pool's
+ *   key; it restores the pool word, and all counts as claimed if the epoch was changed. So such a client costs others
+ *   at
+ *   most the pool. A monitor that was replaced, however long it paused: its swaps fail, its terms carry an old tag, its
+ *   heartbeat and `served` an old epoch, and it admits nobody.
  *
- *       active --pool is not as it wrote it--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1024-->
+ *       active --period word is another's--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1024-->
  *       holding
  *         ^                                                   tokenpool_monitor_resume --^                          |
  *         +------------------------- the epoch is T old: start the next ------------------------------------------+
@@ -1893,6 +1907,20 @@ QOS_API enum qos_status tokenpool_monitor_resume(struct tokenpool_monitor *monit
 
 /* -- admission */
 
+/* The storage is this monitor's: the period word is as it wrote it, or no monitor wrote it, and then it is repaired. A
+ * swap, because a load may see an old value. */
+QOS_PRIV bool tokenpool_monitor_priv_owns(const struct tokenpool_monitor *monitor)
+{
+    qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
+    uint64_t seen = monitor->period;
+    if (monitor->role != TOKENPOOL_PRIV_ACTIVE && monitor->role != TOKENPOOL_PRIV_HOLDING)
+        return false;
+    while (!qos_atomic_cas_relaxed(at, &seen, monitor->period))
+        if (seen != 0 && tokenpool_priv_period_valid(seen))
+            return false;
+    return true;
+}
+
 /* others: reservations of the other clients; had: its own before. */
 QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *monitor, uint64_t others, uint64_t had,
                                                       uint64_t reservation, uint64_t limit, uint64_t *fits)
@@ -1900,7 +1928,7 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *
     uint64_t most = qos_min(qos_sat_sub(monitor->capacity_next, others), monitor->config.client_capacity);
     if (reservation > TOKENPOOL_TOKENS_MAX || limit > TOKENPOOL_TOKENS_MAX || (limit && limit < reservation))
         return QOS_ERANGE;
-    if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING)
+    if (!tokenpool_monitor_priv_owns(monitor))
         return QOS_ESTALE;
     if (reservation <= qos_max(most, had))
         return QOS_OK;
@@ -1974,7 +2002,7 @@ QOS_API enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monito
     QOS_ASSERT(monitor);
     if (id >= monitor->config.clients || monitor->state[id] == TOKENPOOL_PRIV_FREE)
         return QOS_ENOENT;
-    if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING)
+    if (!tokenpool_monitor_priv_owns(monitor))
         return QOS_ESTALE;
     monitor->admitted -= monitor->reservation[id];
     monitor->clients--;
@@ -1984,10 +2012,14 @@ QOS_API enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monito
     return QOS_OK;
 }
 
-/* Takes over the clients that another monitor admitted. One that cannot be read or does not fit must join again. */
+/* Takes over the estimate and the clients that another monitor admitted, all of them. One that cannot be read must join
+ * again. */
 QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 {
+    uint64_t estimate = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE));
     uint32_t i;
+    if (estimate == tokenpool_priv_estimate(estimate >> 32) && !(monitor->config.flags & TOKENPOOL_FIXED))
+        monitor->capacity_next = qos_max(estimate >> 32, 1);
     monitor->admitted = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
@@ -1995,8 +2027,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
             qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_admitted_at(monitor, i)));
         uint64_t reservation = tokenpool_priv_reservation(word), limit = tokenpool_priv_limit(word);
         uint64_t terms = qos_atomic_load_relaxed(tokenpool_monitor_priv_terms(monitor, i));
-        bool fits = limit >= reservation && reservation <= monitor->config.client_capacity &&
-                    monitor->admitted + reservation <= qos_max(monitor->config.capacity, monitor->capacity_next);
+        bool fits = limit >= reservation && reservation <= monitor->config.client_capacity;
         bool good = word != 0 && word == tokenpool_priv_admitted(i, reservation, limit) && fits;
         monitor->info.lost += word != 0 && !good;
         if (!good && monitor->state[i] == TOKENPOOL_PRIV_FREE)
@@ -2368,6 +2399,8 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
     if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0)) /* M2 */
         return false;
     tokenpool_monitor_priv_write_head(monitor);
+    tokenpool_monitor_priv_keep(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
+                                tokenpool_priv_estimate(monitor->info.capacity));
     for (i = 0; i < monitor->config.clients && qos_atomic_load_relaxed(period) == monitor->period; i++) {
         qos_word_t *slot = tokenpool_monitor_priv_report(monitor, i);
         uint64_t word = qos_atomic_load_relaxed(slot);
@@ -2395,7 +2428,9 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
 {
     struct tokenpool_monitor_state *info = &monitor->info;
     uint64_t initial = (uint64_t)monitor->target;
-    info->last_claimed = tokenpool_monitor_priv_count_claimed(monitor, old_pool);
+    info->last_claimed = tokenpool_word_epoch(old_pool) == monitor->epoch
+                             ? tokenpool_monitor_priv_count_claimed(monitor, old_pool)
+                             : info->last_put; /* not known: all */
     if (monitor->started) {
         qos_counter_add(&monitor->counters.granted, info->last_reserved + info->last_claimed);
         qos_counter_add(&monitor->counters.borrowed, info->last_claimed);
@@ -2460,19 +2495,21 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
         monitor->change = TOKENPOOL_PRIV_SET;
 }
 
-/* A swap replaced monitor->pool by monitor->swap. */
-QOS_PRIV void tokenpool_monitor_priv_was_set(struct tokenpool_monitor *monitor)
-{
-    monitor->info.claimed = tokenpool_monitor_priv_count_claimed(monitor, monitor->pool);
-    monitor->info.put = monitor->info.claimed + (uint64_t)monitor->target;
-    monitor->pool = monitor->swap;
-    monitor->seq = tokenpool_priv_seq(monitor->pool);
-}
-
 /* Ours: (epoch, seq) is what this monitor wrote last. */
 QOS_PRIV bool tokenpool_monitor_priv_ours(const struct tokenpool_monitor *monitor, uint64_t pool)
 {
     return tokenpool_word_epoch(pool) == monitor->epoch && tokenpool_priv_seq(pool) == monitor->seq;
+}
+
+/* A swap replaced monitor->pool by monitor->swap. */
+QOS_PRIV void tokenpool_monitor_priv_was_set(struct tokenpool_monitor *monitor)
+{
+    bool known = tokenpool_word_epoch(monitor->pool) == monitor->epoch;
+    monitor->info.claimed = known ? tokenpool_monitor_priv_count_claimed(monitor, monitor->pool) : monitor->info.put;
+    if (!(monitor->config.flags & TOKENPOOL_ORDERED))
+        monitor->info.put = monitor->info.claimed + (uint64_t)monitor->target;
+    monitor->pool = monitor->swap;
+    monitor->seq = tokenpool_priv_seq(monitor->pool);
 }
 
 /* Waiting: watches another's epoch and heartbeat. */
@@ -2503,19 +2540,19 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
 }
 
 /* Changes the period word, but not its meaning: from now on the swaps of the replaced monitor fail. If that monitor
- * announced the epoch after our first look, the epoch may have started just now. */
+ * announced an epoch after our first look, it may have started just now. */
 QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint64_t seen = qos_atomic_load_relaxed(at), to;
-    bool announced = tokenpool_priv_period_epoch(monitor->period) == monitor->epoch;
+    uint64_t looked = monitor->period;
     do
         to = tokenpool_priv_period_valid(seen)
                  ? tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen), (seen + 2) & 0xffu)
                  : seen;                            /* a stray store, not a monitor's */
-    while (!qos_atomic_cas_release(at, &seen, to)); /* M6, P3 */
+    while (!qos_atomic_cas_release(at, &seen, to)); /* M6 */
     monitor->period = to;
-    if (tokenpool_priv_period_epoch(to) == monitor->epoch && !announced) {
+    if (tokenpool_priv_period_epoch(to) != tokenpool_priv_period_epoch(looked)) {
         monitor->look_ns = monitor->now_ns;
         monitor->age_ns = 0;
         monitor->unconfirmed = true;
@@ -2540,12 +2577,29 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
         tokenpool_monitor_priv_beat(monitor);
 }
 
+/* The period word is ours, the pool word is not: a stray store, a client that writes what it may not, or another
+ * monitor
+ * that is about to take the storage. Of our epoch: the count still counts. Else what was claimed is unknown: all of
+ * it, so
+ * the pool is empty until the next period. */
+QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, uint64_t pool)
+{
+    bool known = tokenpool_word_epoch(pool) == monitor->epoch;
+    int64_t count = known ? tokenpool_word_count(pool) : 0;
+    monitor->pool = pool;
+    if (!known)
+        monitor->info.put = qos_max(monitor->info.put, monitor->info.bound);
+    monitor->target = (int64_t)(count > 0 ? qos_min((uint64_t)count, monitor->info.put) : 0);
+    if (monitor->config.flags & TOKENPOOL_ORDERED)
+        monitor->target = known ? count : (int64_t)monitor->info.put;
+    monitor->change = TOKENPOOL_PRIV_SET;
+}
+
 /* The answer of a look: our word, a swap without an answer, a stray store, or another monitor's word. */
 QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, uint64_t pool)
 {
     uint8_t unsure = monitor->unsure;
     qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
-    uint64_t seen;
     if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING) {
         tokenpool_monitor_priv_watch(monitor, pool);
         return;
@@ -2559,7 +2613,10 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
             return;
         }
         if (!performed) {
-            tokenpool_monitor_priv_fenced(monitor);
+            if (monitor->epoch && tokenpool_monitor_priv_owns(monitor))
+                tokenpool_monitor_priv_restore(monitor, pool);
+            else
+                tokenpool_monitor_priv_fenced(monitor);
             return;
         }
         tokenpool_monitor_priv_was_set(monitor);
@@ -2575,12 +2632,11 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
         monitor->pool = pool;
         return;
     }
-    seen = qos_atomic_load_acquire(period); /* P3: if another monitor took the storage, the pool word shows it */
-    if (seen != monitor->period &&
-        tokenpool_monitor_priv_ours(monitor,
-                                    qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_POOL))))
-        (void)qos_atomic_cas_relaxed(period, &seen, monitor->period); /* a stray store */
-    monitor->tries = 4;                                               /* swaps in one check */
+    if (qos_atomic_load_relaxed(period) != monitor->period && !tokenpool_monitor_priv_owns(monitor)) {
+        tokenpool_monitor_priv_fenced(monitor);
+        return;
+    }
+    monitor->tries = 4; /* swaps in one check */
     tokenpool_monitor_priv_fill(monitor, pool);
 }
 
@@ -2692,8 +2748,10 @@ QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t 
             tokenpool_monitor_priv_taken(monitor);
         else
             tokenpool_monitor_priv_watch(monitor, answer); /* a claim came between, or a swap */
-    } else if (what != TOKENPOOL_PRIV_NONE && !swapped && !ours) {
+    } else if (what == TOKENPOOL_PRIV_START && !swapped && !ours && !tokenpool_monitor_priv_owns(monitor)) {
         tokenpool_monitor_priv_fenced(monitor);
+    } else if (what == TOKENPOOL_PRIV_SET && !swapped && !ours) {
+        monitor->change = TOKENPOOL_PRIV_LOOK; /* whose it is, the period word says */
     } else if (what == TOKENPOOL_PRIV_START) {
         monitor->pool = answer;
         if (swapped)
