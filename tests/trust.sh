@@ -125,7 +125,7 @@ real() { # continues after the last test that was done on this commit
 
 failed=0
 for step in ${*:-early plant prove compilers lint real load adversary world mutate fuzz warm tenants matrix}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | mutate | fuzz | warm | tenants | matrix) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | mutate | fuzz | warm | tenants | matrix) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"
