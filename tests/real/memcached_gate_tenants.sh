@@ -23,10 +23,11 @@ begin() { # PORT COMMAND...
     pids+=($pid)
     within_s 60 listens "$1" || { bad "nothing listens at $1"; cat "$d/err"; exit 1; }
 }
+# Memory for all keys: what two memcacheds evict differs.
 tenants() { # GATE REPLIES SEED OPTION...: two tenants of a gate, in front of fresh memcacheds; its status; the last line in $said
     local status mine=${#pids[@]}
-    begin $base "${MEMCACHED:-memcached}" "${user[@]}" -l 127.0.0.1 -p $base -U 0 -c 2000
-    begin $((base + 1)) "${MEMCACHED:-memcached}" "${user[@]}" -l 127.0.0.1 -p $((base + 1)) -U 0 -c 2000
+    begin $base "${MEMCACHED:-memcached}" "${user[@]}" -l 127.0.0.1 -p $base -U 0 -c 2000 -m 16384
+    begin $((base + 1)) "${MEMCACHED:-memcached}" "${user[@]}" -l 127.0.0.1 -p $((base + 1)) -U 0 -c 2000 -m 16384
     begin $((base + 2)) "$1" --listen 127.0.0.1:$((base + 2)) --memcached 127.0.0.1:$base --bucket name=a,key=a: --bucket name=b,key=b: "${@:4}"
     timeout 20000 "$d/tenants" $((base + 2)) $((base + 1)) "$2" "$3" >"$d/said" 2>"$d/differ"
     status=$?
