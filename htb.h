@@ -3275,7 +3275,7 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
 QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_offer *offer)
 {
     const struct htb_priv_lease *lease = &tree->lease[id];
-    uint64_t want = 0, turns = 0, spare = 0, n[HTB_RESOURCES_MAX], mine = 0;
+    uint64_t want = 0, turns = 0, spare = 0, n[HTB_RESOURCES_MAX] = {0}, mine = 0;
     uint32_t i;
     for (i = 0; i < tree->shared->trees; i++) {
         want = qos_sat_add(want, qos_atomic_load_relaxed(&offer[i].want));

@@ -1789,9 +1789,10 @@ QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void
     table->free_write = table->home_root = QOS_NONE;
     for (i = 0; i <= table->stamps; i++)
         table->stamped[i] = QOS_NONE;
-    for (i = table->max_writes; i-- > 0; table->free_write = i) {
-        table->write[i].stamp = 0;
-        table->write[i].behind = table->free_write;
+    for (i = table->max_writes; i > 0; i--) {
+        table->write[i - 1].stamp = 0;
+        table->write[i - 1].behind = table->free_write;
+        table->free_write = i - 1;
     }
     for (i = 0; i < table->max_pulls; i++)
         table->pull[i].state = TWOCHOICE_PRIV_FREE;

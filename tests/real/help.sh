@@ -22,6 +22,7 @@ reason() {
     "mpirun "*tokenpool_mpi*) echo "judged: tests/real/tokenpool_mpi.sh" ;;
     *tokenpool_verbs*) echo "needs an RDMA device with this address: tests/vm/tokenpool_verbs.sh" ;;
     *--experiment\ 3,4,5*) echo "takes minutes: tests/real/pshift_cluster.sh" ;;
+    twochoice_log*) echo "reads the log of a job that has run: tests/real/twochoice_mpi.sh" ;;
     qos_live*) echo "needs servers that run: tests/real/memcached_gate.sh, tests/real/nginx.sh" ;;
     memcached_gate*) echo "runs until it is stopped: tests/real/memcached_gate.sh" ;;
     "tokenpool_shm --name"*) echo "a data node and its client, side by side: tests/real/tokenpool_shm.sh" ;;
