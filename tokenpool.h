@@ -2406,9 +2406,9 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
         uint64_t word = qos_atomic_load_relaxed(slot);
         if (word >> 59 == tokenpool_priv_tag(monitor->epoch)) /* 31 periods old: tags repeat */
             (void)qos_atomic_cas_relaxed(slot, &word, word & TOKENPOOL_PRIV_INCARNATION);
-        uint64_t terms =
-            tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], tokenpool_monitor_priv_low(monitor, i));
-        qos_atomic_store_relaxed(tokenpool_monitor_priv_terms(monitor, i), terms);
+        qos_atomic_store_relaxed(
+            tokenpool_monitor_priv_terms(monitor, i),
+            tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], tokenpool_monitor_priv_low(monitor, i)));
         tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, i),
                                     tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i]));
     } /* if another monitor changed the period word, this swap fails */

@@ -2492,7 +2492,7 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
     for (i = 0; i <= table->ended_mask; i++)
         latest = qos_max(latest, table->ended[i].base);
     /* The groups of ended stamps go on where they are: the oldest are used first. */
-    table->version = qos_min(l->ceiling + (latest - l->ceiling) % window, TWOCHOICE_VERSION_MAX);
+    table->version = qos_min(l->ceiling + qos_wrap_sub(latest, l->ceiling) % window, TWOCHOICE_VERSION_MAX);
     table->version = qos_min(table->version | (TWOCHOICE_PRIV_BITS - 1), TWOCHOICE_VERSION_MAX);
     table->first_version = l->ceiling = table->version;
     table->last_id = qos_max(l->id, mark->offset);
