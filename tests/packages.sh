@@ -17,6 +17,9 @@ case ${1:-} in
 --libc) # can this compiler link a program statically?
     case $("$2" -print-file-name=libc.a 2>/dev/null) in /*) exit 0 ;; esac
     exit 1 ;;
+--locales) # can a locale be made?
+    [ -f /usr/share/i18n/locales/de_DE ]
+    exit ;;
 --pymemcache) # Debian's Python has it, whichever program python3 is
     /usr/bin/python3 -c 'import pymemcache'
     exit ;;
