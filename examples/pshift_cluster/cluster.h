@@ -220,13 +220,15 @@ struct qos_u128 owner_own_nonce(void);
 struct log_pick {
     uint64_t at_us, done_us, bucket, period;
     uint64_t reserved; /* 1: an R-token was consumed; 0: an L-token */
+    uint64_t ended;    /* 1: the period of the node's grants was over: tokens of a bucket without limit, renewed */
 };
-#define LOG_PICK_WORDS 5
+#define LOG_PICK_WORDS 6
 struct log_install {
     uint64_t period, bucket, r_total, total, served, r_held, l_held; /* held: before it was installed */
     uint64_t stale;                                                  /* 1: came too late, was not installed */
+    uint64_t ends_us;                                                /* the grant's tokens are void then */
 };
-#define LOG_INSTALL_WORDS 8
+#define LOG_INSTALL_WORDS 9
 /* How a node used its paced slots in a period, and the cost. */
 struct log_period {
     uint64_t period, begin_us, slots, served, idle, lost, failed, wrong, faulty, cpu_us, backend_cpu_us, reports,

@@ -4,6 +4,8 @@
 //   - no token is spent twice. Between two grants a node picks a bucket at most as often as the earlier grant allows,
 //     minus what it had served before that grant came. The R-tokens that all nodes spend in a period are at most the
 //     reservation, plus what nodes had already spent when a smaller grant arrived;
+//   - when a grant's period is over (its node may have to wait for the next one), its tokens are void: a bucket with a
+//     limit is not picked, one without spends at most the R-tokens of its last grant, once for each T since then;
 //   - every picked request came back with the data that was stored.
 // Reservations are judged in eligible periods only: every node without an active fault served at least ELIGIBLE of its
 // paced slots, or had no requests to serve. A period with a fault counts for the buckets whose reservation, by the
@@ -59,7 +61,7 @@ static void count_picks(struct judging *j)
             size_t at = p->period * j->s->buckets + p->bucket;
             j->v->picked[at]++;
             j->v->got[at] += p->done_us != 0;
-            j->r_spent[at] += p->reserved;
+            j->r_spent[at] += p->reserved && !p->ended;
             lost += p->done_us == 0;
             if (p->done_us)
                 hist_add(h, p->done_us - p->at_us);
@@ -74,21 +76,74 @@ static void count_picks(struct judging *j)
     free(h);
 }
 
-/* R-tokens among the first `n` picks of (period, bucket) on a node, for all n: r[first[pair] + n]. */
-static void order_picks(const struct judging *j, const struct node_log *l, size_t *first, uint64_t *r)
+/* What was picked of each (period, bucket) on a node; its n-th pick stands at first[pair] + n. */
+struct picks {
+    size_t *first;           /* [pairs + 1] */
+    uint64_t *r;             /* R-tokens that were spent before it, while their grant was valid */
+    uint64_t *ended, *again; /* picks before it after their grant's end, and R-tokens that these spent */
+    uint64_t *at_us;
+};
+
+static void order_picks(const struct judging *j, const struct node_log *l, struct picks *o)
 {
-    size_t pairs = (size_t)j->s->periods * j->s->buckets, k, at;
+    size_t pairs = (size_t)j->s->periods * j->s->buckets, room = l->picks + pairs + 1, k, at;
     size_t *fill = tool_alloc(pairs * sizeof *fill);
+    o->first = tool_alloc((pairs + 1) * sizeof *o->first);
+    o->r = tool_alloc(room * sizeof *o->r);
+    o->ended = tool_alloc(room * sizeof *o->ended);
+    o->again = tool_alloc(room * sizeof *o->again);
+    o->at_us = tool_alloc(room * sizeof *o->at_us);
     for (k = 0; k < l->picks; k++)
-        first[l->pick[k].period * j->s->buckets + l->pick[k].bucket + 1]++;
+        o->first[l->pick[k].period * j->s->buckets + l->pick[k].bucket + 1]++;
     for (k = 0; k < pairs; k++)
-        first[k + 1] += first[k] + 1; /* one more entry: the sum before the first pick */
+        o->first[k + 1] += o->first[k] + 1; /* one more entry: the sums after the last pick */
     for (k = 0; k < l->picks; k++) {
-        at = l->pick[k].period * j->s->buckets + l->pick[k].bucket;
-        r[first[at] + fill[at] + 1] = r[first[at] + fill[at]] + l->pick[k].reserved;
-        fill[at]++;
+        const struct log_pick *p = &l->pick[k];
+        size_t pair = p->period * j->s->buckets + p->bucket;
+        at = o->first[pair] + fill[pair]++;
+        o->at_us[at] = p->at_us;
+        o->r[at + 1] = o->r[at] + (p->reserved && !p->ended);
+        o->ended[at + 1] = o->ended[at] + p->ended;
+        o->again[at + 1] = o->again[at] + (p->reserved && p->ended);
     }
     free(fill);
+}
+
+/* Picks from..to - 1 of a pair: those after ends_us, by a share of r_total R-tokens. Renewals are T apart, the first at the
+ * end or later. */
+static void check_ended(struct judging *j, uint32_t node, const struct picks *o, size_t pair, size_t from, size_t to,
+                        uint64_t r_total, uint64_t ends_us)
+{
+    size_t first = o->first[pair];
+    uint64_t ended = o->ended[first + to] - o->ended[first + from], times;
+    uint64_t again = o->again[first + to] - o->again[first + from];
+    if (ended == 0)
+        return;
+    times = 1 + qos_sat_sub(o->at_us[first + to - 1] + 1, ends_us) / (j->s->period_ns / 1000);
+    if (j->s->limit[pair % j->s->buckets] == QOS_UNLIMITED && again <= times * r_total)
+        return;
+    say(j,
+        "node %u, period %zu, bucket %zu: picked %" PRIu64 " times, %" PRIu64
+        " of them by R-tokens, after the end of a "
+        "grant of %" PRIu64 ": BROKEN\n",
+        node + 1, pair / j->s->buckets + 1, pair % j->s->buckets + 1, ended, again, r_total);
+    broken(j);
+}
+
+/* Picks before the first grant of a period: they have what was renewed of the last grant of an earlier one. */
+static void check_before(struct judging *j, uint32_t node, const struct picks *o, size_t pair, size_t to)
+{
+    const struct node_log *l = &j->run->node[node];
+    uint64_t r_total = 0;
+    size_t k;
+    for (k = l->installs; k > 0; k--) {
+        const struct log_install *g = &l->install[k - 1];
+        if (!g->stale && g->bucket == pair % j->s->buckets && g->period < pair / j->s->buckets) {
+            r_total = g->r_total;
+            break;
+        }
+    }
+    check_ended(j, node, o, pair, 0, to, r_total, l->period[pair / j->s->buckets].begin_us);
 }
 
 /* Compares each grant of a node with the picks until the next grant. */
@@ -96,14 +151,15 @@ static void check_grants(struct judging *j, uint32_t node)
 {
     const struct node_log *l = &j->run->node[node];
     size_t pairs = (size_t)j->s->periods * j->s->buckets, k, at;
-    size_t *first = tool_alloc((pairs + 1) * sizeof *first), *next = tool_alloc(pairs * sizeof *next);
-    uint64_t *r = tool_alloc((l->picks + pairs + 1) * sizeof *r);
-    order_picks(j, l, first, r);
+    size_t *next = tool_alloc(pairs * sizeof *next);
+    struct picks o;
+    order_picks(j, l, &o);
     for (at = 0; at < pairs; at++) /* picks until the next installed grant, walking backwards */
-        next[at] = first[at + 1] - first[at] - 1;
+        next[at] = o.first[at + 1] - o.first[at] - 1;
     for (k = l->installs; k > 0; k--) {
         const struct log_install *g = &l->install[k - 1];
         uint64_t r_left, l_left, r_used, l_used;
+        size_t from, to;
         at = g->period * j->s->buckets + g->bucket;
         if (g->stale) { /* it missed its period: the tokens held may have been given to others as well */
             j->overdraft[at] += g->r_held;
@@ -112,8 +168,10 @@ static void check_grants(struct judging *j, uint32_t node)
         j->overdraft[at] += qos_sat_sub(g->served, g->r_total);
         r_left = qos_sat_sub(g->r_total, g->served);
         l_left = g->total == QOS_UNLIMITED ? g->total : qos_sat_sub(g->total, qos_max(g->served, g->r_total));
-        r_used = r[first[at] + next[at]] - r[first[at] + g->served];
-        l_used = next[at] - g->served - r_used;
+        from = o.first[at] + g->served;
+        to = o.first[at] + next[at];
+        r_used = o.r[to] - o.r[from];
+        l_used = to - from - r_used - (o.ended[to] - o.ended[from]);
         if (r_used > r_left || l_used > l_left) {
             say(j,
                 "node %u, period %" PRIu64 ", bucket %" PRIu64 ": spent %" PRIu64 " R- and %" PRIu64
@@ -121,11 +179,17 @@ static void check_grants(struct judging *j, uint32_t node)
                 node + 1, g->period + 1, g->bucket + 1, r_used, l_used, r_left, l_left);
             broken(j);
         }
+        check_ended(j, node, &o, at, g->served, next[at], g->r_total, g->ends_us);
         next[at] = g->served;
     }
-    free(first);
+    for (at = 0; at < pairs; at++)
+        check_before(j, node, &o, at, next[at]);
+    free(o.first);
+    free(o.r);
+    free(o.ended);
+    free(o.again);
+    free(o.at_us);
     free(next);
-    free(r);
 }
 
 static void judge_log(struct judging *j)

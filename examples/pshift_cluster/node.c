@@ -53,6 +53,7 @@ static struct {
     uint64_t now_ns, origin_ns, begin_ns, interval_ns;
     uint64_t period;  /* 1 is the warm-up, 2 the first that is judged; a process: the agent's */
     uint64_t adopted; /* the agent's period: its tokens count there */
+    uint64_t ends_ns; /* of the agent's grants; 0: it has none in its period */
     uint32_t round, next_phase;
     bool granted, ended;
     /* pacing */
@@ -196,6 +197,7 @@ static void log_pick(struct request *r, const struct pshift_pick *p)
     l->bucket = p->queue;
     l->period = (n.s.qos ? n.adopted : n.period) - 2;
     l->reserved = p->backing == PSHIFT_RESERVATION;
+    l->ended = n.s.qos && n.now_ns >= n.ends_ns;
 }
 
 static struct request *new_request(const struct pshift_pick *p)
@@ -387,6 +389,7 @@ static void adopt(void)
     struct pshift_agent_state state;
     uint32_t i;
     (void)pshift_agent_info(&n.agent, &state);
+    n.ends_ns = state.ends_ns;
     if (state.period == n.adopted)
         return;
     n.adopted = state.period;
@@ -435,6 +438,7 @@ static void install(const struct mail *mail)
     for (k = first; k < n.installs; k++) {
         from = &n.install[k];
         from->stale = st != QOS_OK;
+        from->ends_us = n.ends_ns > n.origin_ns ? us(n.ends_ns) : 0;
     }
     if (st != QOS_OK && st != QOS_ESTALE && !n.serves)
         must(st);
@@ -542,7 +546,7 @@ static void open_scene(const uint64_t *word)
     n.interval_ns = n.s.period_ns / n.s.intervals;
     n.now_ns = n.origin_ns = n.last_report_ns = n.finished_ns = tool_now_ns();
     n.used = n.lost = n.report_accrued = n.report_lost = 0;
-    n.period = n.adopted = 0;
+    n.period = n.adopted = n.ends_ns = 0;
     n.next_phase = 0;
     n.at_backend = 0;
     n.ended = n.waiting = false;
