@@ -2221,7 +2221,8 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t tried_ns = f->bound_ns;
     uint32_t i;
-    f->speed[f->phase] = qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, qos_max(f->active_ns - f->begun_ns, 1));
+    f->speed[f->phase] = qos_min(
+        qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, qos_max(f->active_ns - f->begun_ns, 1)), UINT64_C(1) << 60);
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
         if (f->cls[i].id != QOS_NONE && htb_priv_known(tree, &f->cls[i])) {
             const bool late = f->cls[i].is_late[0];

@@ -3066,7 +3066,8 @@ QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_
     }
     while (table->cursor_ended <= table->ended_mask && l->records + 1 < table->max_records / 2) {
         const struct twochoice_priv_ended *e =
-            twochoice_priv_group(table, table->version - TWOCHOICE_PRIV_BITS * table->cursor_ended++);
+            twochoice_priv_group(table, qos_wrap_sub(table->version, TWOCHOICE_PRIV_BITS * table->cursor_ended));
+        table->cursor_ended++;
         if ((e->bits[0] | e->bits[1]) != 0) {
             r = twochoice_priv_record_of(TWOCHOICE_PRIV_ENDED, e->base);
             r.offset = e->bits[0];
