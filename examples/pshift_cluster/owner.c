@@ -1,7 +1,11 @@
 // Who owns a period: the key of struct pshift_owner in a file of this host, `--owner file:PATH`. One line holds its number
-// and its nonce. A swap locks the file beside it, compares, writes a new file, syncs it, renames it over the old one and
-// syncs the directory. The number never falls and the file is never removed; whoever restores it from a backup writes a
-// number above all that were used.
+// and its nonce. A swap locks the file beside it, compares, and overwrites the line in its place. The number never falls and
+// the file is never removed; whoever restores it from a backup writes a number above all that were used.
+//
+// A swap must not wait for the disk: a controller that syncs on a busy disk for longer than T loses its periods while it
+// lives. So the kernel writes the line on its own, at once. A process that dies loses nothing. If the host crashes, all
+// controllers of the cluster die with it; a number that the disk did not get is then used again. That breaks no limit, as a
+// swap comes T after the key was first seen, but nodes refuse periods up to the last one that they have heard of.
 #include "cluster.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -28,32 +32,37 @@ struct qos_u128 owner_nonce(void)
     return nonce;
 }
 
+/* An empty file is one that was never written. */
 static bool read_owner(uint64_t *number, struct qos_u128 *nonce)
 {
     FILE *f = fopen(o.path, "r");
-    bool good = true;
+    int fields;
     *number = nonce->hi = nonce->lo = 0;
     if (!f)
         return errno == ENOENT;
-    if (fscanf(f, "%" SCNu64 " %" SCNx64 " %" SCNx64, number, &nonce->hi, &nonce->lo) != 3)
-        good = false;
+    fields = fscanf(f, "%" SCNu64 " %" SCNx64 " %" SCNx64, number, &nonce->hi, &nonce->lo);
     fclose(f);
-    return good;
+    return fields == 3 || fields == EOF;
 }
 
-static bool write_owner(uint64_t number)
+/* first: the file has no line yet; it and its name are synced. */
+static bool write_owner(uint64_t number, bool first)
 {
-    char text[80], path[420];
+    char text[80];
     int length =
-        snprintf(text, sizeof text, "%" PRIu64 " %016" PRIx64 " %016" PRIx64 "\n", number, o.nonce.hi, o.nonce.lo);
-    int file, dir;
+        snprintf(text, sizeof text, "%-20" PRIu64 " %016" PRIx64 " %016" PRIx64 "\n", number, o.nonce.hi, o.nonce.lo);
+    int file = open(o.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644), dir;
     bool good;
-    snprintf(path, sizeof path, "%s.new", o.path);
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file < 0)
         return false;
-    good = write(file, text, (size_t)length) == length && fsync(file) == 0;
-    good = close(file) == 0 && good && rename(path, o.path) == 0;
+    good = pwrite(file, text, (size_t)length, 0) == length;
+    if (!first)
+        (void)sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE); /* begins to write; does not wait */
+    else
+        good = fsync(file) == 0 && good;
+    good = close(file) == 0 && good;
+    if (!first)
+        return good;
     dir = open(o.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     good = dir >= 0 && fsync(dir) == 0 && good;
     if (dir >= 0)
@@ -104,7 +113,7 @@ void owner_step(uint64_t now_ns)
         return;
     }
     if (found == o.owner.seen && pshift_owner_ask(&o.owner, tool_now_ns(), &number) == QOS_OK) {
-        if (!write_owner(number))
+        if (!write_owner(number, found == 0))
             tool_warn("%s: cannot be written: %s", o.path, strerror(errno));
         if (read_owner(&found, &nonce))
             pshift_owner_saw(&o.owner, tool_now_ns(), found, nonce);

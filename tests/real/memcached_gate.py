@@ -891,7 +891,8 @@ def watch(seconds, out, *hosts):
 
 def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_limit, capped_limit, rate, capacity):
     """Judges the samples of `watch`. faults: lines of first and last second, and the port of the host that died or -.
-    takeovers: periods in which a controller took over. A takeover that no kill explains comes from a busy machine.
+    takeovers: periods in which a controller took over. One that no kill explains is a fault of the controllers, unless this
+    machine stalled.
     stalled: times in which a processor stalled for 0.2 s or more (tests/watch.pl); a reservation that is missed then, or in
     the period after, does not count.
     The cluster's periods do not begin with the seconds. So in a window of n seconds a limit may be served n + 1 times, and
@@ -920,6 +921,9 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
             check("limit of " + name + " in all", total[name] <= (period - first + 1) * limit * 1.01, (period, first, total[name]))
         if free:
             judged, busy, missed = judged + 1, busy + (not (asked and calm)), missed + (asked and calm and low)
+    extra = len(open(takeovers).readlines()) - sum(f[2] == "-" for f in fault)
+    stalls = [l for l in open(stalled) if float(l.split()[2]) - float(l.split()[1]) > 0.2]
+    check("a controller lost its periods while it lived", extra <= 0 or stalls, (extra, "takeovers more than kills"))
     for name in errors_files.split(","):
         for line in open(name):
             at, port, what = line.split(None, 2)

@@ -3,7 +3,8 @@
 # namespace, survive SIGKILL of any process and partitions. No bucket is ever served above its limit; every reservation
 # is met from the second period after a fault on. A node that is gone for good stops no other at the next takeover; if
 # half of all are gone, the others go on. No node writes to a disk but for its journal. A clock that is wrong does not
-# matter. A node with unknown keys gets and reports nothing; a hostile node with keys deposes no controller and takes nothing.
+# matter, nor does a disk on which a sync takes longer than a period. A node with unknown keys gets and reports nothing; a
+# hostile node with keys deposes no controller and takes nothing.
 # needs: root namespaces loopback
 #
 # By default one node and the active controller are killed, another node with the latter, for good, and one node's links,
@@ -58,13 +59,14 @@ echo pass >"$work/mode"
 ip netns exec "${hub}relay" python3 tests/real/pshift_relay.py "$work/mode" 7001=10.77.0.101:7000 7002=10.77.0.102:7000 \
     2>"$work/relay.err" </dev/null &
 pid[relay]=$!
-start() { # c1, n3, options; n6 goes through the relay, the disk of n4 is slow; ahead: seconds
+start() { # c1, n3, options; n6 goes through the relay, the disks of n4 and the controllers are slow; ahead: seconds
     local role=node number=${1#?} more=(--journal "$work/$1.journal") bad=(env "CLOCK_AHEAD_S=${ahead:-0}")
     local common=("${common[@]}")
     [ "$1" != n6 ] || common=("${common[@]/10.77.0.101:7000,10.77.0.102:7000/10.77.0.60:7001,10.77.0.60:7002}")
     [ "${1%%[0-9]*}" = n ] || { role=controller; more=(--owner "file:$work/owner"); }
     [ "$1" != n4 ] || bad+=(SLOW_SYNC_MS=800 "SLOW_SYNC_LOG=$work/syncs")
-    [ "$1" != n4 ] && [ -z "${ahead:-}" ] || bad+=("LD_PRELOAD=$work/bad_host.so")
+    [ $role != controller ] || bad+=(SLOW_SYNC_MS=1500) # longer than a period
+    [ $role = node ] && [ "$1" != n4 ] || bad+=("LD_PRELOAD=$work/bad_host.so")
     ip netns exec "$hub$1" "${bad[@]}" "$tool" $role --number "$number" "${common[@]}" --keys "$work/keys" "${more[@]}" \
         >>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
     pid[$1]=$!

@@ -1,5 +1,5 @@
-// A host with a bad disk or a bad clock, for LD_PRELOAD: each fdatasync takes SLOW_SYNC_MS milliseconds and adds a line to
-// the file SLOW_SYNC_LOG; the wall clock is CLOCK_AHEAD_S seconds ahead.
+// A host with a bad disk or a bad clock, for LD_PRELOAD: each fsync and fdatasync takes SLOW_SYNC_MS milliseconds
+// and adds a line to the file SLOW_SYNC_LOG; the wall clock is CLOCK_AHEAD_S seconds ahead.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -12,7 +12,7 @@ static long number(const char *name)
     return text ? atol(text) : 0;
 }
 
-int fdatasync(int file)
+static void slow_sync(void)
 {
     const char *log = getenv("SLOW_SYNC_LOG");
     const long ms = number("SLOW_SYNC_MS");
@@ -24,7 +24,18 @@ int fdatasync(int file)
     }
     while (nanosleep(&left, &left) != 0)
         ;
+}
+
+int fdatasync(int file)
+{
+    slow_sync();
     return (int)syscall(SYS_fdatasync, file);
+}
+
+int fsync(int file)
+{
+    slow_sync();
+    return (int)syscall(SYS_fsync, file);
 }
 
 int clock_gettime(clockid_t id, struct timespec *t)
