@@ -720,6 +720,6 @@ int main(void)
     CHECK_GE(uncharged, 100);
     CHECK_GE(cancelled, steps_done / 1000);
     CHECK_GE(returned, 100);
-    CHECK_GE(moved_back, 10);
+    CHECK_GE(moved_back, check_scaled(10));
     return check_end();
 }
