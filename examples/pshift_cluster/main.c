@@ -104,7 +104,7 @@ static const char examples[] =
     "Processes over ZeroMQ, which may die and come back. All get the same nodes, controllers and buckets:\n"
     "  cluster=\"--node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000 --keys keys\"\n"
     "  pshift_cluster keys --node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000 --keys keys\n"
-    "  pshift_cluster controller --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6 --owner file:own\n"
+    "  pshift_cluster controller --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6 --owner file:p\n"
     "  pshift_cluster node --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6\n"
     "Exit status: 0 all promises kept, 1 not, 2 wrong usage, 3 inconclusive (the machine was too busy),\n"
     "130 stopped.\n";
