@@ -222,7 +222,7 @@ static void flight(uint32_t trees)
     all = served[1] + served[3] - all;
     printf("%u trees on one device: reservation %.3f, busy %.3f\n", trees, (double)first / 3 / (double)class[1].rate,
            (double)all / 3 / (double)ROOT);
-    CHECK_WITHIN((double)first / 3 / (double)class[1].rate, trees > 2 ? 0.75 : 0.97, 4);
+    CHECK_WITHIN((double)first / 3 / (double)class[1].rate, 0.97, 4);
     CHECK_WITHIN((double)all / 3 / (double)ROOT, 0.97, 1.01);
 }
 
