@@ -76,9 +76,11 @@
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
  *   - Placement: a decision over k writes probes at most 2k servers and fills them to one
  *     level; a server above it gets nothing. A server that lies about its load gains or
- *     loses its own writes; its rivals count for at most twice the median and one. Probes
- *     of a client that never writes add at most 512 MiB each to the server's load, until
- *     timeout_ns. Servers that are down, full or silent are replaced, `tries` times.
+ *     loses its own writes: another one gets at most what fills it to the level of the
+ *     honest ones, and one write. A server's rivals count for at most twice the median of
+ *     all and one. Probes of a client that never writes add at most 512 MiB each to the
+ *     server's load, until timeout_ns. Servers that are down, full or silent are replaced,
+ *     `tries` times.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
  *     written elsewhere.
@@ -3925,8 +3927,8 @@ QOS_PRIV bool twochoice_priv_emptier(const struct twochoice_placement *placement
     return a < b && !twochoice_priv_less(y, probes[b].weight, x, probes[a].weight);
 }
 
-/* How many rivals one candidate counts for at most: twice the median and one. So a liar moves the mean of m by no more
- * than (median + 1) / m. */
+/* How many rivals one candidate counts for at most: twice the median of all m and one. So a liar adds no more than
+ * (2 * median + 1) / m to the mean. */
 QOS_PRIV uint32_t twochoice_priv_most_rivals(const struct twochoice_placement *placement, size_t m)
 {
     uint32_t median = 0;

@@ -611,7 +611,10 @@ static const struct adversary_op lie_ops[LIES] = {
     {"writes", 1, 64, 1, 1 << 14},          /* a writes of b KiB each */
 };
 
-/* An honest server gets at most what it would get without the liars, decided alone or beside the most rivals. */
+/* An honest server gets at most what fills it to the level of the honest servers, and one write. The level is that of
+   this decision and its rivals, as many as the header counts. (Its share is not monotone in the rivals. With more of
+   them the level rises faster than the share falls, until fuller servers join. So no bound follows from the shares with
+   none and with the most rivals.) Above the level it gets nothing. */
 static void play_lies(const struct adversary_program *p, struct adversary_score *score)
 {
     static unsigned char memory[8192] __attribute__((aligned(64)));
@@ -619,9 +622,10 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
     struct twochoice_placement placement;
     struct twochoice_write writes[64];
     struct twochoice_probe probe[ADVERSARY_STEPS_MAX];
-    double len = 1 << 20, rivals = 0, factor;
+    double len = 1 << 20, rivals = 0, factor, level = 0, sum, weight = 0;
     size_t k = 8, n = 0, honest = 0, i, j;
-    uint32_t kind[ADVERSARY_STEPS_MAX], pass;
+    uint32_t kind[ADVERSARY_STEPS_MAX], claim[ADVERSARY_STEPS_MAX], most = 0;
+    bool in[ADVERSARY_STEPS_MAX] = {false};
     score->bound = 1;
     for (i = 0; i < p->steps; i++) {
         const struct adversary_step *s = &p->step[i];
@@ -636,7 +640,7 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
         probe[n].state = TWOCHOICE_UP;
         probe[n].load = s->op == HONEST ? s->a << 10 : s->a;
         probe[n].rivals = (uint32_t)s->b;
-        rivals += s->b < 64 ? (double)s->b : 64;
+        claim[n] = s->b < 64 ? (uint32_t)s->b : 64;
         honest += s->op == HONEST;
         n++;
     }
@@ -653,33 +657,37 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
         writes[i].len_bytes = (uint64_t)len;
     }
     must(twochoice_placement_decide(&placement, writes, k, probe, n), QOS_OK);
+    for (i = 0; i < n; i++) { /* the median: the least claim that half of all do not exceed */
+        size_t below = 0;
+        for (j = 0; j < n; j++)
+            below += claim[j] <= claim[i];
+        if (2 * below >= n && (most == 0 || 2 * claim[i] + 1 < most))
+            most = 2 * claim[i] + 1;
+    }
+    for (i = 0; i < n; i++)
+        rivals += claim[i] < most ? claim[i] : most;
+    factor = 1 + rivals / (double)n;
+    sum = factor * (double)k * len;
+    for (;;) { /* the honest servers, from the emptiest on */
+        size_t next = n;
+        for (j = 0; j < n; j++)
+            if (kind[j] == HONEST && !in[j] && (next == n || probe[j].load < probe[next].load))
+                next = j;
+        if (next == n || (weight > 0 && (double)probe[next].load >= sum / weight))
+            break;
+        in[next] = true;
+        sum += (double)probe[next].load;
+        weight++;
+        level = sum / weight;
+    }
     for (i = 0; i < n; i++) {
-        double most = 0, got = (double)probe[i].chosen;
+        double room = level - (double)probe[i].load, got = (double)probe[i].chosen, bound;
         if (kind[i] == LIAR)
             continue;
-        for (pass = 0; pass < 2; pass++) { /* the level of the honest servers, from the emptiest on */
-            double level = 0, sum, weight = 0;
-            bool in[ADVERSARY_STEPS_MAX] = {false};
-            factor = pass ? 1 + rivals / (double)n : 1;
-            sum = factor * (double)k * len;
-            for (;;) {
-                size_t next = n;
-                for (j = 0; j < n; j++)
-                    if (kind[j] == HONEST && !in[j] && (next == n || probe[j].load < probe[next].load))
-                        next = j;
-                if (next == n || (weight > 0 && (double)probe[next].load >= sum / weight))
-                    break;
-                in[next] = true;
-                sum += (double)probe[next].load;
-                weight++;
-                level = sum / weight;
-            }
-            if ((level - (double)probe[i].load) / factor / len > most)
-                most = (level - (double)probe[i].load) / factor / len;
-        }
-        if (got / (most + 1.001) > score->harm / score->bound) { /* the last write may reach above the level */
+        bound = room < -2 ? 0.001 : room / factor / len + 1.001; /* -2: the header rounds the level, in bytes */
+        if (got / bound > score->harm / score->bound) {
             score->harm = got;
-            score->bound = most + 1.001;
+            score->bound = bound;
         }
     }
 }
