@@ -24,21 +24,21 @@ static void add_change(struct world_file *f, uint64_t offset, const void *data, 
     struct world_change *c;
     if (f->change_count == f->change_room) {
         f->change_room = f->change_room ? 2 * f->change_room : 16;
-        f->changes = grown(f->changes, f->change_room * sizeof *f->changes);
+        f->changes = (struct world_change *)grown(f->changes, f->change_room * sizeof *f->changes);
     }
     c = &f->changes[f->change_count++];
     c->offset = offset;
     c->len = len;
     c->data = NULL;
     if (data) {
-        c->data = grown(NULL, len ? len : 1);
-        memcpy(c->data, data, len);
+        c->data = (uint8_t *)grown(NULL, len ? (size_t)len : 1);
+        memcpy(c->data, data, (size_t)len);
     }
 }
 
 static void put(uint8_t *bytes, uint64_t *len, uint64_t offset, const uint8_t *data, uint64_t n)
 {
-    memcpy(bytes + offset, data, n);
+    memcpy(bytes + offset, data, (size_t)n);
     if (offset + n > *len)
         *len = offset + n;
 }
@@ -46,7 +46,7 @@ static void put(uint8_t *bytes, uint64_t *len, uint64_t offset, const uint8_t *d
 static void cut_to(uint8_t *bytes, uint64_t *len, uint64_t to)
 {
     if (to < *len) {
-        memset(bytes + to, 0, *len - to);
+        memset(bytes + to, 0, (size_t)(*len - to));
         *len = to;
     }
 }
@@ -155,8 +155,8 @@ int world_storage_create(struct world_storage *s, int name)
         return -1;
     f = &s->file[i];
     if (!f->now) {
-        f->now = grown(NULL, WORLD_STORAGE_BYTES);
-        f->disk = grown(NULL, WORLD_STORAGE_BYTES);
+        f->now = (uint8_t *)grown(NULL, WORLD_STORAGE_BYTES);
+        f->disk = (uint8_t *)grown(NULL, WORLD_STORAGE_BYTES);
     }
     forget_changes(f);
     memset(f->now, 0, WORLD_STORAGE_BYTES);
@@ -195,7 +195,7 @@ int world_storage_read(struct world_storage *s, int file, uint64_t offset, void 
         return 1;
     if (offset < f->now_len) {
         *got = f->now_len - offset < len ? f->now_len - offset : len;
-        memcpy(buf, f->now + offset, *got);
+        memcpy(buf, f->now + offset, (size_t)*got);
     }
     return 0;
 }
@@ -226,7 +226,7 @@ int world_storage_write(struct world_storage *s, int file, uint64_t offset, cons
         len = world_between(&s->rng, 0, len); /* a part of it is there */
     }
     if (len) {
-        put(f->now, &f->now_len, offset, buf, len);
+        put(f->now, &f->now_len, offset, (const uint8_t *)buf, len);
         add_change(f, offset, buf, len);
     }
     return fails || s->off;

@@ -72,7 +72,7 @@ static double limits(uint64_t stream, double factor, uint64_t burst_ns, bool equ
 {
     struct tags_config c = plain((uint32_t)check_between(&rng, 2, stream % 10 ? 12 : 100), TAGS_PS);
     double weight[MOST], limit[MOST], share[MOST], got[MOST] = {0}, least = 9, sum = 0, rise[MOST] = {0}, low[MOST];
-    double costs = 0, round = 0;
+    double round = 0;
     uint64_t cost[MOST], now = SECOND, end;
     uint32_t i, n = c.clients;
     bool limited = false;
@@ -88,7 +88,6 @@ static double limits(uint64_t stream, double factor, uint64_t burst_ns, bool equ
         cost[i] = check_between(&rng, 1, equal ? 1 : 100);
         weight[i] = (double)check_between(&rng, 1, stream % 3 ? 1 : 10);
         sum += weight[i];
-        costs += (double)cost[i];
         limit[i] = low[i] = 0;
         round = larger(round, (double)cost[i] / weight[i]);
     }

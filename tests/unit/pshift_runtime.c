@@ -134,7 +134,7 @@ static void fair_beside_reservations(void)
         }
 }
 
-static const struct pshift_message blank; /* all zeros */
+static struct pshift_message blank; /* all zeros */
 static const struct qos_u128 boot = {0, 7}, nonce = {0, 4};
 
 static void agent_calls(void)
