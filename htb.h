@@ -1916,7 +1916,7 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *   late, by the class   with latency_ns: one request of 100, and two at least, completed later than S + latency_ns;
  *                        without: its requests take, at its rate, less than 63/64 of the time, while it asks for more
  *   trial for a class    half of the bound, for the class of the largest excess over its promise. Kept if the excess
- *                        falls by an eighth. If not, the class is left alone for four times as long as that took, then
+ *                        falls by an eighth. If not, the class is left alone for 16 times as long as that took, then
  *                        for twice as long; and the bound is again the narrowest that cost less than 1/16 of the speed
  *   trial of a search    by a factor of 2, 1.5, 1.25: wider if the device then completes 1/64 more than before and
  *                        after, narrower if less than 1/64 less; not if it breaks a promise that was kept, or
@@ -2115,7 +2115,7 @@ QOS_PRIV uint32_t htb_priv_latest(const struct htb *tree, uint64_t now_ns)
 QOS_PRIV uint64_t htb_priv_give_up(struct htb_priv_flight *f, uint64_t now_ns)
 {
     struct htb_priv_late *c = &f->cls[f->late];
-    c->rest_ns = qos_min(qos_max(2 * c->rest_ns, 4 * (f->active_ns - f->late_ns)), UINT64_C(64000000000));
+    c->rest_ns = qos_min(qos_max(2 * c->rest_ns, 16 * (f->active_ns - f->late_ns)), UINT64_C(64000000000));
     c->retry_ns = qos_sat_add(now_ns, c->rest_ns);
     f->late = QOS_NONE;
     return f->free_ns;
