@@ -731,6 +731,28 @@ static void test_estimate_and_admissions_stay(void)
     CHECK(slot.joined && slot.reservation == 4000);
 }
 
+/* An old pool word comes back and the monitor dies: the next one opens no epoch that engines have had. */
+static void test_old_pool_word(void)
+{
+    struct tokenpool_monitor_state info;
+    uint64_t old, epoch;
+    base(0);
+    rig_init();
+    rig_join(0, 4000, 0);
+    rig_run(&monitor, 0);
+    rig_run(&monitor, S);
+    old = storage[TOKENPOOL_OFFSET_POOL / 8];
+    rig_run(&monitor, 2 * S);
+    epoch = rig_info().epoch;
+    CHECK_EQ(tokenpool_word_epoch(old) + 1, epoch);
+    storage[TOKENPOOL_OFFSET_POOL / 8] = old;
+    resume(&second, second_memory);
+    rig_run(&second, 2 * S + MS);
+    rig_run(&second, 4 * S);
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK_EQ(info.epoch, epoch + 1);
+}
+
 /* A client with the pool's key writes its epoch and seq, often: others keep their reservations. */
 static void test_hostile_pool(void)
 {
@@ -779,6 +801,7 @@ int main(void)
     test_no_monitor();
     test_seq_comes_round();
     test_estimate_and_admissions_stay();
+    test_old_pool_word();
     test_hostile_pool();
     return check_end();
 }
