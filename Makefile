@@ -405,7 +405,7 @@ prove: ## runs all proofs by Frama-C (the short ones are part of make test)
 	@tests/packages.sh prove
 	@tests/build/proofs.sh all
 	@tests/build/narrow.sh all
-	@tests/build/model.sh all
+	@tests/build/commits_model.sh all
 
 N ?= 100
 SEED ?= 1

@@ -377,11 +377,9 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *   join of a slot.
  *
  *   All accesses are relaxed, because each word is complete in itself. Terms carry the tag of their epoch: an engine
- *   that
- *   read those of an older or a later period finds another tag; 31 periods later its deadline has passed, and it
- *   reads the
- *   period word before it spends. The period word is the monitors' lock: who it names owns the storage, and each change
- *   of it is a swap. Labels in the code: claims (C1), reports (R1), swaps (M1 to M6), as in the model for spin.
+ *   that read those of an older or a later period finds another tag; 31 periods later its deadline has passed, and it
+ *   reads the period word before it spends. The period word is the monitors' lock: who it names owns the storage, and
+ *   each change of it is a swap. Labels in the code: claims (C1), reports (R1), swaps (M1 to M6).
  */
 
 #define TOKENPOOL_PRIV_OFFSET_ESTIMATE 80u
