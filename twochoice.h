@@ -79,8 +79,8 @@
  *     loses its own writes: another one gets at most what fills it to the level of the
  *     honest ones, and one write. A server's rivals count for at most twice the median of
  *     all and one. Probes of a client that never writes add at most 512 MiB each to the
- *     server's load, until timeout_ns. Servers that are down, full or silent are replaced,
- *     `tries` times.
+ *     server's load, until timeout_ns. Servers that are down, full or silent are
+ *     replaced, `tries` times.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
  *     written elsewhere.
