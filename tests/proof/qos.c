@@ -3,9 +3,9 @@
 // wp: plain_add_overflow plain_sub_overflow qos_wrap_add qos_wrap_sub qos_wrap_mul qos_checked_add qos_checked_mul
 // wp: qos_sat_add qos_sat_sub qos_sat_mul qos_min qos_max qos_default qos_elapsed_ns qos_add_wide qos_sub_wide
 // wp: qos_cmp_wide qos_level_refill qos_level_gate qos_level_wait_ns qos_level_charge qos_level_debt qos_bucket_init
-// wp: qos_bucket_refill qos_bucket_take qos_bucket_force qos_bucket_put qos_bucket_set_rate qos_cost
+// wp: qos_priv_bucket_level qos_priv_bucket_set qos_bucket_refill qos_bucket_take qos_bucket_force qos_bucket_put qos_bucket_set_rate qos_cost
 // plant: qos.h|if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 23))|if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 25))|qos_level_refill
-// plant: qos.h|if (n != 0 && bucket->level < qos_level_gate|if (n != 0 && bucket->level <= qos_level_gate|qos_bucket_take
+// plant: qos.h|if (n != 0 && level < qos_level_gate|if (n != 0 && level <= qos_level_gate|qos_bucket_take
 // slow plants
 // open: qos_mul_wide qos_div_wide qos_bucket_next_ns
 //
@@ -141,6 +141,17 @@ QOS_API enum qos_status qos_bucket_init(struct qos_bucket *bucket, uint64_t now_
                                         uint64_t burst_tokens);
 
 /*@ requires bucket_ok(bucket);
+    assigns \nothing;
+    ensures \result == credit(bucket, now_ns); */
+QOS_PRIV int64_t qos_priv_bucket_level(const struct qos_bucket *bucket, uint64_t now_ns);
+
+/*@ requires \valid(bucket);
+    assigns bucket->level, bucket->last_ns;
+    ensures bucket->level == level;
+    ensures bucket->last_ns == \max(\old(bucket->last_ns), now_ns); */
+QOS_PRIV void qos_priv_bucket_set(struct qos_bucket *bucket, uint64_t now_ns, int64_t level);
+
+/*@ requires bucket_ok(bucket);
     assigns bucket->level, bucket->last_ns;
     ensures bucket_ok(bucket);
     ensures bucket->level == \old(credit(bucket, now_ns));
@@ -155,7 +166,7 @@ QOS_API void qos_bucket_refill(struct qos_bucket *bucket, uint64_t now_ns);
             n <= 4000000000 && \old(credit(bucket, now_ns)) >= \min(bucket->depth, n * 1000000000);
     ensures \result == QOS_OK ==> bucket->level == \old(credit(bucket, now_ns)) - n * 1000000000;
     ensures \result == QOS_OK || \result == QOS_EAGAIN || \result == QOS_ERANGE;
-    ensures \result == QOS_EAGAIN ==> bucket->level == \old(credit(bucket, now_ns)); */
+    ensures \result == QOS_EAGAIN ==> *bucket == \old(*bucket); */
 QOS_API enum qos_status qos_bucket_take(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
 
 /*@ requires bucket_ok(bucket);
@@ -164,7 +175,7 @@ QOS_API enum qos_status qos_bucket_take(struct qos_bucket *bucket, uint64_t now_
     ensures \result == QOS_OK ==> \old(credit(bucket, now_ns)) >= -debt_max_tokens * 1000000000 &&
             bucket->level == \max(-8000000000000000000, \old(credit(bucket, now_ns)) - n * 1000000000);
     ensures \result == QOS_EDEBT ==> \old(credit(bucket, now_ns)) < -debt_max_tokens * 1000000000 &&
-            bucket->level == \old(credit(bucket, now_ns));
+            *bucket == \old(*bucket);
     ensures \result == QOS_ERANGE <==> n > 4000000000 || debt_max_tokens > 4000000000;
     ensures \result == QOS_OK || \result == QOS_EDEBT || \result == QOS_ERANGE; */
 QOS_API enum qos_status qos_bucket_force(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n,
