@@ -3384,7 +3384,7 @@ QOS_PRIV enum qos_status pshift_priv_wire_open(const void *buf, size_t size_byte
         m->ack[k].last = qos_read_u64(rd);
         more = qos_read_u32(rd);
         sane &= more <= m->ack[k].last;
-        m->ack[k].first = qos_sat_sub(m->ack[k].last, more);
+        m->ack[k].first = qos_wrap_sub(m->ack[k].last, more); /* used only if sane */
     }
     if (rd->bad || !sane || f.type != type ||
         f.payload_bytes - PSHIFT_WIRE_HEAD_BYTES != (uint64_t)m->count * entry_bytes)
