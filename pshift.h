@@ -3384,7 +3384,12 @@ QOS_PRIV enum qos_status pshift_priv_wire_open(const void *buf, size_t size_byte
         m->ack[k].last = qos_read_u64(rd);
         more = qos_read_u32(rd);
         sane &= more <= m->ack[k].last;
-        m->ack[k].first = qos_wrap_sub(m->ack[k].last, more); /* used only if sane */
+        if (m->ack[k].last >= UINT32_MAX) {
+            m->ack[k].first = m->ack[k].last - more;
+        } else { /* so small that a difference has a sign */
+            const int64_t first = (int64_t)m->ack[k].last - (int64_t)more;
+            m->ack[k].first = first > 0 ? (uint64_t)first : 0;
+        }
     }
     if (rd->bad || !sane || f.type != type ||
         f.payload_bytes - PSHIFT_WIRE_HEAD_BYTES != (uint64_t)m->count * entry_bytes)
