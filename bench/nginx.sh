@@ -31,7 +31,7 @@ stop() {
 }
 trap stop EXIT
 mkdir -p "$d/html" "$d/logs"
-${CC:-gcc} -std=gnu11 -O2 -o "$d/client" tests/real/nginx_client.c || exit 1
+${CC:-gcc} -std=gnu11 -O2 -o "$d/client" tests/real/peers/nginx_client.c || exit 1
 head -c 1048576 /dev/urandom >"$d/html/mib"
 head -c 65536 "$d/html/mib" >"$d/html/mid"
 head -c 4096 "$d/html/mib" >"$d/html/small"

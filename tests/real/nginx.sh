@@ -17,7 +17,7 @@ done
 [ -x build/examples/qos_live ] || make -s build/examples/qos_live || exit 1
 [ -f "$module" ] || make -s build/examples/ngx_http_qos_module.so >/dev/null || { echo "$module was not built"; exit 1; }
 d=$(mktemp -d)
-${CC:-gcc} -std=gnu11 -O2 -o "$d/client" tests/real/nginx_client.c || exit 1
+${CC:-gcc} -std=gnu11 -O2 -o "$d/client" tests/real/peers/nginx_client.c || exit 1
 chmod 755 "$d"
 running() { [ -s "$d/nginx.pid" ] && kill -0 "$(cat "$d/nginx.pid")"; } 2>/dev/null
 # A worker that ends by itself has no request left. A worker that has to end at once may have some. nginx does not
