@@ -8,4 +8,4 @@ const struct transport *transport;
 // NOLINTNEXTLINE(bugprone-suspicious-include)
 #include "../pshift_cluster/zmq.c"
 // NOLINTNEXTLINE(bugprone-suspicious-include)
-#include "../pshift_cluster/owner.c"
+#include "../pshift_cluster/nonce.c"

@@ -7,7 +7,8 @@
  *     service.c     `pshift_cluster controller`: the controller as a separate process, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
- *     owner.c       who owns a period: a key in a file
+ *     owner.c       who owns a period: a key in a file, or in etcd (etcd.c, by cluster_agent)
+ *     nonce.c       random numbers of a process start
  *     memcached.c   backend: the node's own daemon, and the worker threads that talk to it
  *     file.c        backend: random reads of a file through io_uring
  *     judge.c       checks the promises on the logs
@@ -206,7 +207,7 @@ extern const struct backend backend_memcached, backend_file;
 const struct backend *backend_of(enum backend_kind kind);
 uint64_t backend_objects(const struct backend *b);
 
-/* ---- owner.c ------------------------------------------------------------------------------------------------- */
+/* ---- nonce.c, owner.c ----------------------------------------------------------------------------------------- */
 
 struct qos_u128 owner_nonce(void); /* random, not 0 */
 void owner_open(const char *where, uint64_t period_ns);

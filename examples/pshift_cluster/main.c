@@ -1,5 +1,5 @@
 // compiler: mpicc
-// links: -lmemcached -luring -lzmq -pthread
+// links: -lmemcached -luring -lzmq -lcurl -pthread
 // flags: -D_GNU_SOURCE
 // pshift_cluster: storage nodes with token schedulers, and the pShift controller, over MPI or as processes over ZeroMQ.
 #include "cluster.h"
@@ -161,8 +161,10 @@ static void parse(int argc, char **argv)
         {"node-count", OPT_COUNT, &settings.node_count, "N", "keys, node, controller: nodes of the cluster", NULL},
         {"number", OPT_COUNT, &settings.number, "N", "node, controller: which one this is, from 1", NULL},
         {"controllers", OPT_TEXT, &settings.controllers, "LIST", "ADDRESS:PORT of each controller", NULL},
-        {"owner", OPT_TEXT, &settings.owner, "file:PATH",
-         "controller: the file that says who owns a period, the same for all; default file:pshift.owner", NULL},
+        {"owner", OPT_TEXT, &settings.owner, "WHERE",
+         "controller: the key that says who owns a period, the same for all: file:PATH, or "
+         "etcd:http://HOST:PORT,... with the key qos/owner; default file:pshift.owner",
+         NULL},
         {"keys", OPT_TEXT, &settings.keys, "DIR", "of the keys; default .", NULL},
         {"journal", OPT_TEXT, &settings.journal, "FILE",
          "node: appends period, bucket and requests, before they are served", NULL},
