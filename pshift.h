@@ -82,13 +82,13 @@
  *     one pick for each R-token that its server holds or gets meanwhile.
  *   - Limit: all servers together serve at most L requests of a bucket in a period, and
  *     at most 2 L in any window of one period's length T, less what elapsed clocks drift
- *     in T. This holds whatever happens to messages, processes, disks, clocks' values and
- *     membership. One thing is asked for: at most one controller owns a period (struct
- *     pshift_owner says how, with one key of any linearizable store). And
- *     default_l_tokens is 0. Forced requests may exceed L, by the debt at most; each is
- *     charged once. Not covered: a store that forgets (move its number up, never back), a
- *     process whose memory was cloned with its nonce, and servers that hear nothing while
- *     a bucket without a limit gets one.
+ *     in k T (k: the periods that one swap takes). This holds whatever happens to
+ *     messages, processes, disks, clocks' values and membership. One thing is asked for:
+ *     at most one controller owns a period (struct pshift_owner says how, with one key of
+ *     any linearizable store). And default_l_tokens is 0. Forced requests may exceed L,
+ *     by the debt at most; each is charged once. Not covered: a store that forgets (move
+ *     its number up, never back), a process whose memory was cloned with its nonce, and
+ *     servers that hear nothing while a bucket without a limit gets one.
  *   - Reservation: met in every period in which messages arrive, if the certificate shows
  *     that it can be met, and rounds with withheld tokens are repeated at once. A lost
  *     message costs one interval. Without an owner, buckets without a limit go on with
