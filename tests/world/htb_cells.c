@@ -1,5 +1,5 @@
 // proves: beside tenants as they come, on devices as they are, htb.h keeps rates, latencies and throughput of the best
-// proves: fixed bound on what is at the device: a few of 1,080 cells, the others by hand (htb_cells --help)
+// proves: fixed bound on what is at the device: a few of 1,008 cells, the others by hand (htb_cells --help)
 #include "check.h"
 #include "htb.h"
 #include "examples/world/clients.h"
