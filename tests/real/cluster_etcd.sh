@@ -3,7 +3,6 @@
 # replaced. While etcd is down nothing is served under a limit, and again when it is back. After a restore from an old backup
 # the cluster goes on when the number was moved up, as documented. No bucket is ever served above its limit.
 # needs: loopback
-# alone: no
 set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/pshift_cluster
