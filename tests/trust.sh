@@ -8,6 +8,7 @@
 #     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    each setting, and 300 mutants, of each header
 #     world     ten minutes of fresh worlds for each header; what they find in version 0.2
+#     cells     the 1,008 cells of world/htb_cells: 99 % must reach what the best fixed bound does
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
@@ -102,6 +103,10 @@ world() { # fresh seeds for each header; every pair of values must have been met
     SECONDS_EACH=${WORLD_SECONDS:-60} tests/world/v02/run.sh || rc=1
     return $rc
 }
+cells() {
+    make -s build/native/world/htb_cells || return 1
+    build/native/world/htb_cells '*' | awk '{print} / cells, .* failed$/ {n = $1; failed = $3} END {exit !(n >= 1008 && failed * 100 <= n)}'
+}
 load() { tests/under_load.sh; }
 real() { # continues after the last test that was done on this commit
     local run test verdict took table=$out/real.$commit.table
@@ -124,8 +129,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary world mutate fuzz warm tenants matrix}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | mutate | fuzz | warm | tenants | matrix) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm tenants matrix}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | tenants | matrix) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

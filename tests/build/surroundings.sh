@@ -74,7 +74,7 @@ mkdir "$tree"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$tree" 2>/dev/null
 for command in "make -s build/native/unit/qos_bits" "build/native/unit/qos_bits" "tests/build/install.sh" \
     "make -s build/examples/ngx_http_qos_module.so" "make -s build/examples/nbdkit-qoskit-filter.so"; do
-    (cd "$tree" && timeout 120 $command) >"$d/out" 2>&1 || { bad "a path with a space: $command: $(tail -n 3 "$d/out")"; continue; }
+    (cd "$tree" && timeout 600 $command) >"$d/out" 2>&1 || { bad "a path with a space: $command: $(tail -n 3 "$d/out")"; continue; }
     ok "a path with a space: $command"
 done
 # An empty build directory: the first command of a user whose tree is read-only.

@@ -102,6 +102,33 @@ static void joining(void)
     world_close(&w[0]);
 }
 
+/* After a wrong time, htb_reset_clock: the exchanges go on at once, so demand that moved takes its limit along. */
+static void one_wrong_time(void)
+{
+    struct htb_config config = world_config();
+    uint64_t before = 0, now;
+    unsigned k;
+    open_shared(2, 8);
+    for (k = 0; k < 2; k++) {
+        world_open(&w[k], &config);
+        reserve(&w[k], 1, 0, 400000, 600000, 0);
+        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+    }
+    (void)htb_exchange(&w[0].tree, 3600 * S);
+    htb_reset_clock(&w[0].tree, MS);
+    CHECK_LE(htb_exchange(&w[0].tree, S), 2 * S);
+    for (now = S; now < 3 * S; now += MS) {
+        if (now == 2 * S)
+            before = stats_of(&w[0], 1).granted;
+        (void)drain(&w[0], 1, 100, now);
+        (void)htb_exchange(&w[0].tree, now);
+        (void)htb_exchange(&w[1].tree, now);
+    }
+    CHECK_WITHIN((double)(stats_of(&w[0], 1).granted - before), 590000, 600001);
+    world_close(&w[0]);
+    world_close(&w[1]);
+}
+
 static pthread_barrier_t barrier;
 static uint64_t granted[TREES][STEPS];
 
@@ -293,6 +320,7 @@ int main(void)
 {
     check_begin("unit/htb_trees");
     joining();
+    one_wrong_time();
     others_are_late();
     lead_of_a_part_that_grows();
     borrowers();
