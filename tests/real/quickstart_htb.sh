@@ -38,22 +38,11 @@ printf '00\n' >&6 # a line in two pieces
 exec 6>&-
 
 # Two connections for each tenant, closed loops.
-client() { # PORT FILE: bytes that it got
-    local got=0 n end=$((SECONDS + seconds))
-    exec 7<>"/dev/tcp/127.0.0.1/$1" || exit 1
-    while [ $SECONDS -lt $end ]; do
-        echo "$size" >&7
-        n=$(timeout 60 head -c "$size" <&7 | wc -c)
-        got=$((got + n))
-        [ "$n" -eq "$size" ] || { echo "short: $n" >>"$2.short"; break; }
-    done
-    echo "$got" >"$2"
-}
 begin=$(date +%s%N)
 clients=()
 for t in 0 1 2; do
     for c in a b; do
-        client $((port + t)) "$d/got.$t$c" &
+        perl tests/real/peers/lines_client.pl $((port + t)) $seconds $size "$d/got.$t$c" &
         clients+=($!)
     done
 done

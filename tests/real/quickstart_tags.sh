@@ -40,31 +40,11 @@ exec 6>&-
 expect "a line in two pieces: the bytes of the file" cmp -s "$d/piece" <(tail -c +101 "$d/file" | head -c 1000)
 
 # Two connections for each tenant, closed loops.
-client() { # TENANT FILE: bytes that it got; FILE.waited: longest time for an answer, in microseconds
-    local got=0 n at=0 longest=0 since end=$((SECONDS + seconds))
-    exec 7<>"/dev/tcp/127.0.0.1/$port" || exit 1
-    while [ $SECONDS -lt $end ]; do
-        since=${EPOCHREALTIME/./}
-        echo "$1 $((at * size)) $size" >&7
-        timeout 60 head -c "$size" <&7 >"$2.data"
-        since=$((${EPOCHREALTIME/./} - since))
-        longest=$((since > longest ? since : longest))
-        n=$(stat -c %s "$2.data")
-        got=$((got + n))
-        [ "$n" -eq "$size" ] || { echo "short: $n" >>"$2.short"; break; }
-        if [ $((at % 16)) -eq 0 ]; then # checks the bytes of some answers
-            cmp -s "$2.data" <(tail -c +$((at * size + 1)) "$d/file" | head -c "$size") || echo "other bytes" >>"$2.short"
-        fi
-        at=$(((at + 1) % (mib * 1048576 / size)))
-    done
-    echo "$longest" >"$2.waited"
-    echo "$got" >"$2"
-}
 begin=$(date +%s%N)
 clients=()
 for t in 0 1 2; do
     for c in a b; do
-        client "$t" "$d/got.$t$c" &
+        perl tests/real/peers/lines_client.pl "$port" $seconds $size "$d/got.$t$c" "$t" "$d/file" &
         clients+=($!)
     done
 done
