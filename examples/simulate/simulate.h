@@ -32,6 +32,7 @@ int simulate_htb(int argc, char **argv);
 int simulate_tags(int argc, char **argv);
 int simulate_pshift(int argc, char **argv);
 int simulate_twochoice(int argc, char **argv);
+int simulate_placement(int argc, char **argv);
 int simulate_tokenpool(int argc, char **argv);
 
 #endif

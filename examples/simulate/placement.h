@@ -1,0 +1,942 @@
+/* placement.h - a model of clients that write to many servers, for `simulate placement` and its tests: how long
+ * requests take under each rule that chooses servers.
+ *
+ * A request is k writes of 1 MiB, and ends with its last write. A server serves one write after the other, first come,
+ * first served; at speed 1 a write takes 0.8 to 1.2 ms. A message takes 50 us and, exponentially, 50 us more; messages may
+ * overtake each other. A hang delays all that the server has and gets. The oracles know speeds, queues and what is on its
+ * way; they pay for no message but the write. A request counts from its begin to the end of its last write at the server.
+ *
+ *   random      each write to a random server
+ *   bytes       2k probes; filled to one level of bytes in flight and expected; each write counts 1 + the rivals of its
+ *               servers, so that clients that decide together take their shares
+ *   learned     the same, by time: each server states the rate at which it drains
+ *   prequal     Prequal (Wydrowski and others, NSDI 2024), synchronous, 2k probes: hot are servers whose requests in
+ *               flight exceed the quantile 0.84 of the client's last 128 replies; the cold one with the least latency
+ *               (median of the 9 of its last 64 with the nearest number in flight), else the one with the fewest
+ *   pool        the same, asynchronous: a pool of 16 replies, at most 1 s old, 3 probes a write; each write removes one
+ *               reply, in turn the oldest and the worst; a reply is used max(1, 2 / ((1 - 16 / n) 3 - 1)) times
+ *   sparrow     late binding (Ousterhout and others, SOSP 2013): 2k reservations; a server asks for the next write while
+ *               it has fewer than two
+ *   informed    the rule of informed.h
+ *   same        an oracle that draws the same number of servers: 2k
+ *   oracle      an oracle that sees all servers */
+#ifndef EXAMPLES_SIMULATE_PLACEMENT_H
+#define EXAMPLES_SIMULATE_PLACEMENT_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "informed.h"
+#include "../common/draw.h"
+
+#define PLACE_BYTES ((uint64_t)1 << 20)
+#define PLACE_SERVICE_NS 1e6
+#define PLACE_MS(ms) ((uint64_t)((ms)*1e6))
+#define PLACE_K_MAX 128u
+#define PLACE_STALE 256u
+
+enum place_rule {
+    PLACE_RANDOM,
+    PLACE_BYTES_FILLED,
+    PLACE_LEARNED,
+    PLACE_PREQUAL,
+    PLACE_POOL,
+    PLACE_SPARROW,
+    PLACE_INFORMED,
+    PLACE_SAME,
+    PLACE_ORACLE,
+    PLACE_RULES
+};
+static const char *const place_rule_names[PLACE_RULES] = {"random",  "bytes",    "learned", "prequal", "pool",
+                                                          "sparrow", "informed", "same",    "oracle"};
+
+struct place_config {
+    const char *name;
+    uint32_t servers, clients, k;
+    double slow;              /* share of the servers that are 10 times slower */
+    uint32_t rounds;          /* bursts, or (steady) requests for each of 100 servers */
+    double gap_ms;            /* from burst to burst; 0: steady */
+    double load;              /* steady: of all servers together */
+    double hang_ms;           /* each 50 ms a server hangs so long */
+    double change_ms;         /* so often the slow servers are others */
+    double stale_ms;          /* answers of servers are so old; asks are not */
+    uint32_t liars;           /* servers that say they are idle and fast, and never write */
+    double warm;              /* requests count from this burst on; steady: from this part of the time on */
+    double asked, asked_same; /* p99 at most so many times the oracle's; or so many times the other oracle's. 0: any */
+};
+
+struct place_write {
+    uint32_t request, index, next;
+    uint64_t turn, at_ns, in_flight; /* at_ns: of its arrival; in_flight: others at the server then */
+};
+struct place_stale {
+    uint64_t at_ns;
+    double bytes;
+    uint32_t rivals;
+};
+struct place_server {
+    double speed;
+    bool liar, busy;
+    uint32_t head, tail, queued, current, coming; /* coming: on their way */
+    uint64_t begun_ns, end_ns, hung_ns, version;
+    double expected, bytes, service; /* of bytes and learned */
+    uint32_t undecided, in_flight;
+    struct {
+        uint64_t in_flight, latency_ns;
+    } done[64];
+    uint32_t ended;
+    struct place_stale *said; /* ring of PLACE_STALE */
+    uint32_t said_count;
+    uint32_t *fifo, fifo_head, fifo_tail, slots; /* of sparrow: requests */
+    struct twochoice_intake intake;
+    void *memory;
+    uint64_t timer_ns;
+};
+struct place_probe {
+    uint32_t server, rivals;
+    uint64_t in_flight, latency_ns;
+    double bytes;
+};
+struct place_request {
+    uint64_t began_ns, id;
+    uint32_t client, left, given, back, probes;
+    bool counts;
+    uint8_t *done;
+    struct place_probe *probe;
+};
+struct place_reply {
+    uint32_t server, uses;
+    uint64_t at_ns, in_flight, latency_ns;
+};
+struct place_client {
+    uint64_t seen[128]; /* in flight, by the last replies */
+    uint32_t replies, pool, removals;
+    struct place_reply reply[16];
+    struct twochoice_placement placement;
+    void *memory;
+    uint64_t timer_ns;
+};
+enum place_event_kind {
+    PLACE_START,
+    PLACE_ARRIVE,
+    PLACE_END,
+    PLACE_HANG,
+    PLACE_CHANGE,
+    PLACE_PROBE,
+    PLACE_REPLY,
+    PLACE_DECIDED,
+    PLACE_POOL_PROBE,
+    PLACE_POOL_REPLY,
+    PLACE_SPARROW_RESERVE,
+    PLACE_SPARROW_ASK,
+    PLACE_SPARROW_NONE,
+    PLACE_TO_SERVER, /* messages of informed */
+    PLACE_TO_CLIENT,
+    PLACE_ENDED,
+    PLACE_CLIENT_TIMER,
+    PLACE_SERVER_TIMER
+};
+struct place_event {
+    uint64_t at_ns, number;
+    enum place_event_kind kind;
+    uint32_t a, b, c;
+    uint64_t x, y;
+};
+struct place_result {
+    double *ms; /* of each request that counts, sorted; QOS_NEVER: INFINITY */
+    size_t requests, room;
+    double worst_p99; /* of a seed alone */
+    uint64_t writes, messages, twice;
+};
+struct place {
+    const struct place_config *c;
+    enum place_rule rule;
+    struct qos_rng rng;
+    uint64_t now_ns, events, event_room, numbers, remove_turn;
+    struct place_event *event; /* a heap */
+    struct place_server *server;
+    struct place_client *client;
+    struct place_request *request;
+    uint32_t requests, *order;
+    struct place_write *write;
+    size_t writes, write_room;
+    struct twochoice_message *message; /* on its way, by index; free ones in a list */
+    uint32_t *message_free;
+    size_t messages, messages_free;
+    struct place_result *result;
+};
+
+static inline void *place_alloc(size_t count, size_t each)
+{
+    void *p = calloc(count ? count : 1, each);
+    if (!p)
+        abort();
+    return p;
+}
+static inline void *place_grow(void *p, size_t bytes)
+{
+    p = realloc(p, bytes);
+    if (!p)
+        abort();
+    return p;
+}
+
+static inline double place_unit(struct place *p)
+{
+    return draw_unit(qos_rng_u64(&p->rng));
+}
+static inline uint64_t place_exponential(struct place *p, double mean_ns)
+{
+    return (uint64_t)(-mean_ns * log(1 - place_unit(p)));
+}
+static inline uint64_t place_delay(struct place *p)
+{
+    p->result->messages++;
+    return p->now_ns + 50000 + place_exponential(p, 50000);
+}
+static inline uint32_t place_below(struct place *p, uint32_t n)
+{
+    return (uint32_t)qos_rng_below(&p->rng, n);
+}
+
+/* ---- events -------------------------------------------------------------------------------------------- */
+
+static inline bool place_earlier(const struct place_event *a, const struct place_event *b)
+{
+    return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->number < b->number);
+}
+
+static inline void place_at(struct place *p, uint64_t at_ns, enum place_event_kind kind, uint32_t a, uint32_t b,
+                            uint32_t c, uint64_t x, uint64_t y)
+{
+    const struct place_event e = {at_ns, p->numbers++, kind, a, b, c, x, y};
+    size_t i = p->events++;
+    if (i == p->event_room) {
+        p->event_room = p->event_room ? 2 * p->event_room : 4096;
+        p->event = (struct place_event *)place_grow(p->event, p->event_room * sizeof *p->event);
+    }
+    for (; i > 0 && place_earlier(&e, &p->event[(i - 1) / 2]); i = (i - 1) / 2)
+        p->event[i] = p->event[(i - 1) / 2];
+    p->event[i] = e;
+}
+
+static inline struct place_event place_pop(struct place *p)
+{
+    const struct place_event top = p->event[0], e = p->event[--p->events];
+    size_t i = 0, child;
+    while ((child = 2 * i + 1) < p->events) {
+        child += child + 1 < p->events && place_earlier(&p->event[child + 1], &p->event[child]);
+        if (!place_earlier(&p->event[child], &e))
+            break;
+        p->event[i] = p->event[child];
+        i = child;
+    }
+    p->event[i] = e;
+    return top;
+}
+
+/* ---- servers ------------------------------------------------------------------------------------------- */
+
+static inline void place_serve(struct place *p, uint32_t s)
+{
+    struct place_server *v = &p->server[s];
+    if (v->busy || v->head == QOS_NONE || v->liar)
+        return;
+    v->current = v->head;
+    v->head = p->write[v->current].next;
+    if (v->head == QOS_NONE)
+        v->tail = QOS_NONE;
+    v->queued--;
+    v->busy = true;
+    v->begun_ns = p->now_ns;
+    v->end_ns = (v->hung_ns > p->now_ns ? v->hung_ns : p->now_ns) +
+                (uint64_t)(PLACE_SERVICE_NS / v->speed * (0.8 + 0.4 * place_unit(p)));
+    place_at(p, v->end_ns, PLACE_END, s, 0, 0, ++v->version, 0);
+}
+
+static inline void place_arrive(struct place *p, uint32_t s, uint32_t w)
+{
+    struct place_server *v = &p->server[s];
+    v->coming--;
+    p->write[w].at_ns = p->now_ns;
+    p->write[w].in_flight = v->in_flight++;
+    p->write[w].next = QOS_NONE;
+    *(v->tail == QOS_NONE ? &v->head : &p->write[v->tail].next) = w;
+    v->tail = w;
+    v->queued++;
+    v->bytes += (double)PLACE_BYTES;
+    v->expected = v->expected > (double)PLACE_BYTES ? v->expected - (double)PLACE_BYTES : 0;
+    place_serve(p, s);
+}
+
+static inline void place_send(struct place *p, uint32_t request, uint32_t index, uint32_t s, uint64_t turn)
+{
+    const struct place_write w = {request, index, QOS_NONE, turn, 0, 0};
+    if (p->writes == p->write_room) {
+        p->write_room = p->write_room ? 2 * p->write_room : 4096;
+        p->write = (struct place_write *)place_grow(p->write, p->write_room * sizeof *p->write);
+    }
+    p->write[p->writes] = w;
+    p->server[s].coming++;
+    place_at(p, place_delay(p), PLACE_ARRIVE, s, (uint32_t)p->writes++, 0, 0, 0);
+}
+
+/* What an oracle knows: until a write sent now would end, without its way. */
+static inline double place_backlog(const struct place *p, uint32_t s)
+{
+    const struct place_server *v = &p->server[s];
+    double left = 0;
+    if (v->liar)
+        return 1e15;
+    if (v->busy)
+        left = v->end_ns > p->now_ns ? (double)(v->end_ns - p->now_ns) : 0;
+    else if (v->hung_ns > p->now_ns)
+        left = (double)(v->hung_ns - p->now_ns);
+    return left + (v->queued + v->coming + 1) * PLACE_SERVICE_NS / v->speed;
+}
+
+static inline int place_compare(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+/* Prequal: the median latency of the 9 whose number in flight was the nearest. */
+static inline uint64_t place_latency(const struct place_server *v)
+{
+    uint64_t by[64][2], nine[9];
+    uint32_t n = v->ended < 64 ? v->ended : 64, i, m = n < 9 ? n : 9;
+    if (v->liar || n == 0)
+        return v->liar;
+    for (i = 0; i < n; i++) {
+        uint64_t then = v->done[i].in_flight, now = v->in_flight;
+        by[i][0] = then > now ? then - now : now - then;
+        by[i][1] = v->done[i].latency_ns;
+    }
+    qsort(by, n, sizeof *by, place_compare);
+    for (i = 0; i < m; i++)
+        nine[i] = by[i][1];
+    qsort(nine, m, sizeof *nine, place_compare);
+    return nine[m / 2];
+}
+
+/* ---- rules with probes --------------------------------------------------------------------------------- */
+
+static inline void place_seen(struct place_client *c, uint64_t in_flight)
+{
+    c->seen[c->replies++ % 128] = in_flight;
+}
+static inline uint64_t place_hot(const struct place_client *c)
+{
+    uint64_t sorted[128];
+    uint32_t n = c->replies < 128 ? c->replies : 128;
+    if (n == 0)
+        return UINT64_MAX;
+    memcpy(sorted, c->seen, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, place_compare);
+    return sorted[(n - 1) * 84 / 100];
+}
+
+static inline void place_decide_prequal(struct place *p, uint32_t request)
+{
+    struct place_request *r = &p->request[request];
+    uint64_t hot = place_hot(&p->client[r->client]), own[2 * PLACE_K_MAX] = {0};
+    uint32_t w, i, from = place_below(p, r->probes);
+    for (w = 0; w < p->c->k; w++) {
+        uint32_t best = QOS_NONE;
+        bool best_cold = false;
+        double best_value = 0;
+        for (i = 0; i < r->probes; i++) {
+            const struct place_probe *o = &r->probe[(i + from) % r->probes];
+            uint64_t in_flight = o->in_flight + own[(i + from) % r->probes];
+            bool cold = in_flight <= hot;
+            double value =
+                cold ? (double)o->latency_ns * (double)(in_flight + 1) / (double)(o->in_flight + 1) : (double)in_flight;
+            if (best == QOS_NONE || (cold && !best_cold) || (cold == best_cold && value < best_value)) {
+                best = (i + from) % r->probes;
+                best_cold = cold;
+                best_value = value;
+            }
+        }
+        own[best]++;
+        place_send(p, request, w, r->probe[best].server, 0);
+    }
+}
+
+static inline void place_decide_filled(struct place *p, uint32_t request)
+{
+    struct place_request *r = &p->request[request];
+    uint64_t rivals[2 * PLACE_K_MAX], most, sum = 0;
+    uint32_t chosen[2 * PLACE_K_MAX] = {0}, w, i, best;
+    double share;
+    for (i = 0; i < r->probes; i++)
+        rivals[i] = r->probe[i].rivals < 64 ? r->probe[i].rivals : 64;
+    qsort(rivals, r->probes, sizeof *rivals, place_compare);
+    most = 2 * rivals[r->probes / 2] + 1; /* one that claims more counts with this */
+    for (i = 0; i < r->probes; i++)
+        sum += rivals[i] < most ? rivals[i] : most;
+    share = 1 + (double)sum / r->probes;
+    for (w = 0; w < p->c->k; w++) {
+        double best_value = INFINITY;
+        for (i = 0, best = 0; i < r->probes; i++) {
+            double value = r->probe[i].bytes + (double)PLACE_BYTES;
+            if (p->rule == PLACE_LEARNED)
+                value *= p->server[r->probe[i].server].service;
+            if (value < best_value) {
+                best_value = value;
+                best = i;
+            }
+        }
+        r->probe[best].bytes += share * (double)PLACE_BYTES;
+        chosen[best]++;
+        place_send(p, request, w, r->probe[best].server, 0);
+    }
+    for (i = 0; i < r->probes; i++)
+        place_at(p, place_delay(p), PLACE_DECIDED, r->probe[i].server, chosen[i], 0, 0, 0);
+}
+
+static inline void place_decide_same(struct place *p, uint32_t request)
+{
+    struct place_request *r = &p->request[request];
+    uint32_t w, i;
+    for (w = 0; w < p->c->k; w++) {
+        uint32_t best = r->probe[0].server;
+        for (i = 1; i < r->probes; i++)
+            if (place_backlog(p, r->probe[i].server) < place_backlog(p, best))
+                best = r->probe[i].server;
+        place_send(p, request, w, best, 0);
+    }
+}
+
+/* 2k servers, or all. */
+static inline void place_draw(struct place *p, struct place_request *r)
+{
+    uint32_t n = p->c->servers, i;
+    r->probes = 2 * p->c->k < n ? 2 * p->c->k : n;
+    r->probe = (struct place_probe *)place_alloc(r->probes, sizeof *r->probe);
+    for (i = 0; i < r->probes; i++) {
+        uint32_t j = i + place_below(p, n - i), s = p->order[j];
+        p->order[j] = p->order[i];
+        r->probe[i].server = p->order[i] = s;
+    }
+}
+
+static inline void place_probed(struct place *p, const struct place_event *e)
+{
+    struct place_server *v = &p->server[e->a];
+    struct place_probe *o = &p->request[e->b].probe[e->c];
+    o->bytes = v->liar ? 0 : v->bytes + v->expected;
+    o->rivals = v->undecided;
+    o->in_flight = v->liar ? 0 : v->in_flight;
+    o->latency_ns = place_latency(v);
+    if (p->rule != PLACE_PREQUAL) {
+        v->undecided++;
+        v->expected += (double)PLACE_BYTES / 2;
+    }
+    if (p->c->stale_ms > 0) {
+        const struct place_stale now = {p->now_ns, o->bytes, o->rivals};
+        const struct place_stale *old = NULL;
+        uint32_t i;
+        if (!v->said)
+            v->said = (struct place_stale *)place_alloc(PLACE_STALE, sizeof *v->said);
+        v->said[v->said_count++ % PLACE_STALE] = now;
+        for (i = 1; i <= PLACE_STALE && i <= v->said_count && !old; i++)
+            if (v->said[(v->said_count - i) % PLACE_STALE].at_ns + PLACE_MS(p->c->stale_ms) <= p->now_ns)
+                old = &v->said[(v->said_count - i) % PLACE_STALE];
+        o->bytes = old ? old->bytes : 0;
+        o->rivals = old ? old->rivals : 0;
+    }
+    place_at(p, place_delay(p), PLACE_REPLY, e->b, e->c, 0, 0, 0);
+}
+
+/* ---- Prequal's pool ------------------------------------------------------------------------------------ */
+
+/* The best reply of a pool, or the worst. */
+static inline uint32_t place_pool_pick(const struct place_client *c, bool worst)
+{
+    uint64_t hot = place_hot(c);
+    uint32_t i, pick = 0;
+    for (i = 1; i < c->pool; i++) {
+        const struct place_reply *a = &c->reply[pick], *b = &c->reply[i];
+        bool a_cold = a->in_flight <= hot, b_cold = b->in_flight <= hot, b_better;
+        if (a_cold != b_cold)
+            b_better = b_cold;
+        else
+            b_better = a_cold ? b->latency_ns < a->latency_ns : b->in_flight < a->in_flight;
+        if (b_better != worst)
+            pick = i;
+    }
+    return pick;
+}
+static inline uint32_t place_pool_oldest(const struct place_client *c)
+{
+    uint32_t i, pick = 0;
+    for (i = 1; i < c->pool; i++)
+        if (c->reply[i].at_ns < c->reply[pick].at_ns)
+            pick = i;
+    return pick;
+}
+
+static inline void place_pool_write(struct place *p, uint32_t request, uint32_t index)
+{
+    struct place_client *c = &p->client[p->request[request].client];
+    double reuse = 2 / ((1 - 16.0 / p->c->servers) * 3 - 1);
+    uint32_t s = place_below(p, p->c->servers), i;
+    for (i = 0; i < c->pool;)
+        if (p->now_ns - c->reply[i].at_ns > PLACE_MS(1000))
+            c->reply[i] = c->reply[--c->pool];
+        else
+            i++;
+    if (c->pool >= 2) {
+        i = place_pool_pick(c, false);
+        s = c->reply[i].server;
+        c->reply[i].in_flight++;
+        if (++c->reply[i].uses >= (reuse > 1 ? reuse : 1))
+            c->reply[i] = c->reply[--c->pool];
+    }
+    if (c->pool > 0) {
+        i = c->removals++ % 2 ? place_pool_oldest(c) : place_pool_pick(c, true);
+        c->reply[i] = c->reply[--c->pool];
+    }
+    for (i = 0; i < 3; i++)
+        place_at(p, place_delay(p), PLACE_POOL_PROBE, place_below(p, p->c->servers), p->request[request].client, 0, 0,
+                 0);
+    place_send(p, request, index, s, 0);
+}
+
+static inline void place_pool_reply(struct place *p, const struct place_event *e)
+{
+    struct place_client *c = &p->client[e->b];
+    const struct place_reply reply = {e->a, 0, p->now_ns, e->x, e->y};
+    place_seen(c, e->x);
+    c->reply[c->pool < 16 ? c->pool++ : place_pool_oldest(c)] = reply;
+}
+
+/* ---- informed ------------------------------------------------------------------------------------------ */
+
+static inline void place_message(struct place *p, const struct twochoice_message *m, enum place_event_kind kind,
+                                 uint32_t to, uint64_t later_ns)
+{
+    uint32_t i;
+    if (p->messages_free == 0) {
+        size_t more = p->messages ? p->messages : 1024, j;
+        p->message = (struct twochoice_message *)place_grow(p->message, (p->messages + more) * sizeof *p->message);
+        p->message_free = (uint32_t *)place_grow(p->message_free, (p->messages + more) * sizeof *p->message_free);
+        for (j = 0; j < more; j++)
+            p->message_free[p->messages_free++] = (uint32_t)(p->messages + j);
+        p->messages += more;
+    }
+    i = p->message_free[--p->messages_free];
+    p->message[i] = *m;
+    place_at(p, place_delay(p) + later_ns, kind, to, i, 0, 0, 0);
+}
+
+static inline void place_orders(struct place *p, uint32_t client)
+{
+    struct place_client *c = &p->client[client];
+    struct twochoice_place_order o;
+    for (;;) {
+        twochoice_placement_step(&c->placement, p->now_ns, &o);
+        if (o.todo == TWOCHOICE_PLACE_WAIT)
+            break;
+        if (o.todo == TWOCHOICE_PLACE_SEND) {
+            place_message(p, &o.message, PLACE_TO_SERVER, o.server, 0);
+        } else {
+            uint32_t request = (uint32_t)o.tag;
+            p->result->twice += o.again;
+            place_send(p, request, o.write, o.server, o.message.turn);
+        }
+    }
+    if (o.next_ns != QOS_NEVER && (c->timer_ns <= p->now_ns || o.next_ns < c->timer_ns)) {
+        c->timer_ns = o.next_ns > p->now_ns ? o.next_ns : p->now_ns + 1;
+        place_at(p, c->timer_ns, PLACE_CLIENT_TIMER, client, 0, 0, 0, 0);
+    }
+}
+
+static inline void place_lie(const struct place_server *v, struct twochoice_message *m)
+{
+    if (!v->liar)
+        return;
+    m->wait_ns = 0;
+    m->service_ns = (uint64_t)(PLACE_SERVICE_NS / 2);
+    m->idle_ns = 0;
+}
+
+static inline void place_asks(struct place *p, uint32_t s)
+{
+    struct place_server *v = &p->server[s];
+    struct twochoice_message ask;
+    uint64_t next_ns;
+    while (twochoice_intake_ask(&v->intake, p->now_ns, &ask)) {
+        place_lie(v, &ask);
+        place_message(p, &ask, PLACE_TO_CLIENT, (uint32_t)ask.client, 0);
+    }
+    next_ns = twochoice_intake_next_ns(&v->intake, p->now_ns);
+    if (next_ns != QOS_NEVER && (v->timer_ns <= p->now_ns || next_ns < v->timer_ns)) {
+        v->timer_ns = next_ns > p->now_ns ? next_ns : p->now_ns + 1;
+        place_at(p, v->timer_ns, PLACE_SERVER_TIMER, s, 0, 0, 0, 0);
+    }
+}
+
+static inline void place_to_server(struct place *p, const struct place_event *e)
+{
+    struct place_server *v = &p->server[e->a];
+    struct twochoice_message answer;
+    const struct twochoice_message m = p->message[e->b];
+    p->message_free[p->messages_free++] = e->b;
+    if (twochoice_intake_heard(&v->intake, p->now_ns, &m, &answer)) {
+        place_lie(v, &answer);
+        place_message(p, &answer, PLACE_TO_CLIENT, (uint32_t)m.client, PLACE_MS(p->c->stale_ms));
+    }
+    place_asks(p, e->a);
+}
+
+static inline void place_to_client(struct place *p, const struct place_event *e)
+{
+    struct twochoice_message m = p->message[e->b];
+    p->message_free[p->messages_free++] = e->b;
+    if (twochoice_placement_heard(&p->client[e->a].placement, p->now_ns, &m)) {
+        m.type = TWOCHOICE_RELEASE;
+        place_message(p, &m, PLACE_TO_SERVER, m.server, 0);
+    }
+    place_orders(p, e->a);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------- */
+
+static inline void place_start(struct place *p, uint32_t request)
+{
+    struct place_request *r = &p->request[request];
+    uint32_t i, j, n = p->c->servers, k = p->c->k;
+    r->began_ns = p->now_ns;
+    r->left = k;
+    r->done = (uint8_t *)place_alloc(k, 1);
+    if (p->rule == PLACE_INFORMED) {
+        struct twochoice_write w[PLACE_K_MAX];
+        for (i = 0; i < k; i++) {
+            w[i].home = 0;
+            w[i].len_bytes = PLACE_BYTES;
+        }
+        if (twochoice_placement_begin(&p->client[r->client].placement, p->now_ns, w, k, request, &r->id) != QOS_OK)
+            abort();
+        place_orders(p, r->client);
+        return;
+    }
+    if (p->rule == PLACE_RANDOM || p->rule == PLACE_POOL || p->rule == PLACE_ORACLE) {
+        for (i = 0; i < k; i++) {
+            uint32_t from = place_below(p, n), best = from;
+            if (p->rule == PLACE_POOL) {
+                place_pool_write(p, request, i);
+                continue;
+            }
+            for (j = 1; j < n && p->rule == PLACE_ORACLE; j++)
+                if (place_backlog(p, (from + j) % n) < place_backlog(p, best))
+                    best = (from + j) % n;
+            place_send(p, request, i, best, 0);
+        }
+        return;
+    }
+    place_draw(p, r);
+    if (p->rule == PLACE_SAME)
+        place_decide_same(p, request);
+    else
+        for (i = 0; i < r->probes; i++)
+            place_at(p, place_delay(p), p->rule == PLACE_SPARROW ? PLACE_SPARROW_RESERVE : PLACE_PROBE,
+                     r->probe[i].server, request, i, 0, 0);
+}
+
+static inline void place_sparrow(struct place *p, uint32_t s)
+{
+    struct place_server *v = &p->server[s];
+    for (; v->fifo_head != v->fifo_tail && v->slots < 2; v->slots++)
+        place_at(p, place_delay(p), PLACE_SPARROW_ASK, s, v->fifo[v->fifo_head++], 0, 0, 0);
+}
+
+static inline void place_sparrow_reserve(struct place *p, uint32_t s, uint32_t request)
+{
+    struct place_server *v = &p->server[s];
+    uint32_t each = (2 * p->c->k + p->c->servers - 1) / p->c->servers, i;
+    for (i = 0; i < each; i++) {
+        if ((v->fifo_tail & (v->fifo_tail - 1)) == 0)
+            v->fifo = (uint32_t *)place_grow(v->fifo, (2 * (size_t)v->fifo_tail + 1) * sizeof *v->fifo);
+        v->fifo[v->fifo_tail++] = request;
+    }
+    place_sparrow(p, s);
+}
+
+static inline void place_count(struct place *p, double ms)
+{
+    struct place_result *o = p->result;
+    if (o->requests == o->room) {
+        o->room = o->room ? 2 * o->room : 4096;
+        o->ms = (double *)place_grow(o->ms, o->room * sizeof *o->ms);
+    }
+    o->ms[o->requests++] = ms;
+}
+
+static inline void place_end(struct place *p, const struct place_event *e)
+{
+    struct place_server *v = &p->server[e->a];
+    const struct place_write *w = &p->write[v->current];
+    struct place_request *r = &p->request[w->request];
+    if (e->x != v->version) /* a hang has put it off */
+        return;
+    v->busy = false;
+    v->in_flight--;
+    v->bytes -= (double)PLACE_BYTES;
+    v->service += 0.2 * ((double)(p->now_ns - v->begun_ns) / PLACE_SERVICE_NS - v->service);
+    v->done[v->ended % 64].in_flight = w->in_flight;
+    v->done[v->ended++ % 64].latency_ns = p->now_ns - w->at_ns;
+    if (!r->done[w->index]) {
+        r->done[w->index] = 1;
+        p->result->writes++;
+        if (--r->left == 0 && r->counts)
+            place_count(p, (double)(p->now_ns - r->began_ns) / 1e6);
+    }
+    if (p->rule == PLACE_INFORMED) {
+        place_at(p, place_delay(p), PLACE_ENDED, w->request, w->index, 0, 0, 0);
+        p->result->messages--; /* the answer to a write, which every rule has */
+        twochoice_intake_end(&v->intake, p->now_ns, PLACE_BYTES);
+    }
+    if (p->rule == PLACE_SPARROW) {
+        v->slots--;
+        place_sparrow(p, e->a);
+    }
+    place_serve(p, e->a);
+    if (p->rule == PLACE_INFORMED)
+        place_asks(p, e->a);
+}
+
+static inline void place_change(struct place *p, uint32_t slow)
+{
+    uint32_t i;
+    for (i = 0; i < p->c->servers; i++)
+        p->server[i].speed = 1;
+    while (slow > 0) {
+        i = place_below(p, p->c->servers);
+        slow -= p->server[i].speed >= 1;
+        p->server[i].speed = 0.1;
+    }
+}
+
+static inline void place_handle(struct place *p, const struct place_event *e, uint32_t slow)
+{
+    struct place_server *v = &p->server[e->a];
+    switch (e->kind) {
+    case PLACE_START: place_start(p, e->a); break;
+    case PLACE_ARRIVE: {
+        const struct place_write *w = &p->write[e->b];
+        const struct place_request *r = &p->request[w->request];
+        if (p->rule == PLACE_INFORMED)
+            twochoice_intake_arrived(&v->intake, p->now_ns, r->client, r->id, w->turn, PLACE_BYTES);
+        place_arrive(p, e->a, e->b);
+        if (p->rule == PLACE_INFORMED)
+            place_asks(p, e->a);
+        break;
+    }
+    case PLACE_END: place_end(p, e); break;
+    case PLACE_HANG:
+        v->hung_ns = p->now_ns + PLACE_MS(p->c->hang_ms);
+        if (v->busy) {
+            v->end_ns += PLACE_MS(p->c->hang_ms);
+            place_at(p, v->end_ns, PLACE_END, e->a, 0, 0, ++v->version, 0);
+        }
+        break;
+    case PLACE_CHANGE: place_change(p, slow); break;
+    case PLACE_PROBE: place_probed(p, e); break;
+    case PLACE_REPLY: {
+        struct place_request *r = &p->request[e->a];
+        place_seen(&p->client[r->client], r->probe[e->b].in_flight);
+        if (++r->back < r->probes)
+            break;
+        if (p->rule == PLACE_PREQUAL)
+            place_decide_prequal(p, e->a);
+        else
+            place_decide_filled(p, e->a);
+        break;
+    }
+    case PLACE_DECIDED:
+        v->undecided--;
+        v->expected += ((double)e->b - 0.5) * (double)PLACE_BYTES;
+        v->expected = v->expected > 0 ? v->expected : 0;
+        break;
+    case PLACE_POOL_PROBE:
+        place_at(p, place_delay(p), PLACE_POOL_REPLY, e->a, e->b, 0, v->liar ? 0 : v->in_flight, place_latency(v));
+        break;
+    case PLACE_POOL_REPLY: place_pool_reply(p, e); break;
+    case PLACE_SPARROW_RESERVE: place_sparrow_reserve(p, e->a, e->b); break;
+    case PLACE_SPARROW_ASK: {
+        struct place_request *r = &p->request[e->b];
+        if (r->given < p->c->k)
+            place_send(p, e->b, r->given++, e->a, 0);
+        else
+            place_at(p, place_delay(p), PLACE_SPARROW_NONE, e->a, 0, 0, 0, 0);
+        break;
+    }
+    case PLACE_SPARROW_NONE:
+        v->slots--;
+        place_sparrow(p, e->a);
+        break;
+    case PLACE_TO_SERVER: place_to_server(p, e); break;
+    case PLACE_TO_CLIENT: place_to_client(p, e); break;
+    case PLACE_ENDED: {
+        uint32_t client = p->request[e->a].client;
+        (void)!twochoice_placement_ended(&p->client[client].placement, p->now_ns, p->request[e->a].id, e->b);
+        place_orders(p, client);
+        break;
+    }
+    case PLACE_CLIENT_TIMER:
+        if (p->client[e->a].timer_ns == p->now_ns)
+            place_orders(p, e->a);
+        break;
+    case PLACE_SERVER_TIMER:
+        if (v->timer_ns == p->now_ns)
+            place_asks(p, e->a);
+        break;
+    }
+}
+
+static inline void place_open(struct place *p, uint64_t seed)
+{
+    const struct place_config *c = p->c;
+    struct twochoice_placement_config pc;
+    struct twochoice_intake_config ic;
+    uint32_t i;
+    memset(&pc, 0, sizeof pc);
+    memset(&ic, 0, sizeof ic);
+    qos_rng_seed(&p->rng, 1000 + seed);
+    p->server = (struct place_server *)place_alloc(c->servers, sizeof *p->server);
+    p->client = (struct place_client *)place_alloc(c->clients, sizeof *p->client);
+    p->order = (uint32_t *)place_alloc(c->servers, sizeof *p->order);
+    for (i = 0; i < c->servers; i++) {
+        struct place_server *v = &p->server[i];
+        p->order[i] = i;
+        v->speed = i < (uint32_t)(c->slow * c->servers + 0.5) ? 0.1 : 1;
+        v->liar = i >= c->servers - c->liars;
+        v->service = 1;
+        v->head = v->tail = QOS_NONE;
+        if (p->rule != PLACE_INFORMED)
+            continue;
+        ic.server = i;
+        v->memory = place_alloc(1, twochoice_intake_memsize(&ic) + 64);
+        if (twochoice_intake_init(&v->intake, (void *)(((uintptr_t)v->memory + 63) & ~(uintptr_t)63),
+                                  twochoice_intake_memsize(&ic), &ic) != QOS_OK)
+            abort();
+    }
+    for (i = 0; i < c->clients && p->rule == PLACE_INFORMED; i++) {
+        struct place_client *l = &p->client[i];
+        pc.servers = c->servers;
+        pc.max_writes = c->k;
+        pc.max_requests = c->gap_ms > 0 ? 4 : c->clients == 1 ? 256 : 64;
+        pc.client = i;
+        pc.seed = seed * 100000 + i;
+        l->memory = place_alloc(1, twochoice_placement_memsize(&pc) + 64);
+        if (twochoice_placement_init(&l->placement, (void *)(((uintptr_t)l->memory + 63) & ~(uintptr_t)63),
+                                     twochoice_placement_memsize(&pc), &pc) != QOS_OK)
+            abort();
+    }
+}
+
+static inline void place_close(struct place *p)
+{
+    uint32_t i;
+    for (i = 0; i < p->requests; i++) {
+        free(p->request[i].done);
+        free(p->request[i].probe);
+    }
+    for (i = 0; i < p->c->servers; i++) {
+        free(p->server[i].memory);
+        free(p->server[i].fifo);
+        free(p->server[i].said);
+    }
+    for (i = 0; i < p->c->clients; i++)
+        free(p->client[i].memory);
+    free(p->request);
+    free(p->server);
+    free(p->client);
+    free(p->order);
+    free(p->event);
+    free(p->write);
+    free(p->message);
+    free(p->message_free);
+}
+
+static inline void place_run(const struct place_config *c, enum place_rule rule, uint64_t seed,
+                             struct place_result *result)
+{
+    struct place p;
+    uint32_t i, slow = (uint32_t)(c->slow * c->servers + 0.5);
+    uint64_t at_ns = 0, from_ns;
+    memset(&p, 0, sizeof p);
+    p.c = c;
+    p.rule = rule;
+    p.result = result;
+    place_open(&p, seed);
+    p.requests = c->gap_ms > 0 ? c->rounds * c->clients : c->rounds * c->servers;
+    p.request = (struct place_request *)place_alloc(p.requests, sizeof *p.request);
+    for (i = 0; i < p.requests; i++) {
+        struct place_request *r = &p.request[i];
+        if (c->gap_ms > 0) {
+            r->client = i % c->clients;
+            at_ns = PLACE_MS(i / c->clients * c->gap_ms + 0.2 * place_unit(&p));
+        } else {
+            r->client = place_below(&p, c->clients);
+            at_ns += place_exponential(&p, c->k * PLACE_SERVICE_NS / (c->load * (c->servers - 0.9 * slow)));
+        }
+        r->began_ns = at_ns;
+        place_at(&p, at_ns, PLACE_START, i, 0, 0, 0, 0);
+    }
+    from_ns = c->gap_ms > 0 ? PLACE_MS(c->warm * c->gap_ms) : (uint64_t)(c->warm * (double)at_ns);
+    for (i = 0; i < p.requests; i++)
+        p.request[i].counts = p.request[i].began_ns >= from_ns;
+    for (i = 1; c->hang_ms > 0 && PLACE_MS(50.0 * i) < at_ns; i++)
+        place_at(&p, PLACE_MS(50.0 * i), PLACE_HANG, place_below(&p, c->servers), 0, 0, 0, 0);
+    for (i = 1; c->change_ms > 0 && PLACE_MS(c->change_ms * i) < at_ns; i++)
+        place_at(&p, PLACE_MS(c->change_ms * i), PLACE_CHANGE, 0, 0, 0, 0, 0);
+    while (p.events) {
+        const struct place_event e = place_pop(&p);
+        p.now_ns = e.at_ns;
+        place_handle(&p, &e, slow);
+    }
+    for (i = 0; i < p.requests; i++)
+        if (p.request[i].left && p.request[i].counts)
+            place_count(&p, INFINITY); /* it never ended */
+    place_close(&p);
+}
+
+static inline int place_compare_ms(const void *a, const void *b)
+{
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+static inline double place_quantile(const double *sorted, size_t n, double part)
+{
+    return n ? sorted[(size_t)(part * (double)(n - 1))] : 0;
+}
+
+/* All requests of several seeds; result->ms is the caller's to free. */
+static inline void place_pooled(const struct place_config *c, enum place_rule rule, uint64_t seed, uint32_t seeds,
+                                struct place_result *result)
+{
+    uint32_t i;
+    memset(result, 0, sizeof *result);
+    for (i = 0; i < seeds; i++) {
+        size_t from = result->requests;
+        double p99;
+        place_run(c, rule, seed + i, result);
+        qsort(result->ms + from, result->requests - from, sizeof *result->ms, place_compare_ms);
+        p99 = place_quantile(result->ms + from, result->requests - from, 0.99);
+        result->worst_p99 = p99 > result->worst_p99 ? p99 : result->worst_p99;
+    }
+    qsort(result->ms, result->requests, sizeof *result->ms, place_compare_ms);
+}
+
+#endif
