@@ -35,7 +35,8 @@
  *     int main(void)
  *     {
  *         static struct tags_config config; // zero: the default
- *         static struct tags_client fast, slow;
+ *         static const struct tags_client fast = {1, 0, 0}; // weight, reservation, limit
+ *         static const struct tags_client slow = {2, 50, 200};
  *         struct tags_grant grant;
  *         struct tags tags;
  *         void *mem;
@@ -44,10 +45,6 @@
  *         mem = aligned_alloc(QOS_CACHE_LINE, tags_memsize(&config));
  *         if (!mem || tags_init(&tags, mem, tags_memsize(&config), &config) != QOS_OK)
  *             return 1; // tags_config_error(&config) says why
- *         fast.weight = 1;
- *         slow.weight = 2;
- *         slow.reservation_per_s = 50;
- *         slow.limit_per_s = 200;
  *         if (tags_add(&tags, 0, 0, &fast) || tags_add(&tags, 0, 1, &slow))
  *             return 1;
  *         if (tags_arrive(&tags, 0, 0, 3, 1) || tags_arrive(&tags, 0, 1, 2, 1))
@@ -97,6 +94,9 @@
  *   - A forced request passes all others, also reservations: use it for the server's own
  *     work only. The bound "Weight" includes what m forces.
  *   - A client can lie about its cost, up to cost_max; under reward with count_cost only.
+ *   - Groups. All this holds between two groups and between two clients of one group, not
+ *     across. A client's reservation waits for its group too: one request more.
+ *     Any service counts at both levels, and the limits of both hold.
  */
 #ifndef QOS_TAGS_H
 #define QOS_TAGS_H
@@ -161,12 +161,14 @@ enum tags_phase {
     TAGS_PHASE_RESERVATION = 0, /* its reservation tag was due */
     TAGS_PHASE_WEIGHT = 1,      /* the smallest share tag */
     TAGS_PHASE_ABOVE_LIMIT = 2, /* TAGS_ALLOW, all others were at their limits too */
-    TAGS_PHASE_FORCED = 3       /* tags_force */
+    TAGS_PHASE_FORCED = 3,      /* tags_force */
+    TAGS_PHASE_GROUP = 4        /* its group's reservation tag was due, its own was not: the smallest share tag */
 };
-#define TAGS_PHASES 4
+#define TAGS_PHASES 5
 
 struct tags_config {
-    uint32_t clients;               /* ids are 0..clients-1; 1..TAGS_CLIENTS_MAX */
+    uint32_t clients;               /* ids are 0..clients-1; 1..TAGS_CLIENTS_MAX; with groups a multiple of 8 */
+    uint32_t groups;                /* 0: none. Ids of groups follow those of clients: clients..clients+groups-1 */
     uint32_t at_device_max;         /* requests at the device, 1..TAGS_AT_DEVICE_MAX; 0: 64. 96 bytes each */
     enum tags_mode mode;            /* 0: TAGS_REWARD */
     enum tags_at_limit at_limit;    /* 0: TAGS_WAIT */
@@ -174,7 +176,7 @@ struct tags_config {
     bool intrusive;                 /* tags_push and tags_pop will be used: 16 bytes a client */
     bool no_completions;            /* TAGS_PS: grants are final; nothing is completed, failed or cancelled */
     bool attribute;                 /* TAGS_REWARD: the header measures service times; see tags_complete */
-    bool count_by_client;           /* tags_stats and counters of single clients: 104 bytes a client */
+    bool count_by_client;           /* tags_stats and counters of single clients: 112 bytes a client */
     uint32_t channels;              /* attribute: requests that the device works on at once; TAGS_CHANNELS_ALL; 0: not
                                        known, and unless at_device_max is 1, cost is shared instead of time */
     uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 50. Rounded up to 5 i */
@@ -236,7 +238,8 @@ struct tags_state {
     uint64_t reserved_per_s;
     uint64_t admissible_per_s; /* the largest reservation that would be admitted: of a new client, or of this one */
     uint64_t clock_behind_ns;  /* of all: time of reserved service that was dropped, the same for all */
-    bool waiting_at_limit;     /* of one client */
+    bool waiting_at_limit;     /* of one client, or a group that all its clients make wait */
+    bool as_serial;            /* of all: attribute with channels > 1, but the device is taken for a serial one */
     bool by_time;              /* of all: shares follow device time. false: cost (TAGS_PS, or channels is not known) */
 };
 
@@ -264,6 +267,7 @@ struct tags_shared;
  *   set up       tags_config_error, tags_client_error   what is wrong with a configuration, with terms
  *                tags_memsize, tags_init                the caller's memory
  *   clients      tags_add, tags_change, tags_remove     terms; debts outlive removal
+ *   groups       tags_group_add                         the clients of a tenant; then as a client
  *   requests     tags_arrive, tags_withdraw             counts: the queues are the caller's
  *                tags_push, tags_unlink, tags_head      intrusive: the queues are the scheduler's
  *   dispatch     tags_pull, tags_pop                    the next request
@@ -305,6 +309,13 @@ QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *tags, uint64_t now_n
  * time than before. */
 QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                   const struct tags_client *terms);
+/* Makes id a group: the ids first..first+clients-1 are its clients from now on, once they are added. first and clients
+ * are multiples of 8 (QOS_EINVAL), no id is in two groups (QOS_EEXIST); else as tags_add. Ids that are new in it owe
+ * nothing inside. With config.groups, each client is in a group: QOS_ENOENT for tags_add of another. The reservations
+ * of its clients add up to at most its own (QOS_EADMISSION, also for a change of the group). tags_change, tags_remove,
+ * tags_info and tags_stats take its id, too; tags_remove gives QOS_EBUSY while it has clients or grants. O(clients). */
+QOS_API QOS_NODISCARD enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint32_t id,
+                                                     const struct tags_client *terms, uint32_t first, uint32_t clients);
 /* Removes the client. Its queued requests are dropped (*dropped, which may be NULL: how many); an intrusive list
  * stays intact: take tags_head first to walk it. Its reservation is free at once. Its grants are still given back. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped);
@@ -469,6 +480,9 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_S_LEVELS 11                    /* 4^11 = TAGS_CLIENTS_MAX */
 #define TAGS_PRIV_T_LEVELS 8                     /* 8^8 > TAGS_CLIENTS_MAX */
 
+/* A part of a call without groups, which a call with groups makes twice, the second time out of line. */
+#define TAGS_PRIV_INLINE QOS_PRIV __attribute__((always_inline))
+
 /* packed: weight (41 bits), flags */
 #define TAGS_PRIV_WEIGHT_MASK ((UINT64_C(1) << 41) - 1)
 #define TAGS_PRIV_CLIENT (UINT64_C(1) << 50)   /* the id is a client */
@@ -490,7 +504,7 @@ QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 40, "what a dispatch touches i
  * of 32 bits is cheaper than memory for its result. */
 struct tags_priv_rate {
     uint64_t tag_ns;
-    uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_group */
+    uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_node */
     uint64_t rest;       /* < rate */
 };
 
@@ -504,8 +518,32 @@ struct tags_priv_mean {
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_mean) == 32, "a mean is half a cache line");
 
 /* Four keys of s: a cache line. Not as pairs: what was stored as two words is slow to load as one of 16 bytes. */
-struct tags_priv_group {
+struct tags_priv_node {
     uint64_t hi[4], lo[4];
+};
+
+/* r, d or l. */
+struct tags_priv_tree {
+    uint64_t least; /* TAGS_PRIV_ABSENT: empty */
+    uint64_t *key;
+};
+
+/* Those that compete with each other: all clients; with groups, all groups, and the clients of each group. */
+struct tags_priv_pool {
+    struct qos_u128 v; /* V */
+    struct qos_u128 surplus_v;
+    struct qos_u128 s_top; /* the least key of s */
+    struct tags_priv_node *s;
+    struct tags_priv_tree r, d, l;
+    uint64_t behind_ns;              /* the reservation clock is now_ns - behind_ns */
+    uint64_t reserved_sum;           /* of all clients */
+    uint64_t rate_max;               /* the largest reservation so far */
+    uint64_t largest;                /* amount charged to a share tag lately; see tags_priv_off_limit */
+    uint64_t weights;                /* sum over the clients with requests queued */
+    uint32_t backlogged;             /* clients with requests queued */
+    uint32_t first, places, members; /* its ids are first..first+places-1, of which so many are clients */
+    uint32_t s_levels, t_levels;
+    uint32_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS]; /* counted in nodes */
 };
 
 struct tags_priv_queue {
@@ -520,15 +558,19 @@ struct tags_priv_queue {
 #define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
 #define TAGS_PRIV_SPENT 32u     /* taken from it */
 #define TAGS_PRIV_SURPLUS 64u   /* charged to the surplus tag instead of the share tag */
-struct tags_priv_slot {
-    uint64_t serial;             /* of its grant; 0: given back */
-    uint32_t client, next, prev; /* in order of dispatch; next also links what is free */
-    uint32_t batch;              /* next of the completions of one moment */
-    uint32_t cost, rho, delta, flags;
-    uint64_t amount; /* its work, what the share tag is charged times the weight; reward: in 1/256 ns */
-    uint64_t entered, dispatch_ns;
+struct tags_priv_charge {
+    uint32_t id, flags;            /* the client, or its group */
     uint64_t limit_ns, reserve_ns; /* where its charges ended on the limit and reservation tags */
     struct qos_u128 share;         /* the same on the share tag, or the surplus tag */
+};
+struct tags_priv_slot {
+    uint64_t serial;     /* of its grant; 0: given back */
+    uint32_t next, prev; /* in order of dispatch; next also links what is free */
+    uint32_t batch;      /* next of the completions of one moment */
+    uint32_t cost, rho, delta;
+    uint64_t amount; /* its work, what the share tag is charged times the weight; reward: in 1/256 ns */
+    uint64_t entered, dispatch_ns;
+    struct tags_priv_charge own; /* the client's; that of its group is in outer */
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_slot) == 96, "a slot is a cache line and a half");
 
@@ -536,26 +578,24 @@ struct tags_priv_counters {
     struct qos_counters all;
     qos_counter_t served[TAGS_PHASES], cancelled, failed, given_up, device_ns, debt;
 };
-QOS_STATIC_ASSERT(sizeof(struct tags_priv_counters) == 104, "as the manual says");
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_counters) == 112, "as the manual says");
 
 struct tags {
-    struct qos_u128 v; /* V */
-    struct qos_u128 surplus_v;
-    uint64_t now_ns;       /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
-    uint64_t shift_ns;     /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
-    uint64_t behind_ns;    /* the reservation clock is now_ns - behind_ns */
-    uint64_t at_device;    /* requests, all clients */
-    uint64_t queued;       /* the same */
-    uint64_t serial;       /* of the last grant */
-    uint64_t reserved_sum; /* of all clients */
-    uint64_t estimate;     /* service time in 1/256 ns for a client without history */
-    uint64_t largest;      /* amount charged to a share tag lately; see tags_priv_off_limit */
-    uint64_t weights;      /* sum over the clients with requests queued */
-    int64_t weight_credit; /* work that is due to the weight phase, times 1000 */
-    struct qos_u128 s_top; /* the least key of s */
-    struct tags_priv_group *s;
-    uint64_t *r, *d, *l; /* the least key is first */
-    uint64_t rate_max;   /* the largest reservation so far */
+    struct tags_priv_pool root;     /* all clients, or all groups */
+    uint64_t now_ns;                /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
+    uint64_t shift_ns;              /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
+    uint64_t queued;                /* requests, all clients */
+    uint32_t at_device;             /* the same */
+    uint64_t serial;                /* of the last grant */
+    uint64_t estimate;              /* service time in 1/256 ns for a client without history */
+    int64_t weight_credit;          /* work that is due to the weight phase, times 1000 */
+    uint32_t ids, grouped;          /* clients and groups; clients if there are groups, else 0 */
+    uint32_t *group;                /* the id of a client's group, or QOS_NONE; NULL without groups */
+    struct tags_priv_pool *pool;    /* of each group, else NULL */
+    struct tags_priv_charge *outer; /* of each slot: what its group was charged, else NULL */
+    struct tags_priv_node *s;       /* nodes of all pools, and those of r, d and l, eight keys each */
+    uint64_t *r, *d, *l;
+    size_t s_nodes, t_nodes;
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
@@ -572,13 +612,10 @@ struct tags {
     uint32_t worked_last, worked;       /* the newest slot that the device works on; how many */
     uint32_t at_work_max;               /* M, or 1 while the device does not keep the order */
     uint32_t out_of_order, serial_for;  /* part of the completions, times 65536; completions until M holds again */
-    uint32_t backlogged;                /* clients with requests queued */
     uint32_t batch, batch_count;        /* completions that share a now_ns */
     uint32_t given_rest;                /* 1/256 ns of measured time not yet given out */
-    size_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS], s_groups, t_groups; /* counted in groups */
-    uint32_t s_levels, t_levels;
-    uint32_t blocks, block_requests; /* the window: number of blocks, and requests in each */
-    struct tags_config config;       /* defaults filled in */
+    uint32_t blocks, block_requests;    /* the window: number of blocks, and requests in each */
+    struct tags_config config;          /* defaults filled in */
     struct tags_priv_counters counters;
     qos_counter_t floor_ns, forgiven_ns;
 };
@@ -619,81 +656,83 @@ QOS_PRIV struct qos_u128 tags_priv_wide(uint64_t hi, uint64_t lo)
     return r;
 }
 
-/* Groups of `arity` keys per level, from n places up to the one group below the root, from group *total on. */
-QOS_PRIV uint32_t tags_priv_levels(uint32_t n, uint32_t arity, size_t *base, size_t *total)
+/* Nodes of `arity` keys per level over n places; base: where each level begins. Returns how many there are. */
+QOS_PRIV uint32_t tags_priv_nodes(uint32_t n, uint32_t arity, uint32_t *levels, uint32_t *base)
 {
-    uint32_t levels = 0;
+    uint32_t total = 0;
+    *levels = 0;
     do {
         n = (n + arity - 1) / arity;
-        base[levels++] = *total;
-        *total += n;
+        base[(*levels)++] = total;
+        total += n;
     } while (n > 1);
-    return levels;
+    return total;
 }
 
-QOS_PRIV struct qos_u128 tags_priv_s_key(const struct tags_priv_group *group, size_t at)
+QOS_PRIV struct qos_u128 tags_priv_s_key(const struct tags_priv_node *node, size_t at)
 {
-    return tags_priv_wide(group->hi[at], group->lo[at]);
+    return tags_priv_wide(node->hi[at], node->lo[at]);
 }
 
 /* Puts a key at its place and lets the winners rise; stops where the winner stays the same. */
-QOS_PRIV void tags_priv_s_put(struct tags *tags, uint32_t id, struct qos_u128 key)
+QOS_PRIV void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
 {
-    size_t i = id;
+    size_t i = id - pool->first;
     uint32_t k;
-    for (k = 0; k < tags->s_levels; k++, i >>= 2) {
-        struct tags_priv_group *group = tags->s + tags->s_base[k] + (i >> 2);
+    for (k = 0; k < pool->s_levels; k++, i >>= 2) {
+        struct tags_priv_node *node = pool->s + pool->s_base[k] + (i >> 2);
         size_t at = i & 3;
         struct qos_u128 others;
-        if (k > 0 && group->hi[at] == key.hi && group->lo[at] == key.lo)
+        if (k > 0 && node->hi[at] == key.hi && node->lo[at] == key.lo)
             return;
-        group->hi[at] = key.hi;
-        group->lo[at] = key.lo;
-        others = tags_priv_least(tags_priv_s_key(group, at ^ 1), tags_priv_s_key(group, at ^ 2));
-        others = tags_priv_least(others, tags_priv_s_key(group, at ^ 3));
+        node->hi[at] = key.hi;
+        node->lo[at] = key.lo;
+        others = tags_priv_least(tags_priv_s_key(node, at ^ 1), tags_priv_s_key(node, at ^ 2));
+        others = tags_priv_least(others, tags_priv_s_key(node, at ^ 3));
         if (tags_priv_less(others, key)) /* a branch: a client that was just served is rarely the least */
             key = others;
     }
-    tags->s_top = key;
+    pool->s_top = key;
 }
 
-/* The same in r or l. */
-QOS_PRIV void tags_priv_t_put(const struct tags *tags, uint64_t *tree, uint32_t id, uint64_t key)
+/* The same in r, d or l. */
+QOS_PRIV void tags_priv_t_put(const struct tags_priv_pool *pool, struct tags_priv_tree *tree, uint32_t id, uint64_t key)
 {
-    size_t i = id;
+    size_t i = id - pool->first;
     uint32_t k;
-    for (k = 0; k < tags->t_levels; k++, i >>= 3) {
-        uint64_t *group = tree + 8 * (tags->t_base[k] + (i >> 3));
-        if (k > 0 && group[i & 7] == key)
+    for (k = 0; k < pool->t_levels; k++, i >>= 3) {
+        uint64_t *node = tree->key + 8 * (pool->t_base[k] + (i >> 3));
+        if (k > 0 && node[i & 7] == key)
             return;
-        group[i & 7] = key;
-        key = qos_min(qos_min(qos_min(group[0], group[1]), qos_min(group[2], group[3])),
-                      qos_min(qos_min(group[4], group[5]), qos_min(group[6], group[7])));
+        node[i & 7] = key;
+        key = qos_min(qos_min(qos_min(node[0], node[1]), qos_min(node[2], node[3])),
+                      qos_min(qos_min(node[4], node[5]), qos_min(node[6], node[7])));
     }
-    tree[0] = key;
+    tree->least = key;
 }
 
-/* The lowest id that holds the least key, tree[0]; the tree is not empty. */
-QOS_PRIV uint32_t tags_priv_t_top(const struct tags *tags, const uint64_t *tree)
+/* The lowest id that holds the least key; the tree is not empty. */
+QOS_PRIV uint32_t tags_priv_t_top(const struct tags_priv_pool *pool, const struct tags_priv_tree *tree)
 {
     uint32_t k, i = 0;
-    for (k = tags->t_levels; k > 0; k--) {
-        const uint64_t *group = tree + 8 * (tags->t_base[k - 1] + i);
-        for (i *= 8; *group != tree[0]; group++)
+    for (k = pool->t_levels; k > 0; k--) {
+        const uint64_t *node = tree->key + 8 * (pool->t_base[k - 1] + i);
+        for (i *= 8; *node != tree->least; node++)
             i++;
     }
-    return i;
+    return pool->first + i;
 }
 
 /* The least key but that of id. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_t_second(const struct tags *tags, const uint64_t *tree, uint32_t id)
+QOS_PRIV_NOINLINE uint64_t tags_priv_t_second(const struct tags_priv_pool *pool, const struct tags_priv_tree *tree,
+                                              uint32_t id)
 {
     uint64_t least = TAGS_PRIV_ABSENT;
-    uint32_t k, j, i = id;
-    for (k = 0; k < tags->t_levels; k++, i >>= 3) {
-        const uint64_t *group = tree + 8 * (tags->t_base[k] + (i >> 3));
+    uint32_t k, j, i = id - pool->first;
+    for (k = 0; k < pool->t_levels; k++, i >>= 3) {
+        const uint64_t *node = tree->key + 8 * (pool->t_base[k] + (i >> 3));
         for (j = 0; j < 8; j++)
-            least = qos_min(least, j == (i & 7) ? TAGS_PRIV_ABSENT : group[j]);
+            least = qos_min(least, j == (i & 7) ? TAGS_PRIV_ABSENT : node[j]);
     }
     return least;
 }
@@ -797,9 +836,9 @@ QOS_PRIV void tags_priv_rate_set(struct tags_priv_rate *p, uint64_t rate_per_s, 
     p->rest = 0;
 }
 
-QOS_PRIV uint64_t tags_priv_clock(const struct tags *tags)
+QOS_PRIV uint64_t tags_priv_clock(const struct tags *tags, const struct tags_priv_pool *pool)
 {
-    return qos_sat_sub(tags->now_ns, tags->behind_ns);
+    return qos_sat_sub(tags->now_ns, pool->behind_ns);
 }
 
 /* When the client's next request should have been sent. */
@@ -812,11 +851,12 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_deadline(const struct tags *tags, uint32_t 
 
 /* Where the reservation tag of a client may be that returns, or gets something back: at the clock; if reservations are
  * late, where those are that wait; with `keep`, one request before. */
-QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, uint32_t id, bool keep)
+QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id,
+                                          bool keep)
 {
-    uint64_t least = qos_min(tags_priv_clock(tags), tags->d[0]);
-    if (tags->r[0] <= least)
-        least = qos_min(least, tags_priv_deadline(tags, tags_priv_t_top(tags, tags->r)));
+    uint64_t least = qos_min(tags_priv_clock(tags, pool), pool->d.least);
+    if (pool->r.least <= least)
+        least = qos_min(least, tags_priv_deadline(tags, tags_priv_t_top(pool, &pool->r)));
     if (keep && (tags->hot[id].packed & TAGS_PRIV_RESERVED))
         least = qos_sat_sub(least, tags_priv_deadline(tags, id) - tags_priv_rate_key(&tags->reserve[id]));
     return least;
@@ -863,14 +903,14 @@ QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
 }
 
 /* V rises to the smallest share tag of the clients that wait. */
-QOS_PRIV void tags_priv_raise_v(struct tags *tags)
+QOS_PRIV void tags_priv_raise_v(struct tags_priv_pool *pool)
 {
-    struct qos_u128 top = tags->s_top;
+    struct qos_u128 top = pool->s_top;
     if (top.hi >= TAGS_PRIV_AT_LIMIT)
         return;
     top.lo &= ~TAGS_PRIV_ID_MASK;
-    if (tags_priv_less(tags->v, top))
-        tags->v = top;
+    if (tags_priv_less(pool->v, top))
+        pool->v = top;
 }
 
 /* An amount over the weight: of cost, or under reward of 1/256 ns. */
@@ -887,26 +927,27 @@ QOS_PRIV struct qos_u128 tags_priv_lead(struct qos_u128 a, struct qos_u128 b)
 }
 
 /* The client waits again after it was idle: at max(V, its own tag). */
-QOS_PRIV void tags_priv_return(struct tags *tags, struct tags_priv_hot *h)
+QOS_PRIV void tags_priv_return(struct tags_priv_pool *pool, struct tags_priv_hot *h)
 {
-    tags_priv_raise_v(tags); /* others may have been served alone since */
-    if (tags_priv_less(h->tag, tags->v))
-        h->tag = tags->v;
+    tags_priv_raise_v(pool); /* others may have been served alone since */
+    if (tags_priv_less(h->tag, pool->v))
+        h->tag = pool->v;
 }
 
 /* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
  * the lag that is usual, a request of each client that waits, over the sum of their weights. The rest is lost. */
-QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags *tags, struct tags_priv_hot *h)
+QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags *tags, const struct tags_priv_pool *pool,
+                                           struct tags_priv_hot *h)
 {
-    uint64_t work = qos_min(qos_sat_mul(tags->largest, tags->backlogged), UINT64_C(1) << 62);
-    uint64_t weights = qos_max(tags->weights, 1), hi, rest;
+    uint64_t work = qos_min(qos_sat_mul(pool->largest, pool->backlogged), UINT64_C(1) << 62);
+    uint64_t weights = qos_max(pool->weights, 1), hi, rest;
     struct qos_u128 least = qos_mul_wide(work, UINT64_C(1) << (tags->mean ? 54 : 62)); /* of 1/256 ns, or of cost */
-    if (!tags_priv_less(h->tag, tags->v))
+    if (!tags_priv_less(h->tag, pool->v))
         return;
     hi = least.hi / weights;
     rest = least.hi % weights;
     least = tags_priv_wide(hi, qos_div_wide(tags_priv_wide(rest, least.lo), weights, NULL));
-    least = tags_priv_lead(tags->v, least);
+    least = tags_priv_lead(pool->v, least);
     if (tags_priv_less(h->tag, least))
         h->tag = least;
 }
@@ -922,7 +963,7 @@ QOS_PRIV void tags_priv_move(struct qos_u128 *tag, struct qos_u128 v, struct qos
 }
 
 /* The key that s holds for a client in its state. */
-QOS_PRIV void tags_priv_s_set(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_s_set(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
     struct qos_u128 key = tags_priv_wide(h->tag.hi, (h->tag.lo & ~TAGS_PRIV_ID_MASK) | id);
@@ -932,26 +973,37 @@ QOS_PRIV void tags_priv_s_set(struct tags *tags, uint32_t id)
             key = tags_priv_wide(tags->surplus[id].hi | TAGS_PRIV_AT_LIMIT,
                                  (tags->surplus[id].lo & ~TAGS_PRIV_ID_MASK) | id);
     }
-    tags_priv_s_put(tags, id, key);
+    tags_priv_s_put(pool, id, key);
+}
+
+/* What the request of a slot was charged to an id, its client or its group; NULL: it is of another. */
+QOS_PRIV struct tags_priv_charge *tags_priv_charge_of(struct tags *tags, uint32_t i, uint32_t id)
+{
+    if (tags->slot[i].own.id == id)
+        return &tags->slot[i].own;
+    return tags->outer && tags->outer[i].id == id ? &tags->outer[i] : NULL;
 }
 
 /* Tags on both axes move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
-QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags)
+QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_priv_pool *pool)
 {
     const struct qos_u128 zero = tags_priv_wide(0, 0);
     uint32_t i;
-    for (i = 0; i < tags->config.clients; i++) {
-        tags->hot[i].tag = tags_priv_lead(tags->hot[i].tag, tags->v);
+    for (i = pool->first; i < pool->first + pool->places; i++) {
+        tags->hot[i].tag = tags_priv_lead(tags->hot[i].tag, pool->v);
         if (tags->surplus)
-            tags->surplus[i] = tags_priv_lead(tags->surplus[i], tags->surplus_v);
+            tags->surplus[i] = tags_priv_lead(tags->surplus[i], pool->surplus_v);
         if (tags->hot[i].queued)
-            tags_priv_s_set(tags, i);
+            tags_priv_s_set(tags, pool, i);
     }
     for (i = tags->oldest; i != QOS_NONE; i = tags->slot[i].next) {
-        struct tags_priv_slot *slot = &tags->slot[i];
-        slot->share = tags_priv_lead(slot->share, slot->flags & TAGS_PRIV_SURPLUS ? tags->surplus_v : tags->v);
+        struct tags_priv_charge *charge = pool == &tags->root && tags->outer ? &tags->outer[i] : &tags->slot[i].own;
+        QOS_ASSERT(charge);
+        if (charge->id >= pool->first && charge->id < pool->first + pool->places)
+            charge->share =
+                tags_priv_lead(charge->share, charge->flags & TAGS_PRIV_SURPLUS ? pool->surplus_v : pool->v);
     }
-    tags->v = tags->surplus_v = zero;
+    pool->v = pool->surplus_v = zero;
 }
 
 /* -- waiting, idle, at the limit */
@@ -962,63 +1014,95 @@ QOS_PRIV void tags_priv_count(struct tags *tags, uint32_t id, size_t offset, uin
     qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->counters + offset), n);
     if (tags->by_client)
         qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[id] + offset), n);
+    if (tags->by_client && id < tags->grouped)
+        qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[tags->group[id]] + offset), n);
 }
 
 /* Its place in r, or in d if it is there and stays due. */
-QOS_PRIV void tags_priv_r_set(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_r_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
     uint64_t key = tags_priv_rate_key(&tags->reserve[id]);
     if (h->packed & TAGS_PRIV_DUE) {
-        if (key <= tags_priv_clock(tags)) {
-            tags_priv_t_put(tags, tags->d, id, tags_priv_deadline(tags, id));
+        if (key <= tags_priv_clock(tags, pool)) {
+            tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
             return;
         }
-        tags_priv_t_put(tags, tags->d, id, TAGS_PRIV_ABSENT);
+        tags_priv_t_put(pool, &pool->d, id, TAGS_PRIV_ABSENT);
         h->packed &= ~TAGS_PRIV_DUE;
     }
-    tags_priv_t_put(tags, tags->r, id, key);
+    tags_priv_t_put(pool, &pool->r, id, key);
 }
 
 /* Out of r and d. */
-QOS_PRIV void tags_priv_r_clear(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_r_clear(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
     if (h->packed & TAGS_PRIV_RESERVED)
-        tags_priv_t_put(tags, h->packed & TAGS_PRIV_DUE ? tags->d : tags->r, id, TAGS_PRIV_ABSENT);
+        tags_priv_t_put(pool, h->packed & TAGS_PRIV_DUE ? &pool->d : &pool->r, id, TAGS_PRIV_ABSENT);
     h->packed &= ~TAGS_PRIV_DUE;
 }
 
 /* Into the trees: its queue has a request again, or its limit tag is due. */
-QOS_PRIV void tags_priv_enter_trees(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_enter_trees(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
-    tags_priv_s_set(tags, id);
+    tags_priv_s_set(tags, pool, id);
     if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
-        tags_priv_r_set(tags, id);
+        tags_priv_r_set(tags, pool, id);
 }
 
 /* Its queue is empty: out of the trees. */
-QOS_PRIV void tags_priv_leave_trees(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_leave_trees(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    tags_priv_s_put(tags, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT));
+    tags_priv_s_put(pool, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT));
     if (h->packed & TAGS_PRIV_WAITING)
-        tags_priv_t_put(tags, tags->l, id, TAGS_PRIV_ABSENT);
+        tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
     else
-        tags_priv_r_clear(tags, id);
+        tags_priv_r_clear(tags, pool, id);
     h->packed &= ~TAGS_PRIV_WAITING;
 }
 
+/* The pool of a group's clients. */
+QOS_PRIV struct tags_priv_pool *tags_priv_inside(const struct tags *tags, uint32_t group)
+{
+    return &tags->pool[group - tags->config.clients];
+}
+
+/* The pool that a client or a group is in. */
+QOS_PRIV struct tags_priv_pool *tags_priv_pool_of(struct tags *tags, uint32_t id)
+{
+    return QOS_LIKELY(id >= tags->grouped) ? &tags->root : tags_priv_inside(tags, tags->group[id]);
+}
+
+/* Is it below its limit? */
+QOS_PRIV bool tags_priv_below(const struct tags *tags, uint32_t id)
+{
+    return !(tags->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&tags->limit[id]) <= tags->now_ns;
+}
+
+/* Until when it waits: its limit tag is due and, if it is a group, that of one of its clients, too. 0: look again. */
+QOS_PRIV uint64_t tags_priv_until(const struct tags *tags, uint32_t id)
+{
+    uint64_t at_ns = tags->hot[id].packed & TAGS_PRIV_LIMITED ? tags_priv_rate_key(&tags->limit[id]) : 0;
+    const struct tags_priv_pool *inside = id >= tags->config.clients ? tags_priv_inside(tags, id) : NULL;
+    if (inside && inside->s_top.hi >= TAGS_PRIV_AT_LIMIT)
+        at_ns = qos_max(at_ns, inside->l.least);
+    else if (inside && !tags_priv_below(tags, (uint32_t)(inside->s_top.lo & TAGS_PRIV_ID_MASK)))
+        at_ns = 0;
+    return at_ns;
+}
+
 /* At its limit: out of s, r and d until its limit tag is due. */
-QOS_PRIV void tags_priv_step_aside(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_step_aside(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    tags_priv_r_clear(tags, id);
+    tags_priv_r_clear(tags, pool, id);
     h->packed |= TAGS_PRIV_WAITING;
-    if (tags->surplus && tags_priv_less(tags->surplus[id], tags->surplus_v))
-        tags->surplus[id] = tags->surplus_v;
-    tags_priv_s_set(tags, id);
-    tags_priv_t_put(tags, tags->l, id, tags_priv_rate_key(&tags->limit[id]));
+    if (tags->surplus && tags_priv_less(tags->surplus[id], pool->surplus_v))
+        tags->surplus[id] = pool->surplus_v;
+    tags_priv_s_set(tags, pool, id);
+    tags_priv_t_put(pool, &pool->l, id, tags_priv_until(tags, id));
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.waited), 1);
 }
 
@@ -1031,18 +1115,51 @@ QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
 }
 
 /* Clients whose limit tag is due come back, as far as moves are left. */
-QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, uint32_t *moves)
+QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_pool *pool, uint32_t *moves)
 {
-    while (tags->l[0] <= tags->now_ns && tags_priv_move_left(moves)) {
-        uint32_t id = tags_priv_t_top(tags, tags->l);
+    while (pool->l.least <= tags->now_ns && tags_priv_move_left(moves)) {
+        uint32_t id = tags_priv_t_top(pool, &pool->l);
         tags->hot[id].packed &= ~TAGS_PRIV_WAITING;
-        tags_priv_t_put(tags, tags->l, id, TAGS_PRIV_ABSENT);
-        tags_priv_off_limit(tags, &tags->hot[id]);
-        tags->largest -= tags->largest >> 12; /* what was long ago is forgotten */
+        tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
+        tags_priv_off_limit(tags, pool, &tags->hot[id]);
+        pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
         if (!tags->config.shared)
-            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, id, true));
-        tags_priv_enter_trees(tags, id);
+            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, true));
+        tags_priv_enter_trees(tags, pool, id);
     }
+}
+
+/* Is the least client of the group below its limit, after those that are not have stepped aside? */
+QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, uint32_t *moves)
+{
+    struct tags_priv_pool *pool = tags_priv_inside(tags, group);
+    if (pool->l.least <= tags->now_ns)
+        tags_priv_release(tags, pool, moves);
+    while (pool->s_top.hi < TAGS_PRIV_AT_LIMIT) {
+        uint32_t id = (uint32_t)(pool->s_top.lo & TAGS_PRIV_ID_MASK);
+        if (tags_priv_below(tags, id))
+            return true;
+        if (!tags_priv_move_left(moves))
+            return false;
+        tags_priv_step_aside(tags, pool, id);
+    }
+    return false;
+}
+
+/* May it be served now? A group only if one of its clients may; they are looked at in any case, for tags_priv_until. */
+QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, uint32_t *moves)
+{
+    bool may = id < tags->config.clients || tags_priv_group_may(tags, id, moves);
+    return may && tags_priv_below(tags, id);
+}
+
+/* A client, or a group. */
+QOS_PRIV struct tags_priv_hot *tags_priv_member(const struct tags *tags, uint32_t id)
+{
+    QOS_ASSERT(tags);
+    if (id >= tags->ids || !(tags->hot[id].packed & TAGS_PRIV_CLIENT))
+        return NULL;
+    return &tags->hot[id];
 }
 
 QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_t id)
@@ -1373,29 +1490,54 @@ QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t s
 }
 
 /* The share tag that it was charged to, or the surplus tag. */
-QOS_PRIV struct qos_u128 *tags_priv_axis(struct tags *tags, const struct tags_priv_slot *slot, struct qos_u128 *v)
+QOS_PRIV struct qos_u128 *tags_priv_axis(struct tags *tags, const struct tags_priv_pool *pool,
+                                         const struct tags_priv_charge *charge, struct qos_u128 *v)
 {
-    *v = slot->flags & TAGS_PRIV_SURPLUS ? tags->surplus_v : tags->v;
-    return slot->flags & TAGS_PRIV_SURPLUS ? &tags->surplus[slot->client] : &tags->hot[slot->client].tag;
+    *v = charge->flags & TAGS_PRIV_SURPLUS ? pool->surplus_v : pool->v;
+    return charge->flags & TAGS_PRIV_SURPLUS ? &tags->surplus[charge->id] : &tags->hot[charge->id].tag;
 }
 
 /* Moves it by plus - minus, amounts without the weight. */
-QOS_PRIV void tags_priv_recharge(struct tags *tags, const struct tags_priv_slot *slot, uint64_t plus, uint64_t minus)
+QOS_PRIV void tags_priv_recharge(struct tags *tags, struct tags_priv_pool *pool, const struct tags_priv_charge *charge,
+                                 uint64_t plus, uint64_t minus)
 {
-    struct qos_u128 v, *tag = tags_priv_axis(tags, slot, &v);
-    tags_priv_move(tag, v, tags_priv_per_weight(tags, slot->client, plus),
-                   tags_priv_per_weight(tags, slot->client, minus));
-    if (tags->hot[slot->client].queued)
-        tags_priv_s_set(tags, slot->client);
+    struct qos_u128 v, *tag = tags_priv_axis(tags, pool, charge, &v);
+    struct qos_u128 by = tags_priv_per_weight(tags, charge->id, plus > minus ? plus - minus : minus - plus);
+    if (charge->flags & TAGS_PRIV_NO_SHARE)
+        return;
+    if (plus > minus)
+        tags_priv_move(tag, v, by, tags_priv_wide(0, 0));
+    else
+        *tag = tags_priv_lead(*tag, by);
+    if (tags->hot[charge->id].queued)
+        tags_priv_s_set(tags, pool, charge->id);
+}
+
+/* The same for the client of a slot, and its group. */
+QOS_PRIV void tags_priv_recharge_slot(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
+{
+    const struct tags_priv_charge *own = &tags->slot[i].own;
+    if (plus == minus)
+        return;
+    tags_priv_recharge(tags, tags_priv_pool_of(tags, own->id), own, plus, minus);
+    if (tags->outer)
+        tags_priv_recharge(tags, &tags->root, &tags->outer[i], plus, minus);
+}
+
+/* A client's part of an amount, by weight. */
+QOS_PRIV uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64_t amount)
+{
+    uint64_t weight = tags_priv_weight(&tags->hot[id]);
+    amount = qos_mul_div_floor(amount, weight, qos_max(tags_priv_pool_of(tags, id)->weights, weight));
+    return id < tags->grouped ? tags_priv_part(tags, tags->group[id], amount) : amount;
 }
 
 /* The most that one request is charged, in 1/256 ns: twice the estimate, or beyond it what its client makes up within
  * reserve_lag_ns, at its part of the weights. What is longer was a stall, or a wrong now_ns: nobody's time. */
-QOS_PRIV uint64_t tags_priv_most(const struct tags *tags, uint32_t id, uint64_t estimate)
+QOS_PRIV uint64_t tags_priv_most(struct tags *tags, uint32_t id, uint64_t estimate)
 {
-    uint64_t weight = tags_priv_weight(&tags->hot[id]);
     uint64_t lag = qos_min(qos_sat_mul(tags->config.reserve_lag_ns, 256), TAGS_PRIV_AMOUNT_MAX);
-    return estimate + qos_max(estimate, qos_mul_div_floor(lag, weight, qos_max(tags->weights, weight)));
+    return estimate + qos_max(estimate, tags_priv_part(tags, id, lag));
 }
 
 /* What the device worked for it, in 1/256 ns, as far as it is charged. */
@@ -1412,20 +1554,21 @@ QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t servi
 }
 
 /* It is complete: the estimate that it was charged is replaced by what it took. */
-QOS_PRIV void tags_priv_correct(struct tags *tags, const struct tags_priv_slot *slot, uint64_t service_ns)
+QOS_PRIV void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_ns)
 {
+    const struct tags_priv_slot *slot = &tags->slot[i];
     uint64_t floor = tags->config.service_floor_ns, estimate = slot->amount, work;
+    uint32_t id = slot->own.id;
     if (slot->delta)
         estimate /= UINT64_C(1) + slot->delta;
-    work = tags_priv_worth(tags, slot->client, service_ns, estimate);
+    work = tags_priv_worth(tags, id, service_ns, estimate);
     if (work < floor << 8) {
         qos_counter_add(&tags->floor_ns, floor - (work >> 8));
         work = floor << 8;
     }
-    tags_priv_measure(tags, slot->client, qos_min(work >> 8, QOS_TOKENS_MAX));
-    tags->estimate = tags_priv_mean_of(tags, slot->client);
-    if (work != estimate && !(slot->flags & TAGS_PRIV_NO_SHARE))
-        tags_priv_recharge(tags, slot, work, estimate);
+    tags_priv_measure(tags, id, qos_min(work >> 8, QOS_TOKENS_MAX));
+    tags->estimate = tags_priv_mean_of(tags, id);
+    tags_priv_recharge_slot(tags, i, work, estimate);
 }
 
 /* The list of the requests at the device, and which of them it works on. */
@@ -1459,14 +1602,14 @@ QOS_PRIV void tags_priv_slot_free(struct tags *tags, uint32_t i)
     else
         tags->newest = slot->prev;
     slot->serial = 0;
-    slot->flags = 0;
+    slot->own.flags = 0;
     slot->next = tags->free_slot;
     tags->free_slot = i;
 }
 
 QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
 {
-    tags->slot[i].flags |= TAGS_PRIV_AT_WORK;
+    tags->slot[i].own.flags |= TAGS_PRIV_AT_WORK;
     tags->slot[i].entered = tags->passed;
     tags->worked_last = i;
     tags->worked++;
@@ -1477,7 +1620,7 @@ QOS_PRIV void tags_priv_end_work(struct tags *tags, uint32_t i)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint32_t next;
-    if (slot->flags & TAGS_PRIV_AT_WORK) {
+    if (slot->own.flags & TAGS_PRIV_AT_WORK) {
         next = tags->slot[tags->worked_last].next;
         tags->worked--;
         if (i == tags->worked_last)
@@ -1506,7 +1649,7 @@ QOS_PRIV void tags_priv_take_for(struct tags *tags, uint32_t most)
     uint32_t next = tags->worked ? tags->slot[tags->worked_last].next : tags->oldest;
     tags->at_work_max = most;
     for (; tags->worked > most; tags->worked--) {
-        tags->slot[tags->worked_last].flags &= ~TAGS_PRIV_AT_WORK;
+        tags->slot[tags->worked_last].own.flags &= ~TAGS_PRIV_AT_WORK;
         tags->worked_last = tags->slot[tags->worked_last].prev;
     }
     for (; next != QOS_NONE && tags->worked < most; next = tags->slot[next].next)
@@ -1518,7 +1661,7 @@ QOS_PRIV void tags_priv_take_for(struct tags *tags, uint32_t most)
 QOS_PRIV uint64_t tags_priv_used(struct tags *tags, uint32_t i)
 {
     uint64_t used = qos_wrap_sub(tags->passed, tags->slot[i].entered), others;
-    bool in_order = (tags->slot[i].flags & TAGS_PRIV_AT_WORK) != 0;
+    bool in_order = (tags->slot[i].own.flags & TAGS_PRIV_AT_WORK) != 0;
     tags->out_of_order -= tags->out_of_order / 64;
     if (in_order || tags->worked == 0)
         return used;
@@ -1533,7 +1676,7 @@ QOS_PRIV void tags_priv_settle(struct tags *tags, uint32_t i, uint64_t each)
 {
     uint64_t charge = each + tags->given_rest + tags_priv_used(tags, i);
     tags->given_rest = (uint32_t)(charge & 255);
-    tags_priv_correct(tags, &tags->slot[i], charge >> 8);
+    tags_priv_correct(tags, i, charge >> 8);
     tags_priv_end_work(tags, i);
 }
 
@@ -1552,7 +1695,7 @@ QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
     tags->batch_count = 0;
     for (; i != QOS_NONE; i = next) {
         next = tags->slot[i].batch;
-        if (tags->slot[i].flags & TAGS_PRIV_AT_WORK) {
+        if (tags->slot[i].own.flags & TAGS_PRIV_AT_WORK) {
             tags_priv_settle(tags, i, each);
         } else {
             tags->slot[i].batch = others;
@@ -1610,9 +1753,24 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   and the limit tag may be ahead by as many. While nothing waits and nothing is at the device, V is raised to the
  *   client's tag: no client is harmed.
  *
+ *   Groups: a tree of two levels. A pool is a set of ids that compete: all groups, and the clients of each group. Each
+ *   pool has its own V, clock and trees, and the rules above hold in it as if it were alone; without groups there is
+ *   one pool, of all clients.
+ *
+ *       root      [ group 40 ]      [ group 41 ]       chosen: by its reservation tag, or its share tag
+ *                  |  |  |           |  |
+ *       inside    [0][1][2]         [8][9]             then, by reservation: who is due, else (TAGS_PHASE_GROUP) by
+ *                                                      weight; by weight: by weight
+ *
+ *   As the reservations inside add up to at most the group's, who is due inside is served when the group is due: the
+ *   group is a server of that rate, and deadlines inside are kept but for one request of the group. A request is
+ *   charged at both levels by the same rules, each by its own phase. A group of which no client may be served waits, as
+ *   at a limit, until the first limit tag inside. A pool's places are consecutive ids, a multiple of 8 from a multiple
+ *   of 8 on, so all pools share the memory of one tree: the nodes of a pool fit into a fixed part of it.
+ *
  *   Invariants
- *   1. queued and at_device of the whole are the sums over the clients.
- *   2. A client is WAITING only with requests queued and a limit.
+ *   1. queued and at_device of the whole are the sums over the clients; those of a group too.
+ *   2. A client is WAITING only with requests queued and a limit; a group also if all its clients are.
  *   3. Tags that were charged when the terms were others are refunded in units of requests.
  */
 
@@ -1628,6 +1786,8 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
 {
     const struct qos_rule ranges[] = {
         {c->clients && c->clients <= TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
+        {(uint64_t)c->groups + c->clients <= TAGS_CLIENTS_MAX || c->groups == 0,
+         "groups: give at most TAGS_CLIENTS_MAX, the clients included"},
         {c->at_device_max <= TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 64"},
         {c->channels <= TAGS_AT_DEVICE_MAX, "channels: give at most TAGS_AT_DEVICE_MAX, or 0 if it is not known"},
         {c->window <= TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 50"},
@@ -1651,6 +1811,8 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
          "no_completions: give false with TAGS_REWARD, which learns from completions"},
         {!c->attribute || c->mode == TAGS_REWARD, "attribute: give false with TAGS_PS, which uses no service times"},
         {!c->channels || c->attribute, "channels: give 0, or set attribute too"},
+        {!c->groups || c->clients % 8 == 0, "groups: give 0, or a multiple of 8 clients"},
+        {!c->groups || !c->shared, "groups: give 0 with shared tags"},
 #if TAGS_HAS_SHARED
         {!c->shared || c->clients <= c->shared->clients, "clients: give at most those of the shared tags"},
 #else
@@ -1705,18 +1867,60 @@ QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *
     }
 }
 
+/* Where the nodes of a pool begin whose first id is this, a multiple of 8. A pool of 8 k clients has at most 3 k nodes
+ * in s, and 1.5 k in the others, rounded down. */
+QOS_PRIV size_t tags_priv_s_at(uint32_t first)
+{
+    return (size_t)first / 8 * 3;
+}
+
+QOS_PRIV size_t tags_priv_t_at(uint32_t first)
+{
+    return (size_t)first / 8 * 3 / 2;
+}
+
+/* A pool that nobody waits in. */
+QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *pool, uint32_t first, uint32_t places)
+{
+    struct tags_priv_tree empty = {TAGS_PRIV_ABSENT, NULL};
+    size_t s_nodes = tags_priv_nodes(places, 4, &pool->s_levels, pool->s_base);
+    size_t t_bytes = tags_priv_nodes(places, 8, &pool->t_levels, pool->t_base) * 8 * sizeof *tags->r;
+    pool->first = first;
+    pool->places = places;
+    pool->v = pool->surplus_v = tags_priv_wide(0, 0);
+    pool->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+    pool->s = tags->s + tags_priv_s_at(first);
+    pool->r = pool->d = pool->l = empty;
+    pool->r.key = tags->r + 8 * tags_priv_t_at(first);
+    pool->d.key = tags->d + 8 * tags_priv_t_at(first);
+    pool->l.key = tags->l + 8 * tags_priv_t_at(first);
+    __builtin_memset(pool->s, 0xff, s_nodes * sizeof *pool->s); /* TAGS_PRIV_ABSENT */
+    __builtin_memset(pool->r.key, 0xff, t_bytes);
+    __builtin_memset(pool->d.key, 0xff, t_bytes);
+    __builtin_memset(pool->l.key, 0xff, t_bytes);
+}
+
 /* config: with its defaults filled in. */
 QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, const struct tags_config *config)
 {
-    size_t n = config->clients;
-    tags->s_groups = 0;
-    tags->t_groups = 1; /* for the root */
-    tags->s_levels = tags_priv_levels(config->clients, 4, tags->s_base, &tags->s_groups);
-    tags->t_levels = tags_priv_levels(config->clients, 8, tags->t_base, &tags->t_groups);
-    tags->s = (struct tags_priv_group *)qos_layout_part(layout, tags->s_groups, sizeof *tags->s, QOS_CACHE_LINE);
-    tags->r = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->r, QOS_CACHE_LINE);
-    tags->d = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->d, QOS_CACHE_LINE);
-    tags->l = (uint64_t *)qos_layout_part(layout, 8 * tags->t_groups, sizeof *tags->l, QOS_CACHE_LINE);
+    struct tags_priv_pool *root = &tags->root;
+    size_t n = (size_t)config->clients + config->groups;
+    tags->ids = (uint32_t)n;
+    tags->grouped = config->groups ? config->clients : 0;
+    root->first = tags->grouped;
+    root->places = tags->ids - tags->grouped;
+    tags->s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
+    tags->t_nodes = tags_priv_t_at(tags->grouped) + tags_priv_nodes(root->places, 8, &root->t_levels, root->t_base);
+    tags->s = (struct tags_priv_node *)qos_layout_part(layout, tags->s_nodes, sizeof *tags->s, QOS_CACHE_LINE);
+    tags->r = (uint64_t *)qos_layout_part(layout, 8 * tags->t_nodes, sizeof *tags->r, QOS_CACHE_LINE);
+    tags->d = (uint64_t *)qos_layout_part(layout, 8 * tags->t_nodes, sizeof *tags->d, QOS_CACHE_LINE);
+    tags->l = (uint64_t *)qos_layout_part(layout, 8 * tags->t_nodes, sizeof *tags->l, QOS_CACHE_LINE);
+    tags->pool =
+        config->groups ? (struct tags_priv_pool *)qos_layout_part(layout, config->groups, sizeof *tags->pool, 8) : NULL;
+    tags->group = config->groups ? (uint32_t *)qos_layout_part(layout, config->clients, sizeof *tags->group, 8) : NULL;
+    tags->outer = config->groups ? (struct tags_priv_charge *)qos_layout_part(layout, (size_t)config->at_device_max + 1,
+                                                                              sizeof *tags->outer, 8)
+                                 : NULL; /* one more, for spare */
     tags->slot = config->at_device_max ? (struct tags_priv_slot *)qos_layout_part(layout, config->at_device_max,
                                                                                   sizeof *tags->slot, QOS_CACHE_LINE)
                                        : NULL;
@@ -1756,12 +1960,10 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
 QOS_PRIV void tags_priv_clear(struct tags *tags)
 {
     uint32_t i;
-    QOS_ASSERT(tags->s && tags->r && tags->d && tags->l);              /* laid out on memory that was checked */
-    __builtin_memset(tags->s, 0xff, tags->s_groups * sizeof *tags->s); /* TAGS_PRIV_ABSENT */
-    __builtin_memset(tags->r, 0xff, tags->t_groups * 8 * sizeof *tags->r);
-    __builtin_memset(tags->d, 0xff, tags->t_groups * 8 * sizeof *tags->d);
-    __builtin_memset(tags->l, 0xff, tags->t_groups * 8 * sizeof *tags->l);
-    tags->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+    QOS_ASSERT(tags->s && tags->r && tags->d && tags->l); /* laid out on memory that was checked */
+    tags_priv_pool_begin(tags, &tags->root, tags->root.first, tags->root.places);
+    if (tags->group)
+        __builtin_memset(tags->group, 0xff, tags->config.clients * sizeof *tags->group); /* QOS_NONE */
     for (i = 0; i < tags->config.at_device_max; i++)
         tags->slot[i].next = i + 1 < tags->config.at_device_max ? i + 1 : QOS_NONE;
     tags->oldest = tags->newest = tags->worked_last = tags->batch = QOS_NONE;
@@ -1807,25 +2009,33 @@ QOS_PRIV uint64_t tags_priv_held(const struct tags *tags, uint32_t id)
     return tags->hot[id].packed & TAGS_PRIV_RESERVED ? tags->reserve[id].rate_per_s : 0;
 }
 
-/* held: what the client has reserved already. */
-QOS_PRIV uint64_t tags_priv_admissible(const struct tags *tags, uint64_t held)
+/* The largest reservation that would be admitted of an id; QOS_NONE: of a new client, or with groups of a new group.
+ * held: what it has reserved already. */
+QOS_PRIV uint64_t tags_priv_admissible(const struct tags *tags, uint32_t id, uint64_t held)
 {
-    uint64_t others = tags->reserved_sum - held;
-    if (tags->config.capacity_per_s == 0)
-        return QOS_RATE_MAX;
-    return qos_min(qos_max(qos_sat_sub(tags->config.capacity_per_s, others), held), QOS_RATE_MAX);
+    uint64_t capacity = tags->config.capacity_per_s ? tags->config.capacity_per_s : UINT64_MAX;
+    uint64_t others = tags->root.reserved_sum;
+    if (id < tags->grouped) {
+        QOS_ASSERT(tags->group);
+        capacity = tags_priv_held(tags, tags->group[id]);
+        others = tags_priv_inside(tags, tags->group[id])->reserved_sum;
+    }
+    return qos_min(qos_max(qos_sat_sub(capacity, others - held), held), QOS_RATE_MAX);
 }
 
-QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, const struct tags_client *terms,
-                                         uint64_t held)
+QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, const struct tags_client *terms)
 {
+    uint64_t most, least = 0;
     if (!terms)
         return QOS_EINVAL;
     if (tags_client_error(terms))
         return QOS_ERANGE;
     if (tags->config.shared && !tags_priv_same_terms(tags, id, terms))
         return QOS_EINVAL;
-    return terms->reservation_per_s > tags_priv_admissible(tags, held) ? QOS_EADMISSION : QOS_OK;
+    most = tags_priv_admissible(tags, id, tags_priv_held(tags, id));
+    if (id >= tags->config.clients)
+        least = tags_priv_inside(tags, id)->reserved_sum;
+    return terms->reservation_per_s > most || terms->reservation_per_s < least ? QOS_EADMISSION : QOS_OK;
 }
 
 /* A tag on an axis when its client's weight changes: its lead over v, times old / weight, rounded down. */
@@ -1850,20 +2060,22 @@ QOS_PRIV void tags_priv_rescale_slots(struct tags *tags, uint32_t id, uint64_t w
                                       uint64_t limit)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
-    uint64_t clock = tags_priv_clock(tags);
+    const struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
+    uint64_t clock = tags_priv_clock(tags, pool);
     uint32_t i, left = h->at_device;
     for (i = tags->newest; left > 0 && i != QOS_NONE; i = tags->slot[i].prev) {
-        struct tags_priv_slot *slot = &tags->slot[i];
+        struct tags_priv_charge *charge = tags_priv_charge_of(tags, i, id);
         struct qos_u128 v;
-        if (slot->client != id || slot->serial == 0)
+        if (!charge || tags->slot[i].serial == 0)
             continue;
         left--;
-        (void)tags_priv_axis(tags, slot, &v);
-        slot->share = tags_priv_reweigh(slot->share, v, tags_priv_weight(h), weight);
+        (void)tags_priv_axis(tags, pool, charge, &v);
+        charge->share = tags_priv_reweigh(charge->share, v, tags_priv_weight(h), weight);
         if (reservation)
-            slot->reserve_ns = tags_priv_rescale(slot->reserve_ns, tags->reserve[id].rate_per_s, reservation, clock);
+            charge->reserve_ns =
+                tags_priv_rescale(charge->reserve_ns, tags->reserve[id].rate_per_s, reservation, clock);
         if (limit)
-            slot->limit_ns = tags_priv_rescale(slot->limit_ns, tags->limit[id].rate_per_s, limit, tags->now_ns);
+            charge->limit_ns = tags_priv_rescale(charge->limit_ns, tags->limit[id].rate_per_s, limit, tags->now_ns);
     }
 }
 
@@ -1872,102 +2084,180 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
 {
     struct tags_priv_hot *h = &tags->hot[id];
     struct tags_priv_rate *reserve = &tags->reserve[id];
-    uint64_t weight = qos_default(terms->weight, 1), old = tags_priv_weight(h), clock = tags_priv_clock(tags), oldest;
+    struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
+    uint64_t clock = tags_priv_clock(tags, pool), weight = qos_default(terms->weight, 1), old = tags_priv_weight(h);
+    uint64_t oldest;
     uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
     if (h->at_device)
         tags_priv_rescale_slots(tags, id, weight, terms->reservation_per_s, limit);
     if (old && old != weight) {
-        h->tag = tags_priv_reweigh(h->tag, tags->v, old, weight);
+        h->tag = tags_priv_reweigh(h->tag, pool->v, old, weight);
         if (tags->surplus)
-            tags->surplus[id] = tags_priv_reweigh(tags->surplus[id], tags->surplus_v, old, weight);
+            tags->surplus[id] = tags_priv_reweigh(tags->surplus[id], pool->surplus_v, old, weight);
     }
     h->unit = (UINT64_C(1) << 62) / weight;
     if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     if (!(h->packed & TAGS_PRIV_RESERVED))
-        tags_priv_rate_raise(reserve, tags_priv_reserve_floor(tags, id, false));
+        tags_priv_rate_raise(reserve, tags_priv_reserve_floor(tags, pool, id, false));
     if (limit)
         tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
     if (terms->reservation_per_s) {
         tags_priv_rate_set(reserve, terms->reservation_per_s, clock);
-        tags->rate_max = qos_max(tags->rate_max, terms->reservation_per_s);
+        pool->rate_max = qos_max(pool->rate_max, terms->reservation_per_s);
         oldest = qos_sat_sub(qos_sat_sub(clock, tags->config.reserve_lag_ns), tags_priv_deadline(tags, id));
         if (oldest) /* not later than those that wait */
             tags_priv_rate_raise(reserve, tags_priv_rate_key(reserve) + oldest);
     }
-    tags->reserved_sum += terms->reservation_per_s;
+    pool->reserved_sum += terms->reservation_per_s;
     h->packed = weight | TAGS_PRIV_CLIENT | (terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0) |
                 (limit ? TAGS_PRIV_LIMITED : 0);
 }
 
-QOS_API enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
+/* Its group, after something about a client changed: until when it waits, if it waits. */
+QOS_PRIV void tags_priv_tell_group(struct tags *tags, uint32_t id)
 {
-    enum qos_status status;
-    QOS_ASSERT(tags);
-    if (id >= tags->config.clients)
-        return QOS_ENOENT;
-    if (tags->hot[id].packed & TAGS_PRIV_CLIENT)
-        return QOS_EEXIST;
-    status = tags_priv_terms(tags, id, terms, 0);
+    if (id < tags->grouped && (tags->hot[tags->group[id]].packed & TAGS_PRIV_WAITING))
+        tags_priv_t_put(&tags->root, &tags->root.l, tags->group[id], tags_priv_until(tags, tags->group[id]));
+}
+
+/* A client or a group that is none yet. */
+QOS_PRIV enum qos_status tags_priv_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
+{
+    enum qos_status status = tags_priv_terms(tags, id, terms);
     if (status != QOS_OK)
         return status;
     tags_priv_now(tags, now_ns);
     tags_priv_apply(tags, id, terms);
+    tags_priv_pool_of(tags, id)->members++;
+    return QOS_OK;
+}
+
+QOS_API enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
+{
+    QOS_ASSERT(tags);
+    if (id >= tags->config.clients || (id < tags->grouped && tags->group[id] == QOS_NONE))
+        return QOS_ENOENT;
+    return tags_priv_client(tags, id) ? QOS_EEXIST : tags_priv_add(tags, now_ns, id, terms);
+}
+
+QOS_API enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms,
+                                       uint32_t first, uint32_t clients)
+{
+    enum qos_status status;
+    uint32_t i;
+    QOS_ASSERT(tags);
+    if (id < tags->config.clients || id >= tags->ids)
+        return QOS_ENOENT;
+    if (clients == 0 || clients % 8 || first % 8)
+        return QOS_EINVAL;
+    if (first > tags->config.clients || clients > tags->config.clients - first)
+        return QOS_ERANGE;
+    if (tags_priv_member(tags, id))
+        return QOS_EEXIST;
+    for (i = first; i < first + clients; i++)
+        if (tags->group[i] != QOS_NONE)
+            return QOS_EEXIST;
+    status = tags_priv_add(tags, now_ns, id, terms);
+    if (status != QOS_OK)
+        return status;
+    tags_priv_pool_begin(tags, tags_priv_inside(tags, id), first, clients);
+    for (i = first; i < first + clients; i++) {
+        tags->group[i] = id;
+        tags->hot[i].tag = tags_priv_wide(0, 0); /* on the axis of this group it owes nothing */
+        if (tags->surplus)
+            tags->surplus[i] = tags_priv_wide(0, 0);
+    }
     return QOS_OK;
 }
 
 QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
 {
-    struct tags_priv_hot *h = tags_priv_client(tags, id);
+    struct tags_priv_hot *h = tags_priv_member(tags, id);
+    struct tags_priv_pool *pool;
     enum qos_status status;
-    uint64_t held;
     if (!h)
         return QOS_ENOENT;
-    held = tags_priv_held(tags, id);
-    status = tags_priv_terms(tags, id, terms, held);
+    status = tags_priv_terms(tags, id, terms);
     if (status != QOS_OK)
         return status;
+    pool = tags_priv_pool_of(tags, id);
     tags_priv_now(tags, now_ns);
     if (h->queued) {
-        tags_priv_leave_trees(tags, id);
-        tags_priv_off_limit(tags, h);
-        tags->weights -= tags_priv_weight(h);
+        tags_priv_leave_trees(tags, pool, id);
+        tags_priv_off_limit(tags, pool, h);
+        pool->weights -= tags_priv_weight(h);
     }
-    tags->reserved_sum -= held;
+    pool->reserved_sum -= tags_priv_held(tags, id);
     tags_priv_apply(tags, id, terms);
     if (h->queued) {
-        tags->weights += tags_priv_weight(h);
-        tags_priv_enter_trees(tags, id);
+        pool->weights += tags_priv_weight(h);
+        tags_priv_enter_trees(tags, pool, id);
+        tags_priv_tell_group(tags, id);
     }
     return QOS_OK;
 }
 
 /* Its queue becomes empty. */
-QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, uint32_t id)
+QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    tags_priv_leave_trees(tags, id);
-    tags->weights -= tags_priv_weight(h);
-    tags->backlogged--;
-    tags->queued -= h->queued;
+    tags_priv_leave_trees(tags, pool, id);
+    pool->weights -= tags_priv_weight(h);
+    pool->backlogged--;
     h->queued = 0;
     if (tags->queued_cost)
         tags->queued_cost[id] = 0;
 }
 
+/* count requests, of this cost in all, leave the queue of a client or group. The cost stops at 0: a caller may give
+ * more at dispatch than at arrival. */
+TAGS_PRIV_INLINE void tags_priv_leave(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t count,
+                                      uint64_t cost)
+{
+    if (QOS_UNLIKELY(tags->hot[id].queued == count)) {
+        tags_priv_empty(tags, pool, id);
+        return;
+    }
+    tags->hot[id].queued -= count;
+    if (tags->queued_cost)
+        tags->queued_cost[id] = qos_sat_sub(tags->queued_cost[id], qos_max(cost, 1));
+}
+
+/* The same for a client and its group, unserved. */
+QOS_PRIV void tags_priv_leave_both(struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
+{
+    tags_priv_leave(tags, tags_priv_pool_of(tags, id), id, count, cost);
+    tags->queued -= count;
+    if (id < tags->grouped) {
+        tags_priv_leave(tags, &tags->root, tags->group[id], count, cost);
+        tags_priv_tell_group(tags, id);
+    }
+}
+
 QOS_API enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped)
 {
-    struct tags_priv_hot *h = tags_priv_client(tags, id);
+    struct tags_priv_hot *h = tags_priv_member(tags, id);
+    struct tags_priv_pool *inside = NULL;
+    uint32_t i;
     if (!h)
         return QOS_ENOENT;
+    if (id >= tags->config.clients) {
+        inside = tags_priv_inside(tags, id);
+        if (inside->members || h->at_device)
+            return QOS_EBUSY;
+        for (i = inside->first; i < inside->first + inside->places; i++)
+            tags->group[i] = QOS_NONE;
+    }
     tags_priv_now(tags, now_ns);
     if (dropped)
         *dropped = h->queued;
     if (h->queued)
-        tags_priv_empty(tags, id);
-    if (tags->queue)
+        tags_priv_leave_both(tags, id, h->queued, tags->queued_cost ? tags->queued_cost[id] : 0);
+    if (tags->queue && !inside)
         tags->queue[id].head = tags->queue[id].tail = NULL;
-    tags->reserved_sum -= tags_priv_held(tags, id);
+    tags_priv_pool_of(tags, id)->reserved_sum -= tags_priv_held(tags, id);
+    tags_priv_pool_of(tags, id)->members--;
     h->packed &= ~(TAGS_PRIV_CLIENT | TAGS_PRIV_RESERVED | TAGS_PRIV_LIMITED);
     return QOS_OK;
 }
@@ -1975,7 +2265,7 @@ QOS_API enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t
 /* -- arrivals */
 
 /* Would the last of count new requests wait at the limit for longer than is accepted? */
-QOS_PRIV bool tags_priv_rejects(const struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
+TAGS_PRIV_INLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
     bool idle = h->queued == 0 && h->at_device == 0;
@@ -1990,31 +2280,58 @@ QOS_PRIV bool tags_priv_rejects(const struct tags *tags, uint32_t id, uint32_t c
 }
 
 /* Nothing of it was queued: its tags as of now. */
-QOS_PRIV void tags_priv_wake(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
     if (tags->config.shared) {
         if (h->at_device == 0)
             tags_priv_join_shared(tags, id);
     } else {
-        tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, id, h->at_device != 0));
+        tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, h->at_device != 0));
         if (h->at_device == 0)
             tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     }
-    tags_priv_return(tags, h);
+    tags_priv_return(pool, h);
 }
 
-QOS_PRIV void tags_priv_join(struct tags *tags, uint32_t id, uint64_t cost)
+/* count requests of cost each join the queue of a client or group. */
+TAGS_PRIV_INLINE void tags_priv_join(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t count,
+                                     uint64_t cost)
 {
-    __builtin_prefetch(&tags->s[tags->s_base[0] + (id >> 2)]); /* of many clients, all these lines are far away */
-    __builtin_prefetch(&tags->r[8 * (tags->t_base[0] + (id >> 3))]);
-    __builtin_prefetch(&tags->limit[id]);
-    if (tags->reserve_units)
-        tags->reserve_units[id] = (uint32_t)cost;
-    tags_priv_wake(tags, id);
-    tags->weights += tags_priv_weight(&tags->hot[id]);
-    tags->backlogged++;
-    tags_priv_enter_trees(tags, id);
+    struct tags_priv_hot *h = &tags->hot[id];
+    uint32_t at = id - pool->first;
+    if (h->queued == 0) {
+        __builtin_prefetch(&pool->s[pool->s_base[0] + (at >> 2)]); /* of many clients, all these lines are far away */
+        __builtin_prefetch(&pool->r.key[8 * (pool->t_base[0] + (at >> 3))]);
+        __builtin_prefetch(&tags->limit[id]);
+        if (tags->reserve_units)
+            tags->reserve_units[id] = (uint32_t)cost;
+        tags_priv_wake(tags, pool, id);
+        pool->weights += tags_priv_weight(h);
+        pool->backlogged++;
+        tags_priv_enter_trees(tags, pool, id);
+    }
+    h->queued += count;
+    if (tags->queued_cost)
+        tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
+}
+
+/* The client takes them; its group, too? */
+QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_grouped(struct tags *tags, uint32_t id, uint32_t count,
+                                                           uint64_t cost)
+{
+    uint32_t group = tags->group[id];
+    if (count > TAGS_BACKLOG_MAX - tags->hot[group].queued)
+        return QOS_EFULL;
+    if (tags_priv_rejects(tags, group, count, cost)) {
+        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
+        return QOS_ELIMIT;
+    }
+    tags_priv_join(tags, tags_priv_inside(tags, group), id, count, cost);
+    tags_priv_join(tags, &tags->root, group, count, cost);
+    tags_priv_tell_group(tags, id);
+    tags->queued += count;
+    return QOS_OK;
 }
 
 QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count,
@@ -2033,12 +2350,10 @@ QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, ui
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
         return QOS_ELIMIT;
     }
-    if (h->queued == 0)
-        tags_priv_join(tags, id, cost);
-    h->queued += count;
+    if (id < tags->grouped)
+        return tags_priv_arrive_grouped(tags, id, count, cost);
+    tags_priv_join(tags, &tags->root, id, count, cost);
     tags->queued += count;
-    if (tags->queued_cost)
-        tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
     return QOS_OK;
 }
 
@@ -2046,13 +2361,6 @@ QOS_API enum qos_status tags_arrive(struct tags *tags, uint64_t now_ns, uint32_t
 {
     QOS_ASSERT(tags);
     return tags->queue ? QOS_EINVAL : tags_priv_arrive(tags, now_ns, id, count, cost);
-}
-
-/* `cost` leaves the queue. It stops at 0: a caller may give more at dispatch than at arrival. */
-QOS_PRIV void tags_priv_unqueue_cost(struct tags *tags, uint32_t id, uint64_t cost)
-{
-    if (tags->queued_cost)
-        tags->queued_cost[id] = qos_sat_sub(tags->queued_cost[id], qos_max(cost, 1));
 }
 
 /* cost: of all count; UINT64_MAX: their share of what is queued. */
@@ -2065,15 +2373,9 @@ QOS_PRIV enum qos_status tags_priv_withdraw(struct tags *tags, uint64_t now_ns, 
     if (count == 0 || count > h->queued)
         return QOS_ERANGE;
     tags_priv_now(tags, now_ns);
-    if (count == h->queued) {
-        tags_priv_empty(tags, id);
-        return QOS_OK;
-    }
     if (tags->queued_cost && cost == UINT64_MAX)
         cost = qos_mul_div_floor(tags->queued_cost[id], count, h->queued);
-    tags_priv_unqueue_cost(tags, id, cost);
-    h->queued -= count;
-    tags->queued -= count;
+    tags_priv_leave_both(tags, id, count, cost);
     return QOS_OK;
 }
 
@@ -2085,63 +2387,60 @@ QOS_API enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32
 
 /* -- choice */
 
-/* Is it below its limit? */
-QOS_PRIV bool tags_priv_may(const struct tags *tags, uint32_t id)
-{
-    return !(tags->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&tags->limit[id]) <= tags->now_ns;
-}
-
 /* The client is first in r. Has no other one that is due an earlier deadline? */
-QOS_PRIV_NOINLINE bool tags_priv_alone(const struct tags *tags, uint32_t id, uint64_t clock)
+QOS_PRIV_NOINLINE bool tags_priv_alone(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id,
+                                       uint64_t clock)
 {
     uint64_t second;
-    if (tags->d[0] != TAGS_PRIV_ABSENT)
+    if (pool->d.least != TAGS_PRIV_ABSENT)
         return false;
-    if (!tags->reserve_units && tags->reserve[id].rate_per_s == tags->rate_max)
+    if (!tags->reserve_units && tags->reserve[id].rate_per_s == pool->rate_max)
         return true;
-    second = tags_priv_t_second(tags, tags->r, id);
-    return second > clock || tags_priv_deadline(tags, id) <= second + QOS_NS_PER_S / tags->rate_max;
+    second = tags_priv_t_second(pool, &pool->r, id);
+    return second > clock || tags_priv_deadline(tags, id) <= second + QOS_NS_PER_S / pool->rate_max;
 }
 
 /* QOS_EAGAIN: no client is due. QOS_EBUSY: moves are used up. */
-QOS_PRIV enum qos_status tags_priv_by_reservation(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
+TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, struct tags_priv_pool *pool,
+                                                          uint32_t *moves, struct tags_choice *choice)
 {
-    uint64_t clock = tags_priv_clock(tags);
+    uint64_t clock = tags_priv_clock(tags, pool);
     for (;;) {
-        bool begins = tags->r[0] <= clock;
+        bool begins = pool->r.least <= clock;
         uint32_t id;
-        if (!begins && tags->d[0] == TAGS_PRIV_ABSENT)
+        if (!begins && pool->d.least == TAGS_PRIV_ABSENT)
             return QOS_EAGAIN;
-        id = tags_priv_t_top(tags, begins ? tags->r : tags->d);
-        if (!tags_priv_may(tags, id)) {
+        id = tags_priv_t_top(pool, begins ? &pool->r : &pool->d);
+        if (!tags_priv_may(tags, id, moves)) {
             if (!tags_priv_move_left(moves))
                 return QOS_EBUSY;
-            tags_priv_step_aside(tags, id);
+            tags_priv_step_aside(tags, pool, id);
             continue;
         }
         choice->client = id;
         choice->phase = TAGS_PHASE_RESERVATION;
-        if (!begins || tags_priv_alone(tags, id, clock) || !tags_priv_move_left(moves))
+        if (!begins || tags_priv_alone(tags, pool, id, clock) || !tags_priv_move_left(moves))
             return QOS_OK;
-        tags_priv_t_put(tags, tags->r, id, TAGS_PRIV_ABSENT); /* several are due: by deadline */
+        tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT); /* several are due: by deadline */
         tags->hot[id].packed |= TAGS_PRIV_DUE;
-        tags_priv_t_put(tags, tags->d, id, tags_priv_deadline(tags, id));
+        tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
     }
 }
 
-QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
+QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv_pool *pool, uint32_t *moves,
+                                             struct tags_choice *choice)
 {
     struct qos_u128 top;
-    while ((top = tags->s_top).hi < TAGS_PRIV_AT_LIMIT) {
+    while ((top = pool->s_top).hi < TAGS_PRIV_AT_LIMIT) {
         uint32_t id = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK);
-        if (tags_priv_may(tags, id)) {
+        if (tags_priv_may(tags, id, moves)) {
             choice->client = id;
             choice->phase = TAGS_PHASE_WEIGHT;
             return QOS_OK;
         }
         if (!tags_priv_move_left(moves))
             return QOS_EBUSY;
-        tags_priv_step_aside(tags, id);
+        tags_priv_step_aside(tags, pool, id);
     }
     if (top.hi == TAGS_PRIV_ABSENT)
         return QOS_EAGAIN;
@@ -2150,24 +2449,45 @@ QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, uint32_t *moves,
     return QOS_OK;
 }
 
+/* A group was chosen: which of its clients. */
+QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uint32_t *moves,
+                                                          struct tags_choice *choice)
+{
+    struct tags_priv_pool *pool = tags_priv_inside(tags, choice->client);
+    enum tags_phase phase = choice->phase;
+    enum qos_status status = QOS_EAGAIN;
+    if (pool->l.least <= tags->now_ns)
+        tags_priv_release(tags, pool, moves);
+    if (phase == TAGS_PHASE_RESERVATION)
+        status = tags_priv_by_reservation(tags, pool, moves, choice);
+    if (status != QOS_EAGAIN)
+        return status;
+    status = tags_priv_by_weight(tags, pool, moves, choice);
+    choice->phase = phase == TAGS_PHASE_RESERVATION ? TAGS_PHASE_GROUP : phase;
+    return status;
+}
+
 /* As tags_choose; QOS_EBUSY: moves are used up. */
 QOS_PRIV enum qos_status tags_priv_choose(struct tags *tags, uint64_t now_ns, struct tags_choice *choice)
 {
+    struct tags_priv_pool *root = &tags->root;
     uint32_t moves = tags->config.moves_max;
     enum qos_status status = QOS_EAGAIN;
     tags_priv_now(tags, now_ns);
-    if (tags->l[0] <= tags->now_ns)
-        tags_priv_release(tags, &moves);
+    if (root->l.least <= tags->now_ns)
+        tags_priv_release(tags, root, &moves);
     if (QOS_UNLIKELY(tags->weight_credit > 0)) {
-        status = tags_priv_by_weight(tags, &moves, choice);
+        status = tags_priv_by_weight(tags, root, &moves, choice);
         if (status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT)
             status = QOS_EAGAIN;
     }
     if (status == QOS_EAGAIN)
-        status = tags_priv_by_reservation(tags, &moves, choice);
+        status = tags_priv_by_reservation(tags, root, &moves, choice);
     if (status == QOS_EAGAIN)
-        status = tags_priv_by_weight(tags, &moves, choice);
-    return status == QOS_EAGAIN && tags->l[0] <= tags->now_ns ? QOS_EBUSY : status;
+        status = tags_priv_by_weight(tags, root, &moves, choice);
+    if (status == QOS_OK && tags->grouped)
+        return tags_priv_choose_inside(tags, &moves, choice);
+    return status == QOS_EAGAIN && root->l.least <= tags->now_ns ? QOS_EBUSY : status;
 }
 
 QOS_API enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct tags_choice *choice)
@@ -2198,7 +2518,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
         return QOS_NEVER;
     if (tags_priv_choose(tags, now_ns, &choice) != QOS_EAGAIN)
         return now_ns;
-    next = tags->l[0]; /* all that wait now wait at their limits: below it, a weight is enough */
+    next = tags->root.l.least; /* all that wait now wait at their limits: below it, a weight is enough */
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
     at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), next - tags->now_ns);
@@ -2213,65 +2533,71 @@ QOS_PRIV uint64_t tags_priv_units(const struct tags *tags, uint64_t cost, uint32
     return (tags->config.count_cost ? cost : 1) + elsewhere;
 }
 
-/* What the request takes from the reservation and limit tags; slot->flags say which. */
-QOS_PRIV uint64_t tags_priv_reserved_units(const struct tags *tags, const struct tags_priv_slot *slot)
+/* What the request takes from the reservation and limit tags; charge->flags say which. */
+QOS_PRIV uint64_t tags_priv_reserved_units(const struct tags *tags, const struct tags_priv_slot *slot,
+                                           const struct tags_priv_charge *charge)
 {
-    return slot->flags & TAGS_PRIV_BY_RESERVE ? tags_priv_units(tags, slot->cost, slot->rho) : slot->rho;
+    return charge->flags & TAGS_PRIV_BY_RESERVE ? tags_priv_units(tags, slot->cost, slot->rho) : slot->rho;
 }
 
-QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct tags_priv_slot *slot)
+QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct tags_priv_slot *slot,
+                                          const struct tags_priv_charge *charge)
 {
-    return slot->flags & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, slot->delta) : 0;
+    return charge->flags & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, slot->delta) : 0;
 }
 
 /* Charges the reservation tag. In its phase the deadline was the earliest, so if that was missed by more than
  * reserve_lag_ns, the clock moves back for all. */
-QOS_PRIV void tags_priv_charge_reserve(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t units)
+QOS_PRIV void tags_priv_charge_reserve(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                       enum tags_phase phase, uint64_t units)
 {
-    uint64_t oldest = qos_sat_sub(tags_priv_clock(tags), tags->config.reserve_lag_ns);
+    uint64_t oldest = qos_sat_sub(tags_priv_clock(tags, pool), tags->config.reserve_lag_ns);
     tags_priv_rate_charge(&tags->reserve[id], phase == TAGS_PHASE_RESERVATION ? 0 : oldest, units);
     if (phase == TAGS_PHASE_RESERVATION)
-        tags->behind_ns += qos_sat_sub(oldest, tags_priv_rate_key(&tags->reserve[id]));
+        pool->behind_ns += qos_sat_sub(oldest, tags_priv_rate_key(&tags->reserve[id]));
 }
 
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
-QOS_PRIV bool tags_priv_charge_rates(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
+TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool,
+                                             struct tags_priv_slot *slot, struct tags_priv_charge *charge,
+                                             enum tags_phase phase)
 {
-    uint64_t packed = tags->hot[id].packed, clock = tags_priv_clock(tags), reserved, limited;
+    uint32_t id = charge->id;
+    uint64_t packed = tags->hot[id].packed, clock = tags_priv_clock(tags, pool), reserved, limited;
     if (packed & TAGS_PRIV_RESERVED) {
         if (phase == TAGS_PHASE_RESERVATION ||
             (phase == TAGS_PHASE_FORCED && tags_priv_rate_key(&tags->reserve[id]) <= clock))
-            slot->flags |= TAGS_PRIV_BY_RESERVE;
+            charge->flags |= TAGS_PRIV_BY_RESERVE;
     } else {
         slot->rho = 0;
     }
     if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT)
-        slot->flags |= TAGS_PRIV_BY_LIMIT;
-    reserved = tags_priv_reserved_units(tags, slot);
-    limited = tags_priv_limited_units(tags, slot);
+        charge->flags |= TAGS_PRIV_BY_LIMIT;
+    reserved = tags_priv_reserved_units(tags, slot, charge);
+    limited = tags_priv_limited_units(tags, slot, charge);
     if (tags->config.shared && !tags_priv_claim(tags, id, phase, reserved, limited))
         return false;
     if (reserved) {
         if (tags->reserve_units)
             tags->reserve_units[id] = slot->cost;
         if (!tags->config.shared)
-            tags_priv_charge_reserve(tags, id, phase, reserved);
-        slot->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
+            tags_priv_charge_reserve(tags, pool, id, phase, reserved);
+        charge->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
     }
     if (limited) {
         if (!tags->config.shared)
             tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), limited);
-        slot->limit_ns = tags_priv_rate_key(&tags->limit[id]);
+        charge->limit_ns = tags_priv_rate_key(&tags->limit[id]);
     }
     return true;
 }
 
 /* Is the share tag at most `requests` charges ahead of V? */
-QOS_PRIV bool tags_priv_within(const struct tags *tags, struct qos_u128 tag, struct qos_u128 charge, uint64_t requests)
+QOS_PRIV bool tags_priv_within(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge, uint64_t requests)
 {
     struct qos_u128 low = qos_mul_wide(charge.lo, requests), most;
     most = qos_add_wide(tags_priv_wide(charge.hi * requests, 0), low); /* < 2^46 * 2^17 */
-    return !tags_priv_less(most, tags_priv_lead(tag, tags->v));
+    return !tags_priv_less(most, tags_priv_lead(tag, v));
 }
 
 /* Work that is due to the weight phase, times 1000. sign: 1 at dispatch, -1 when the request is cancelled. */
@@ -2279,9 +2605,9 @@ QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct t
 {
     const int64_t most = INT64_C(1) << 62, work = (int64_t)qos_min(slot->amount, UINT64_C(1) << 52);
     int64_t permille = (int64_t)tags->config.weight_share_permille;
-    if (slot->flags & TAGS_PRIV_EARNED)
+    if (slot->own.flags & TAGS_PRIV_EARNED)
         tags->weight_credit += sign * permille * work;
-    else if (slot->flags & TAGS_PRIV_SPENT)
+    else if (slot->own.flags & TAGS_PRIV_SPENT)
         tags->weight_credit -= sign * (1000 - permille) * work;
     if (tags->weight_credit > most)
         tags->weight_credit = most;
@@ -2289,44 +2615,62 @@ QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct t
         tags->weight_credit = -most;
 }
 
-QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, uint32_t id, struct tags_priv_slot *slot,
-                                                struct qos_u128 charge)
+QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_priv_pool *pool,
+                                                struct tags_priv_charge *charge, struct qos_u128 by)
 {
-    struct qos_u128 *tag = &tags->surplus[id];
-    slot->flags |= TAGS_PRIV_SURPLUS;
-    if (tags_priv_less(tags->surplus_v, *tag))
-        tags->surplus_v = *tag;
-    tags_priv_move(tag, tags->surplus_v, charge, tags_priv_wide(0, 0));
-    slot->share = *tag;
+    struct qos_u128 *tag = &tags->surplus[charge->id];
+    charge->flags |= TAGS_PRIV_SURPLUS;
+    if (tags_priv_less(pool->surplus_v, *tag))
+        pool->surplus_v = *tag;
+    tags_priv_move(tag, pool->surplus_v, by, tags_priv_wide(0, 0));
+    charge->share = *tag;
 }
 
 /* Charges the share tag, or above the limit the surplus tag. */
-QOS_PRIV void tags_priv_charge_share(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase)
+TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, uint64_t amount,
+                                             struct tags_priv_charge *charge, enum tags_phase phase)
 {
-    uint32_t lead = tags->config.lead_requests;
-    struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 charge;
-    slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, id), slot->delta)
-                              : (uint64_t)slot->cost + slot->delta;
-    if (QOS_UNLIKELY(tags->config.weight_share_permille != 0)) {
-        if (phase == TAGS_PHASE_RESERVATION)
-            slot->flags |= TAGS_PRIV_EARNED;
-        else if (tags->weight_credit > 0)
-            slot->flags |= TAGS_PRIV_SPENT;
-        tags_priv_credit_weight(tags, slot, 1);
-    }
-    tags->largest = qos_max(slot->amount, tags->largest);
-    charge = tags_priv_per_weight(tags, id, slot->amount);
-    if (phase == TAGS_PHASE_RESERVATION && !tags_priv_within(tags, qos_add_wide(h->tag, charge), charge, lead)) {
-        slot->flags |= TAGS_PRIV_NO_SHARE;
+    struct tags_priv_hot *h = &tags->hot[charge->id];
+    struct qos_u128 by = tags_priv_per_weight(tags, charge->id, amount);
+    tags_priv_raise_v(pool);
+    if (QOS_UNLIKELY(qos_max(pool->v.hi, pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
+        tags_priv_rebase(tags, pool);
+    pool->largest = qos_max(amount, pool->largest);
+    if (phase == TAGS_PHASE_RESERVATION &&
+        !tags_priv_within(pool->v, qos_add_wide(h->tag, by), by, tags->config.lead_requests)) {
+        charge->flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
     if (QOS_UNLIKELY(phase == TAGS_PHASE_ABOVE_LIMIT)) {
-        tags_priv_charge_surplus(tags, id, slot, charge);
+        tags_priv_charge_surplus(tags, pool, charge, by);
         return;
     }
-    tags_priv_move(&h->tag, tags->v, charge, tags_priv_wide(0, 0));
-    slot->share = h->tag;
+    tags_priv_move(&h->tag, pool->v, by, tags_priv_wide(0, 0));
+    charge->share = h->tag;
+}
+
+/* What the share tags are charged, and to which credit of the weight phase. */
+QOS_PRIV void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
+{
+    slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, slot->own.id), slot->delta)
+                              : (uint64_t)slot->cost + slot->delta;
+    if (QOS_LIKELY(tags->config.weight_share_permille == 0))
+        return;
+    if (phase == TAGS_PHASE_RESERVATION || phase == TAGS_PHASE_GROUP)
+        slot->own.flags |= TAGS_PRIV_EARNED;
+    else if (tags->weight_credit > 0)
+        slot->own.flags |= TAGS_PRIV_SPENT;
+    tags_priv_credit_weight(tags, slot, 1);
+}
+
+/* By which of its own tags a client or group is served: one that is below its limit is not charged above it. */
+QOS_PRIV enum tags_phase tags_priv_phase_of(const struct tags *tags, uint32_t id, enum tags_phase phase)
+{
+    if (phase == TAGS_PHASE_GROUP)
+        return id < tags->grouped ? TAGS_PHASE_WEIGHT : TAGS_PHASE_RESERVATION;
+    if (phase == TAGS_PHASE_ABOVE_LIMIT && !(tags->hot[id].packed & TAGS_PRIV_WAITING))
+        return TAGS_PHASE_WEIGHT;
+    return phase;
 }
 
 QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase phase, uint64_t units)
@@ -2337,20 +2681,54 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
         qos_counter_add(&c->all.borrowed, units);
 }
 
-/* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
-QOS_PRIV bool tags_priv_send(struct tags *tags, uint32_t id, struct tags_priv_slot *slot, enum tags_phase phase,
-                             struct tags_grant *grant)
+/* What the request of a slot was charged to the client's group. */
+QOS_PRIV struct tags_priv_charge *tags_priv_outer(const struct tags *tags, const struct tags_priv_slot *slot)
 {
-    uint64_t units = tags_priv_units(tags, slot->cost, 0);
-    if (!tags_priv_charge_rates(tags, id, slot, phase))
+    return tags->outer + (slot == &tags->spare ? (ptrdiff_t)tags->config.at_device_max : slot - tags->slot);
+}
+
+/* One more at the device, or one less. */
+QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, bool comes)
+{
+    const uint32_t more = comes, less = !comes;
+    tags->hot[id].at_device = tags->hot[id].at_device + more - less;
+    tags->at_device = tags->at_device + more - less;
+    if (id < tags->grouped)
+        tags->hot[tags->group[id]].at_device = tags->hot[tags->group[id]].at_device + more - less;
+}
+
+/* Charges the client's group; without shared tags nothing refuses. */
+QOS_PRIV_NOINLINE void tags_priv_charge_group(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase,
+                                              uint64_t units)
+{
+    struct tags_priv_charge *outer = tags_priv_outer(tags, slot);
+    enum tags_phase own;
+    outer->id = tags->group[slot->own.id];
+    outer->flags = 0;
+    own = tags_priv_phase_of(tags, outer->id, phase);
+    (void)tags_priv_charge_rates(tags, &tags->root, slot, outer, own);
+    tags_priv_charge_share(tags, &tags->root, slot->amount, outer, own);
+    if (tags->by_client)
+        tags_priv_count_in(&tags->by_client[outer->id], phase, units);
+}
+
+/* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
+TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_slot *slot,
+                                     enum tags_phase phase, struct tags_grant *grant)
+{
+    const bool grouped = pool != &tags->root;
+    const uint64_t units = tags_priv_units(tags, slot->cost, 0);
+    const uint32_t id = slot->own.id;
+    const enum tags_phase own = grouped ? tags_priv_phase_of(tags, id, phase) : phase;
+    if (!tags_priv_charge_rates(tags, pool, slot, &slot->own, own))
         return false;
-    tags_priv_raise_v(tags);
-    if (QOS_UNLIKELY(qos_max(tags->v.hi, tags->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
-        tags_priv_rebase(tags);
-    tags_priv_charge_share(tags, id, slot, phase);
+    tags_priv_weigh(tags, slot, phase);
+    tags_priv_charge_share(tags, pool, slot->amount, &slot->own, own);
     tags_priv_count_in(&tags->counters, phase, units);
     if (tags->by_client)
         tags_priv_count_in(&tags->by_client[id], phase, units);
+    if (grouped)
+        tags_priv_charge_group(tags, slot, phase, units);
     grant->client = id;
     grant->phase = phase;
     grant->slot = QOS_NONE;
@@ -2360,8 +2738,7 @@ QOS_PRIV bool tags_priv_send(struct tags *tags, uint32_t id, struct tags_priv_sl
         grant->serial = slot->serial;
         if (tags->config.attribute && tags->worked < tags->at_work_max)
             tags_priv_begin_work(tags, grant->slot);
-        tags->hot[id].at_device++;
-        tags->at_device++;
+        tags_priv_count_at_device(tags, id, true);
     }
     return true;
 }
@@ -2378,22 +2755,62 @@ QOS_PRIV struct tags_priv_slot *tags_priv_room(struct tags *tags, uint32_t id, u
             return NULL;
         slot = &tags->slot[tags->free_slot];
     }
-    slot->client = id;
+    slot->own.id = id;
+    slot->own.flags = 0;
     slot->cost = (uint32_t)qos_max(cost, 1);
     slot->rho = rho;
     slot->delta = delta;
-    slot->flags = 0;
     return slot;
 }
 
 /* After the reservation or limit tag changed. */
-QOS_PRIV void tags_priv_settle_rates(struct tags *tags, uint32_t id)
+QOS_PRIV void tags_priv_settle_rates(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
     if (h->packed & TAGS_PRIV_WAITING)
-        tags_priv_t_put(tags, tags->l, id, tags_priv_rate_key(&tags->limit[id]));
+        tags_priv_t_put(pool, &pool->l, id, tags_priv_until(tags, id));
     else if (h->queued && (h->packed & TAGS_PRIV_RESERVED))
-        tags_priv_r_set(tags, id);
+        tags_priv_r_set(tags, pool, id);
+}
+
+/* A request of a client, or of its group, was sent: its queue and its places in the trees. */
+TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *pool, const struct tags_priv_slot *slot,
+                                     const struct tags_priv_charge *charge)
+{
+    uint32_t id = charge->id;
+    tags_priv_leave(tags, pool, id, 1, slot->cost);
+    if (tags->hot[id].queued == 0)
+        return;
+    tags_priv_s_set(tags, pool, id);
+    if (charge->flags & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
+        tags_priv_settle_rates(tags, pool, id);
+}
+
+/* A dispatch from this pool. Two copies are compiled, one for each caller. */
+TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_from(struct tags *tags, struct tags_priv_pool *pool,
+                                                         const struct tags_choice *choice, uint64_t cost, uint32_t rho,
+                                                         uint32_t delta, struct tags_grant *grant)
+{
+    struct tags_priv_slot *slot = tags_priv_room(tags, choice->client, cost, rho, delta);
+    if (!slot)
+        return QOS_EFULL;
+    if (!tags_priv_send(tags, pool, slot, choice->phase, grant)) {
+        tags_priv_settle_rates(tags, pool, choice->client);
+        return QOS_EAGAIN;
+    }
+    tags->queued--;
+    tags_priv_sent(tags, pool, slot, &slot->own);
+    if (pool != &tags->root)
+        tags_priv_sent(tags, &tags->root, slot, tags_priv_outer(tags, slot));
+    return QOS_OK;
+}
+
+QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, const struct tags_choice *choice,
+                                                             uint64_t cost, uint32_t rho, uint32_t delta,
+                                                             struct tags_grant *grant)
+{
+    struct tags_priv_pool *pool = tags_priv_pool_of(tags, choice->client);
+    return tags_priv_dispatch_from(tags, pool, choice, cost, rho, delta, grant);
 }
 
 /* After tags_priv_now. The choice and the amounts are valid. The choice comes by address: as a value of 8 bytes, loaded
@@ -2401,26 +2818,9 @@ QOS_PRIV void tags_priv_settle_rates(struct tags *tags, uint32_t id)
 QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
                                             uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {
-    uint32_t id = choice->client;
-    struct tags_priv_hot *h = &tags->hot[id];
-    struct tags_priv_slot *slot = tags_priv_room(tags, id, cost, rho, delta);
-    if (!slot)
-        return QOS_EFULL;
-    if (!tags_priv_send(tags, id, slot, choice->phase, grant)) {
-        tags_priv_settle_rates(tags, id);
-        return QOS_EAGAIN;
-    }
-    if (QOS_UNLIKELY(h->queued == 1)) {
-        tags_priv_empty(tags, id);
-        return QOS_OK;
-    }
-    tags_priv_unqueue_cost(tags, id, cost);
-    h->queued--;
-    tags->queued--;
-    tags_priv_s_set(tags, id);
-    if (slot->flags & TAGS_PRIV_BY_RESERVE || slot->rho || (h->packed & TAGS_PRIV_WAITING))
-        tags_priv_settle_rates(tags, id);
-    return QOS_OK;
+    if (tags->grouped)
+        return tags_priv_dispatch_grouped(tags, choice, cost, rho, delta, grant);
+    return tags_priv_dispatch_from(tags, &tags->root, choice, cost, rho, delta, grant);
 }
 
 QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const struct tags_choice *choice,
@@ -2428,13 +2828,15 @@ QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const 
 {
     struct tags_priv_hot *h;
     QOS_ASSERT(tags);
-    if (!choice || !grant || rho > delta || (unsigned)choice->phase > TAGS_PHASE_ABOVE_LIMIT)
+    if (!choice || !grant || rho > delta || (unsigned)choice->phase >= TAGS_PHASES ||
+        choice->phase == TAGS_PHASE_FORCED)
         return QOS_EINVAL;
     h = tags_priv_client(tags, choice->client);
     if (!h)
         return QOS_ENOENT;
     if (h->queued == 0 || (choice->phase == TAGS_PHASE_RESERVATION && !(h->packed & TAGS_PRIV_RESERVED)) ||
-        (choice->phase == TAGS_PHASE_ABOVE_LIMIT && tags->config.at_limit != TAGS_ALLOW))
+        (choice->phase == TAGS_PHASE_ABOVE_LIMIT && tags->config.at_limit != TAGS_ALLOW) ||
+        (choice->phase == TAGS_PHASE_GROUP && !tags->grouped))
         return QOS_EINVAL;
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
@@ -2462,6 +2864,14 @@ QOS_API enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t c
     return status;
 }
 
+/* After its tags changed. */
+QOS_PRIV void tags_priv_place(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    tags_priv_settle_rates(tags, pool, id);
+    if (tags->hot[id].queued)
+        tags_priv_s_set(tags, pool, id);
+}
+
 /* Units by which the client is ahead of its limit, beyond the one that it always may be. */
 QOS_PRIV uint64_t tags_priv_debt_units(const struct tags *tags, uint32_t id)
 {
@@ -2472,15 +2882,19 @@ QOS_PRIV uint64_t tags_priv_debt_units(const struct tags *tags, uint32_t id)
     return qos_sat_sub(qos_mul_div_ceil(ahead, p->rate_per_s, QOS_NS_PER_S), 1);
 }
 
-/* May it have one more forced request? */
-QOS_PRIV bool tags_priv_may_force(const struct tags *tags, uint32_t id)
+/* May a client, or its group, have one more forced request? amount: what the client's share tag would be charged. */
+QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint64_t amount)
 {
-    uint64_t debt = tags->config.force_debt_requests, most = tags->config.cost_max, amount = most;
-    if (tags_priv_debt_units(tags, id) > debt * (tags->config.count_cost ? most : 1))
-        return false;
-    if (tags->mean)
-        amount = tags_priv_mean_of(tags, id);
-    return tags_priv_within(tags, tags->hot[id].tag, tags_priv_per_weight(tags, id, amount), debt);
+    uint64_t debt = tags->config.force_debt_requests, most = tags->config.cost_max;
+    struct tags_priv_hot *h = &tags->hot[id];
+    if (h->queued == 0)
+        tags_priv_wake(tags, pool, id);
+    else if (h->packed & TAGS_PRIV_WAITING)
+        tags_priv_off_limit(tags, pool, h);
+    if (tags->queued == 0 && tags->at_device == 0 && tags->slot && tags_priv_less(pool->v, h->tag))
+        pool->v = h->tag;
+    return tags_priv_debt_units(tags, id) <= debt * (tags->config.count_cost ? most : 1) &&
+           tags_priv_within(pool->v, h->tag, tags_priv_per_weight(tags, id, amount), debt);
 }
 
 QOS_PRIV void tags_priv_note_debt(struct tags_priv_counters *c, uint64_t units)
@@ -2491,9 +2905,11 @@ QOS_PRIV void tags_priv_note_debt(struct tags_priv_counters *c, uint64_t units)
 QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                    struct tags_grant *grant)
 {
-    struct tags_priv_hot *h = tags_priv_client(tags, id);
+    struct tags_priv_pool *pool;
     struct tags_priv_slot *slot;
-    if (!h)
+    uint64_t amount;
+    bool may;
+    if (!tags_priv_client(tags, id))
         return QOS_ENOENT;
     if (!grant)
         return QOS_EINVAL;
@@ -2503,23 +2919,23 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
     slot = tags_priv_room(tags, id, cost, 0, 0);
     if (!slot)
         return QOS_EFULL;
-    if (h->queued == 0)
-        tags_priv_wake(tags, id);
-    else if (h->packed & TAGS_PRIV_WAITING)
-        tags_priv_off_limit(tags, h);
-    if (tags->queued == 0 && tags->at_device == 0 && tags->slot && tags_priv_less(tags->v, h->tag))
-        tags->v = h->tag;
-    if (!tags_priv_may_force(tags, id)) {
+    pool = tags_priv_pool_of(tags, id);
+    amount = tags->mean ? tags_priv_mean_of(tags, id) : tags->config.cost_max;
+    may = tags_priv_may_force(tags, pool, id, amount);
+    if (tags->grouped)
+        may = tags_priv_may_force(tags, &tags->root, tags->group[id], amount) && may;
+    if (!may) {
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
         return QOS_EDEBT;
     }
-    (void)tags_priv_send(tags, id, slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
+    (void)tags_priv_send(tags, pool, slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
     tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
     if (tags->by_client)
         tags_priv_note_debt(&tags->by_client[id], tags_priv_debt_units(tags, id));
-    tags_priv_settle_rates(tags, id);
-    if (h->queued)
-        tags_priv_s_set(tags, id);
+    tags_priv_place(tags, pool, id);
+    if (tags->grouped)
+        tags_priv_place(tags, &tags->root, tags->group[id]);
+    tags_priv_tell_group(tags, id);
     return QOS_OK;
 }
 
@@ -2539,8 +2955,7 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     if (tags->config.attribute && tags->batch != QOS_NONE && tags->batch_ns != tags->now_ns)
         tags_priv_settle_batch(tags);
     slot->serial = 0;
-    tags->hot[slot->client].at_device--;
-    tags->at_device--;
+    tags_priv_count_at_device(tags, slot->own.id, false);
     *i = grant->slot;
     return QOS_OK;
 }
@@ -2559,7 +2974,7 @@ QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const 
         tags->batch_count++;
     } else {
         if (tags->mean)
-            tags_priv_correct(tags, &tags->slot[i], service_ns);
+            tags_priv_correct(tags, i, service_ns);
         tags_priv_slot_free(tags, i);
     }
     return QOS_OK;
@@ -2574,42 +2989,42 @@ QOS_API enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const stru
     return status;
 }
 
-/* What was charged is given back, as far as it was not overtaken meanwhile. What its client was charged later moves
- * with it, so that no part of a tag is given back twice. */
-QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i)
+/* What a client, or its group, was charged is given back, as far as it was not overtaken meanwhile. What it was charged
+ * later moves with it, so that no part of a tag is given back twice. */
+QOS_PRIV void tags_priv_refund(struct tags *tags, struct tags_priv_pool *pool, uint32_t i,
+                               struct tags_priv_charge *charge)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
-    const uint32_t id = slot->client, axis = slot->flags & TAGS_PRIV_SURPLUS;
-    uint64_t reserved = tags_priv_reserved_units(tags, slot), limited = tags_priv_limited_units(tags, slot);
-    uint64_t reserve_floor = tags_priv_reserve_floor(tags, id, true);
+    const uint32_t id = charge->id, axis = charge->flags & TAGS_PRIV_SURPLUS;
+    uint64_t reserved = tags_priv_reserved_units(tags, slot, charge);
+    uint64_t limited = tags_priv_limited_units(tags, slot, charge);
+    uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, true);
     uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
-    struct qos_u128 v, *tag = tags_priv_axis(tags, slot, &v), share = tags_priv_wide(0, 0);
+    struct qos_u128 v, *tag = tags_priv_axis(tags, pool, charge, &v), share = tags_priv_wide(0, 0);
     if (tags->config.shared) {
-        reserved = slot->reserve_ns > reserve_floor ? reserved : 0;
-        limited = slot->limit_ns > limit_floor ? limited : 0;
+        reserved = charge->reserve_ns > reserve_floor ? reserved : 0;
+        limited = charge->limit_ns > limit_floor ? limited : 0;
         tags_priv_refund_shared(tags, id, reserved, limited);
     }
     if (reserved)
-        reserved = tags_priv_rate_refund(&tags->reserve[id], slot->reserve_ns, reserve_floor, reserved);
+        reserved = tags_priv_rate_refund(&tags->reserve[id], charge->reserve_ns, reserve_floor, reserved);
     if (limited)
-        limited = tags_priv_rate_refund(&tags->limit[id], slot->limit_ns, limit_floor, limited);
-    if (!(slot->flags & TAGS_PRIV_NO_SHARE)) {
-        share = tags_priv_least(tags_priv_per_weight(tags, id, slot->amount), tags_priv_lead(slot->share, v));
-        tags_priv_move(tag, v, tags_priv_wide(0, 0), share);
+        limited = tags_priv_rate_refund(&tags->limit[id], charge->limit_ns, limit_floor, limited);
+    if (!(charge->flags & TAGS_PRIV_NO_SHARE)) {
+        share = tags_priv_least(tags_priv_per_weight(tags, id, slot->amount), tags_priv_lead(charge->share, v));
+        *tag = tags_priv_lead(*tag, share);
     }
-    tags_priv_credit_weight(tags, slot, -1);
+    charge->flags &= ~TAGS_PRIV_NO_SHARE; /* the time in which it may have kept the device is charged */
     for (i = slot->next; i != QOS_NONE; i = tags->slot[i].next) {
-        struct tags_priv_slot *later = &tags->slot[i];
-        if (later->client != id)
+        struct tags_priv_charge *later = tags_priv_charge_of(tags, i, id);
+        if (!later)
             continue;
         later->reserve_ns = qos_sat_sub(later->reserve_ns, reserved);
         later->limit_ns = qos_sat_sub(later->limit_ns, limited);
         if ((later->flags & TAGS_PRIV_SURPLUS) == axis)
             later->share = tags_priv_lead(later->share, share);
     }
-    tags_priv_settle_rates(tags, id);
-    if (tags->hot[id].queued)
-        tags_priv_s_set(tags, id);
+    tags_priv_place(tags, pool, id);
 }
 
 QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant)
@@ -2618,11 +3033,15 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
     enum qos_status status = tags_priv_back(tags, now_ns, grant, &i);
     if (status != QOS_OK)
         return status;
-    id = tags->slot[i].client;
-    tags_priv_refund(tags, i);
+    id = tags->slot[i].own.id;
+    tags_priv_refund(tags, tags_priv_pool_of(tags, id), i, &tags->slot[i].own);
+    if (tags->outer)
+        tags_priv_refund(tags, &tags->root, i, &tags->outer[i]);
+    tags_priv_tell_group(tags, id);
+    tags_priv_credit_weight(tags, &tags->slot[i], -1);
     if (tags->config.attribute) { /* the time in which it may have kept the device is its client's */
         tags_priv_catch_up(tags);
-        tags_priv_recharge(tags, &tags->slot[i], tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);
+        tags_priv_recharge_slot(tags, i, tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);
         tags_priv_end_work(tags, i);
     } else {
         tags_priv_slot_free(tags, i);
@@ -2647,8 +3066,8 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     slot = &tags->slot[tags->oldest];
     if (qos_elapsed_ns(slot->dispatch_ns, tags->now_ns) < age_ns)
         return QOS_EAGAIN;
-    found.client = slot->client;
-    found.phase = slot->flags & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
+    found.client = slot->own.id;
+    found.phase = slot->own.flags & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
     found.slot = tags->oldest;
     found.serial = slot->serial;
     status = tags_complete(tags, now_ns, &found, qos_elapsed_ns(slot->dispatch_ns, tags->now_ns));
@@ -2745,7 +3164,7 @@ QOS_API enum qos_status tags_stats(const struct tags *tags, uint32_t id, struct 
     if (!out)
         return QOS_EINVAL;
     if (id != QOS_NONE) {
-        if (id >= tags->config.clients)
+        if (id >= tags->ids)
             return QOS_ENOENT;
         if (!tags->by_client)
             return QOS_EINVAL;
@@ -2765,7 +3184,7 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
     if (!out)
         return QOS_EINVAL;
     if (id != QOS_NONE)
-        h = tags_priv_client(tags, id);
+        h = tags_priv_member(tags, id);
     c = !h ? &tags->counters : tags->by_client ? &tags->by_client[id] : NULL;
     if (!h && id != QOS_NONE)
         return QOS_ENOENT;
@@ -2785,7 +3204,7 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
         out->reserved_per_s = tags_priv_held(tags, id);
         if (h->packed & TAGS_PRIV_LIMITED)
             out->limit_ahead_ns = qos_sat_sub(tags_priv_rate_key(&tags->limit[id]), tags->now_ns);
-        if (tags->mean && (tags->mean[id].open || tags->mean[id].full))
+        if (tags->mean && id < tags->config.clients && (tags->mean[id].open || tags->mean[id].full))
             out->mean_service_ns = tags_priv_mean_of(tags, id) >> 8;
     } else {
         out->queued = tags->queued;
@@ -2793,10 +3212,11 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
         out->floor_ns = qos_counter_read(&tags->floor_ns);
         out->forgiven_ns = qos_counter_read(&tags->forgiven_ns);
         out->by_time = tags->mean != NULL;
-        out->reserved_per_s = tags->reserved_sum;
-        out->clock_behind_ns = tags->behind_ns;
+        out->as_serial = tags->serial_for != 0;
+        out->reserved_per_s = tags->root.reserved_sum;
+        out->clock_behind_ns = tags->root.behind_ns;
     }
-    out->admissible_per_s = tags_priv_admissible(tags, h ? out->reserved_per_s : 0);
+    out->admissible_per_s = tags_priv_admissible(tags, id, h ? out->reserved_per_s : 0);
     return QOS_OK;
 }
 

@@ -4,13 +4,14 @@
 #include "tags.h"
 #include "fuzz/fuzz.h"
 
-#define CLIENTS 21
+#define CLIENTS 24
+#define GROUPS 3 /* if any: of 8 ids each */
 #define GRANTS 32
 
 static struct tags tags;
 static struct tags_config config;
 static unsigned char memory[1 << 16] __attribute__((aligned(64)));
-static uint64_t now, limit[CLIENTS], reservation[CLIENTS];
+static uint64_t now, limit[CLIENTS], reservation[CLIENTS], group_limit[GROUPS], group_reservation[GROUPS];
 static struct tags_grant grant[GRANTS], stale;
 static unsigned grants, queued[CLIENTS], at_device[CLIENTS];
 static bool present[CLIENTS];
@@ -26,6 +27,22 @@ static uint64_t any(struct fuzz_input *in, uint64_t most)
 static uint64_t any_or_nothing(struct fuzz_input *in, uint64_t most)
 {
     return fuzz_between(in, 0, 7) == 0 ? QOS_NOTHING : any(in, most);
+}
+
+/* A client's group must have no limit either, if it is to be served at once. */
+static bool limited(uint32_t i)
+{
+    return limit[i] || (config.groups && group_limit[i / 8]);
+}
+
+/* What the clients of a group have reserved, or hold. */
+static uint64_t sum_of(uint32_t g, const uint64_t *of)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 8 * g; i < 8 * g + 8; i++)
+        sum += present[i] ? of[i] : 0;
+    return sum;
 }
 
 /* The counters equal the test's own counts. */
@@ -46,6 +63,20 @@ static void check_report(void)
         sum_queued += queued[i];
         sum_reserved += reservation[i];
     }
+    for (i = 0; i < config.groups; i++) {
+        uint64_t group_queued = 0, group_device = 0;
+        uint32_t k;
+        for (k = 8 * i; k < 8 * i + 8; k++) {
+            group_queued += queued[k];
+            group_device += at_device[k];
+        }
+        FUZZ_CHECK(tags_info(&tags, CLIENTS + i, &r) == QOS_OK);
+        FUZZ_CHECK(r.queued == group_queued && r.reserved_per_s == group_reservation[i]);
+        FUZZ_CHECK(config.no_completions || r.at_device == group_device);
+        FUZZ_CHECK(!r.waiting_at_limit || r.queued);
+        FUZZ_CHECK(sum_of(i, reservation) <= group_reservation[i]);
+        sum_reserved += group_reservation[i] - sum_of(i, reservation);
+    }
     FUZZ_CHECK(tags_info(&tags, QOS_NONE, &r) == QOS_OK);
     FUZZ_CHECK(r.queued == sum_queued && r.reserved_per_s == sum_reserved);
     FUZZ_CHECK(config.no_completions || r.at_device == sum_device);
@@ -53,7 +84,9 @@ static void check_report(void)
 
 static void open_tags(struct fuzz_input *in)
 {
+    const struct tags_client bare = {1, 0, 0};
     struct tags_config *c = &config;
+    uint32_t g;
     memset(c, 0, sizeof *c);
     c->clients = CLIENTS;
     c->at_device_max = (uint32_t)fuzz_between(in, 1, GRANTS);
@@ -77,7 +110,10 @@ static void open_tags(struct fuzz_input *in)
     c->force_debt_requests = any_or_nothing(in, 65536);
     c->service_ns = any(in, QOS_TOKENS_MAX);
     c->service_floor_ns = any_or_nothing(in, QOS_NS_PER_S);
+    c->groups = fuzz_between(in, 0, 1) ? GROUPS : 0;
     now = any(in, UINT64_MAX);
+    memset(group_limit, 0, sizeof group_limit);
+    memset(group_reservation, 0, sizeof group_reservation);
     memset(queued, 0, sizeof queued);
     memset(present, 0, sizeof present);
     memset(at_device, 0, sizeof at_device);
@@ -87,20 +123,61 @@ static void open_tags(struct fuzz_input *in)
     grants = 0;
     FUZZ_CHECK(tags_memsize(c) != 0 && tags_memsize(c) <= sizeof memory);
     FUZZ_CHECK(tags_init(&tags, memory, sizeof memory, c) == QOS_OK);
+    for (g = 0; g < c->groups; g++)
+        FUZZ_CHECK(tags_group_add(&tags, now, CLIENTS + g, &bare, 8 * g, 8) == QOS_OK);
     if (c->no_completions)
         c->at_device_max = GRANTS;
     c->cost_max = c->cost_max ? c->cost_max : 1;
 }
 
-static void client_op(struct fuzz_input *in, uint32_t id)
+static struct tags_client any_terms(struct fuzz_input *in)
 {
     struct tags_client x;
-    struct tags_state r;
-    uint32_t dropped = 0;
-    enum qos_status status;
     x.weight = any(in, TAGS_WEIGHT_MAX + 1);
     x.reservation_per_s = any(in, QOS_RATE_MAX + 1);
     x.limit_per_s = fuzz_between(in, 0, 1) ? 0 : any(in, QOS_RATE_MAX + 1);
+    return x;
+}
+
+/* A group gets other terms, or ends and begins again. */
+static void group_op(struct fuzz_input *in, uint32_t g)
+{
+    const uint64_t one[CLIENTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    struct tags_client x = any_terms(in);
+    struct tags_state r;
+    enum qos_status status;
+    FUZZ_CHECK(tags_info(&tags, CLIENTS + g, &r) == QOS_OK);
+    if (fuzz_between(in, 0, 3) == 0) {
+        status = tags_remove(&tags, now, CLIENTS + g, NULL);
+        FUZZ_CHECK(status == (sum_of(g, one) || r.at_device ? QOS_EBUSY : QOS_OK));
+        if (status != QOS_OK)
+            return;
+        x.reservation_per_s = 0;
+        status = tags_group_add(&tags, now, CLIENTS + g, &x, 8 * g, 8);
+        if (status != QOS_OK) {
+            FUZZ_CHECK(status == QOS_ERANGE && tags_client_error(&x));
+            x.weight = 1;
+            x.limit_per_s = 0;
+            FUZZ_CHECK(tags_group_add(&tags, now, CLIENTS + g, &x, 8 * g, 8) == QOS_OK);
+        }
+    } else {
+        status = tags_change(&tags, now, CLIENTS + g, &x);
+        FUZZ_CHECK((status == QOS_ERANGE) == (tags_client_error(&x) != NULL));
+        FUZZ_CHECK(status == QOS_ERANGE || (status == QOS_OK) == (x.reservation_per_s <= r.admissible_per_s &&
+                                                                  x.reservation_per_s >= sum_of(g, reservation)));
+        if (status != QOS_OK)
+            return;
+    }
+    group_limit[g] = x.limit_per_s;
+    group_reservation[g] = x.reservation_per_s;
+}
+
+static void client_op(struct fuzz_input *in, uint32_t id)
+{
+    struct tags_client x = any_terms(in);
+    struct tags_state r;
+    uint32_t dropped = 0;
+    enum qos_status status;
     if (fuzz_between(in, 0, 7) == 0) {
         status = tags_remove(&tags, now, id, &dropped);
         FUZZ_CHECK((status == QOS_ENOENT) == !present[id]);
@@ -112,6 +189,8 @@ static void client_op(struct fuzz_input *in, uint32_t id)
         return;
     }
     FUZZ_CHECK(tags_info(&tags, present[id] ? id : QOS_NONE, &r) == QOS_OK);
+    if (config.groups && !present[id])
+        r.admissible_per_s = group_reservation[id / 8] - sum_of(id / 8, reservation);
     status = present[id] ? tags_change(&tags, now, id, &x) : tags_add(&tags, now, id, &x);
     FUZZ_CHECK(status == QOS_OK || status == QOS_ERANGE || status == QOS_EADMISSION);
     FUZZ_CHECK((status == QOS_ERANGE) == (tags_client_error(&x) != NULL));
@@ -148,7 +227,7 @@ static void dispatch_op(struct fuzz_input *in)
         if (config.moves_max)
             return;
         for (i = 0; i < CLIENTS; i++) /* every client without a limit is served */
-            FUZZ_CHECK(queued[i] == 0 || limit[i]);
+            FUZZ_CHECK(queued[i] == 0 || limited(i));
         /* A time more than a year (2^55 ns) ahead counts as an error of the clock. */
         if (next != QOS_NEVER && next > now && next - now < UINT64_C(1) << 55 && fuzz_between(in, 0, 1)) {
             FUZZ_CHECK(tags_choose(&tags, next - 1, &choice) == QOS_EAGAIN || next - 1 == now);
@@ -212,7 +291,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         id = (uint32_t)fuzz_between(&in, 0, CLIENTS - 1);
         switch (fuzz_between(&in, 0, 11)) {
         case 0:
-        case 1: client_op(&in, id); break;
+        case 1:
+            if (config.groups && fuzz_between(&in, 0, 3) == 0)
+                group_op(&in, id / 8);
+            else
+                client_op(&in, id);
+            break;
         case 2:
         case 3:
         case 4:

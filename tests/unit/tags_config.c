@@ -63,6 +63,8 @@ int main(void)
     static const struct config_field fields[] = {
         {CONFIG_FIELD(tags_config, clients), 0, CONFIG_VALUES(1, TAGS_CLIENTS_MAX),
          CONFIG_VALUES(0, TAGS_CLIENTS_MAX + 1, UINT32_MAX)},
+        {CONFIG_FIELD(tags_config, groups), 0, CONFIG_VALUES(0),
+         CONFIG_VALUES(1, TAGS_CLIENTS_MAX, UINT32_MAX)}, /* 4 clients: not a multiple of 8 */
         {CONFIG_FIELD(tags_config, at_device_max), 64, CONFIG_VALUES(1, TAGS_AT_DEVICE_MAX),
          CONFIG_VALUES(TAGS_AT_DEVICE_MAX + 1)},
         {CONFIG_FIELD(tags_config, mode), 0, CONFIG_VALUES(TAGS_REWARD, TAGS_PS),
@@ -97,11 +99,17 @@ int main(void)
          CONFIG_VALUES(TAGS_AT_DEVICE_MAX + 1, UINT32_MAX)},
         {CONFIG_FIELD(tags_config, mode), 0, CONFIG_VALUES(TAGS_REWARD), CONFIG_VALUES(TAGS_PS + 1)},
     };
+    static const struct config_field grouped = {CONFIG_FIELD(tags_config, groups), 0, CONFIG_VALUES(0, 1, 100),
+                                                CONFIG_VALUES(TAGS_CLIENTS_MAX - 7, UINT32_MAX)};
     struct tags_config good, attribute;
     struct config_table table = CONFIG_TABLE(tags, good, fields);
     check_begin("unit/tags_config");
     memset(&good, 0, sizeof good);
     good.clients = 4;
+    config_check_table(&table);
+    good.clients = 8;
+    table.field = &grouped;
+    table.fields = 1;
     config_check_table(&table);
     attribute = good;
     attribute.attribute = true;
