@@ -60,6 +60,8 @@
  *     one deadline, and after it reads the period word. Calls that are at most T / 4
  *     apart get 99.9 % of min(R, demand); rarer ones R in each epoch that has a call in
  *     its first quarter. A clock may be cached, and may go back below what it showed.
+ *   - Of what idle clients leave, a backlogged one gets 99 %, if all are called each
+ *     T / 2048, and 98 % if each T / 512, but for what a trial keeps (chapter client).
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
@@ -122,24 +124,25 @@ struct tokenpool_client;
 
 /* The paper's names: T = period_ns, delta = check_ns, Omega_prof = capacity, B = batch. 0 = the default. */
 struct tokenpool_config {
-    uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
-    uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX;
+    uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
+    uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX;
                                * default capacity / (8 x clients), within 1..1000 (the paper's) */
-    uint32_t flags;           /* TOKENPOOL_GUARD | ... */
-    uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
-    uint32_t alert_periods;   /* periods in a row with an unused reservation until alert is set; default 10 */
-    uint64_t silent_periods;  /* periods without a sign of life until a reservation is withheld, 1..2^32 - 1, or
+    uint32_t flags;          /* TOKENPOOL_GUARD | ... */
+    uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
+    uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
+    uint64_t silent_periods; /* periods without a sign of life until a reservation is withheld, 1..2^32 - 1, or
                                * QOS_UNLIMITED: never; default 1 */
-    uint64_t period_ns;       /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
-    uint64_t check_ns;        /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8 */
-    uint64_t poll_ns;         /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
-    uint64_t lease_ns;        /* another monitor takes over after so long without a heartbeat,
+    uint64_t period_ns;      /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
+    uint64_t check_ns;       /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8. At the end of a
+                               * period an eighth of the time left, at least T/1024, if that is less */
+    uint64_t poll_ns;        /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
+    uint64_t lease_ns;       /* another monitor takes over after so long without a heartbeat,
                                * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
-    uint64_t capacity;        /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default. The
+    uint64_t capacity;       /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default. The
                                * estimate begins with it and follows what is used; TOKENPOOL_FIXED: it stays */
-    uint64_t capacity_min;    /* TOKENPOOL_PAPER: smaller totals are not recorded, 1..capacity; default 0.7 of it;
+    uint64_t capacity_min;   /* TOKENPOOL_PAPER: smaller totals are not recorded, 1..capacity; default 0.7 of it;
                                * QOS_NOTHING: no floor */
-    uint64_t capacity_step;   /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
+    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
                                * QOS_NOTHING: none */
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
@@ -364,11 +367,12 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *
  *     pool      [ count 32, signed | epoch 20 | seq 12 ]       count is on top: a fetch-and-add of -batch x 2^32 cannot
  *                                                              touch the others, a count below zero borrows from none
- *     period    [ incarnation 16 | epoch 20 | check 20 | flags 8 ]     check: a hash of the rest
- *     beat      [ epoch 20 | ns since its start 44 ]      for standbys; beside it the estimate [ tokens 32 | check 32 ]
+ *     period    [ incarnation 16 | epoch 20 | check 20 | takeovers 7 | open 1 ]     check: a hash of the rest
+ *     beat      [ epoch 20 | ns since its start 44 ]      for standbys
+ *     estimate  [ tokens 32 | takeovers 8 | check 24 ]    beside the beat; for a monitor that takes over
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
  *     terms     [ reservation 26 | limit 26 | generation 7 | tag 5 ]   of the period that the tag names
- *     admitted  [ reservation 26 | limit 26 | check 12 ]               for a monitor that takes over
+ *     admitted  [ reservation 26 | limit 26 | takeovers 7 | check 5 ]  for a monitor that takes over
  *     report    [ tag 5 | incarnation 3 | phase 2 | demand 2 | K 26 | S or N 26 ]
  *     head      magic, version, incarnation, sizes, times, CRC32C
  *
@@ -376,15 +380,16 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *   take an old number for a newer one. The incarnation changes with tokenpool_monitor_init, the generation with each
  *   join of a slot.
  *
- *   All accesses are relaxed, because each word is complete in itself. Terms carry the tag of their epoch: an engine
- *   that read those of an older or a later period finds another tag; 31 periods later its deadline has passed, and it
- *   reads the period word before it spends. The period word is the monitors' lock: who it names owns the storage, and
- *   each change of it is a swap. Labels in the code: claims (C1), reports (R1), swaps (M1 to M6).
+ *   Each word is complete in itself, so accesses are relaxed, but for a monitor's reads (W1) and swaps (W2) of words
+ *   besides pool and period. Terms carry the tag of their epoch: an engine that read those of an older or a later
+ *   period finds another tag; 31 periods later its deadline has passed, and it reads the period word before it
+ *   spends. The period word is the monitors' lock: who it names owns the storage, and each change of it is a swap.
+ *   Labels in the code: claims (C1), reports (R1), a monitor's swaps (M1 to M6, W2).
  */
 
 #define TOKENPOOL_PRIV_OFFSET_ESTIMATE 80u
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
-#define TOKENPOOL_PRIV_VERSION 3u
+#define TOKENPOOL_PRIV_VERSION 4u
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
 #define TOKENPOOL_PRIV_EARLY 0u        /* phase of a report */
 #define TOKENPOOL_PRIV_LAST 1u         /* in the last quarter */
@@ -462,22 +467,24 @@ QOS_PRIV uint64_t tokenpool_priv_limit(uint64_t terms)
     return terms >> 12 & TOKENPOOL_TOKENS_MAX;
 }
 
+/* Generation of terms; takeovers of an admission. */
 QOS_PRIV uint32_t tokenpool_priv_generation(uint64_t terms)
 {
     return (uint32_t)(terms >> 5) & 0x7fu;
 }
 
-/* The word for a monitor that takes over; 0: a free slot. */
-QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uint64_t limit)
+/* The word for a monitor that takes over; limit 0: a free slot. */
+QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uint64_t limit, uint64_t takeovers)
 {
-    uint64_t v = tokenpool_priv_terms(reservation, limit, 0);
-    return limit ? v | (tokenpool_priv_hash(v ^ id) & 0xfffu) : 0;
+    uint64_t v = tokenpool_priv_terms(reservation, limit, takeovers << 5);
+    return v | (tokenpool_priv_hash(v ^ id) & 0x1fu);
 }
 
 /* The estimate, for a monitor that takes over. */
-QOS_PRIV uint64_t tokenpool_priv_estimate(uint64_t capacity)
+QOS_PRIV uint64_t tokenpool_priv_estimate(uint64_t capacity, uint64_t takeovers)
 {
-    return capacity << 32 | (tokenpool_priv_hash(capacity) & UINT32_MAX);
+    uint64_t v = capacity << 32 | takeovers << 24;
+    return v | (tokenpool_priv_hash(v) & 0xffffffu);
 }
 
 QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
@@ -490,6 +497,13 @@ QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
 QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
 {
     return epoch % 31u + 1u;
+}
+
+/* The time between two ticks of an engine, two checks of the monitor, two looks at an empty pool: shorter at the end of
+ * a period, so that what is returned late is still used. */
+QOS_PRIV uint64_t tokenpool_priv_interval_ns(uint64_t check_ns, uint64_t period_ns, uint64_t left_ns)
+{
+    return qos_min(check_ns, qos_max(left_ns / 8, period_ns / 1024 + 1));
 }
 
 /* How long before the end of a period its last report is sent: it says how many I/Os completed. */
@@ -766,21 +780,22 @@ struct tokenpool_client {
     uint64_t locked; /* tokens that need a report first */
     uint64_t gained; /* pool tokens of this period */
     uint64_t reservation, limit;
-    uint64_t carried;                   /* spent already of the next epoch: debt, an advance */
-    uint64_t slack, regret;             /* reservation that the decay leaves; what was returned and then missed */
-    uint64_t idle_ns;                   /* of this period: ticks without a take */
-    uint64_t deadline_ns;               /* no epoch after `seen` starts before it; 0: not known */
-    uint64_t due_ns;                    /* when that start is expected; 0: not known */
-    uint64_t first_ns;                  /* first read that showed `seen` */
-    uint64_t begin_ns, end_ns;          /* own start, and expected end: for decay */
-    uint64_t now_ns, tick_ns, op_ns;    /* last call; last tick; when the operation under way was issued */
-    uint64_t period_at_ns, peek_at_ns;  /* not before: next read of each */
-    uint64_t peek_wait_ns;              /* back-off */
-    uint64_t seen_terms;                /* while a period starts */
-    uint64_t pool;                      /* as last read or answered */
-    uint64_t ticket, tickets;           /* ordered: range that is not served yet */
-    uint64_t early_tokens, claim;       /* of a pool that is ahead of us; of the claim under way */
-    uint64_t report, writing, declared; /* last report; the one under way; spent by then */
+    uint64_t carried;          /* spent already of the next epoch: debt, an advance */
+    uint64_t slack, regret;    /* reservation that the decay leaves; what was returned and then missed */
+    uint64_t idle_ns;          /* of this period: ticks without a take */
+    uint64_t deadline_ns;      /* no epoch after `seen` starts before it; 0: not known */
+    uint64_t due_ns;           /* when that start is expected; 0: not known */
+    uint64_t first_ns;         /* first read that showed `seen` */
+    uint64_t begin_ns, end_ns; /* own start, and expected end: for decay */
+    uint64_t now_ns, op_ns;    /* last call; when the operation under way was issued */
+    uint64_t tick_ns, next_tick_ns;
+    uint64_t period_at_ns, peek_at_ns;                 /* not before: next read of each */
+    uint64_t peek_wait_ns;                             /* back-off */
+    uint64_t seen_terms;                               /* while a period starts */
+    uint64_t pool;                                     /* as last read or answered */
+    uint64_t ticket, tickets;                          /* ordered: range that is not served yet */
+    uint64_t early_tokens, claim;                      /* of a pool that is ahead of us; of the claim under way */
+    uint64_t report, writing, declared;                /* last report; the one under way; spent by then */
     uint64_t reported_kept, reported_spent, lease_end; /* spent may grow up to lease_end */
     uint64_t published, published_borrowed;            /* of this period, in the counters already */
     qos_word_t *shared;                                /* local storage, or NULL */
@@ -872,7 +887,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_life_ns(const struct tokenpool_client *c
 QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint64_t spent)
 {
     uint64_t unspent = qos_sat_sub(client->kept, spent), little = client->reservation / 64;
-    if (client->slack)
+    if (client->slack > little)
         client->trial_gap = (uint8_t)(unspent > little ? qos_min(2u * client->trial_gap, 128) : 1);
     client->slack = qos_sat_sub(client->slack, unspent) + client->regret;
     client->regret = 0;
@@ -900,6 +915,15 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     client->declared = QOS_UNLIMITED; /* a report under way is of the past */
     client->span_ns = 0;
     client->state = TOKENPOOL_PRIV_IN_WATCH;
+}
+
+/* A tick was made, or the period began. */
+QOS_PRIV void tokenpool_client_priv_ticked(struct tokenpool_client *client)
+{
+    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns), check_ns = client->head.check_ns;
+    client->tick_ns = client->now_ns;
+    client->next_tick_ns =
+        qos_sat_add(client->now_ns, tokenpool_priv_interval_ns(check_ns, client->head.period_ns, left_ns));
 }
 
 /* Client Token Management: K is at most R - (rho - D). D counts tokens spent and requests queued. */
@@ -960,6 +984,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->begin_ns = qos_sat_sub(client->begin_ns, back_ns); /* estimates: ages stay */
         client->end_ns = qos_sat_sub(client->end_ns, back_ns);
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
+        client->next_tick_ns = qos_sat_sub(client->next_tick_ns, back_ns);
         client->first_ns = now_ns;
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
@@ -970,11 +995,11 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->carried = client->debt;
         tokenpool_client_priv_alone(client);
     }
-    if (tokenpool_client_priv_has(client) && qos_elapsed_ns(client->tick_ns, now_ns) >= client->head.check_ns) {
+    if (tokenpool_client_priv_has(client) && now_ns >= client->next_tick_ns) {
         if (tokenpool_client_priv_spent(client) == client->published && !(client->waiting && client->asked))
             client->idle_ns += qos_elapsed_ns(client->tick_ns, now_ns);
         tokenpool_client_priv_decay(client);
-        client->tick_ns = now_ns;
+        tokenpool_client_priv_ticked(client);
         tokenpool_client_priv_publish(client);
         tokenpool_client_priv_consider(client);
     }
@@ -987,8 +1012,7 @@ QOS_PRIV void tokenpool_client_priv_arm(struct tokenpool_client *client)
     client->base_ns = client->now_ns;
     client->span_ns = 0;
     if (tokenpool_client_priv_has(client) && !client->report_due)
-        client->span_ns =
-            qos_elapsed_ns(client->now_ns, qos_min(until_ns, qos_sat_add(client->tick_ns, client->head.check_ns)));
+        client->span_ns = qos_elapsed_ns(client->now_ns, qos_min(until_ns, client->next_tick_ns));
 }
 
 QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *client, const uint64_t *head,
@@ -1126,11 +1150,12 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->published_borrowed = qos_sat_sub(spent, kept);
     client->report_due = false;
     client->phase = TOKENPOOL_PRIV_EARLY;
-    client->begin_ns = client->tick_ns = client->now_ns;
+    client->begin_ns = client->now_ns;
     client->idle_ns = 0;
     client->end_ns = client->due_ns > client->now_ns
                          ? client->due_ns
                          : qos_sat_add(client->now_ns, tokenpool_client_priv_life_ns(client));
+    tokenpool_client_priv_ticked(client);
     tokenpool_client_priv_lease(client, spent);
 }
 
@@ -1280,7 +1305,8 @@ QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
     bool crowd = client->head.clients > 1000;
     uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
     uint64_t least_ns = crowd ? 4 * client->head.check_ns : client->head.poll_ns;
-    uint64_t most_ns = qos_max(left_ns / (crowd ? 2 : 4), crowd ? least_ns : client->head.check_ns);
+    uint64_t tick_ns = tokenpool_priv_interval_ns(client->head.check_ns, client->head.period_ns, left_ns);
+    uint64_t most_ns = qos_max(left_ns / (crowd ? 2 : 4), crowd ? least_ns : tick_ns);
     client->peek_wait_ns = qos_min(qos_max(qos_sat_mul(client->peek_wait_ns, 2), least_ns), most_ns);
     client->peek_at_ns = qos_sat_add(client->now_ns, client->peek_wait_ns);
 }
@@ -1585,6 +1611,8 @@ QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, 
         return QOS_ERANGE;
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
+    if (client->shared && !client->span_ns) /* perhaps over, or another's */
+        tokenpool_client_run(client, now_ns, 0);
     if (client->state >= TOKENPOOL_PRIV_IN_OUT)
         return QOS_ESTALE;
     held = client->held;
@@ -1627,7 +1655,7 @@ QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client,
     if (tokenpool_client_priv_has(client)) {
         if (n > 0 && n <= client->held && now_ns < tokenpool_client_priv_until_ns(client))
             return now_ns;
-        at = qos_min(at, qos_sat_add(client->tick_ns, client->head.check_ns));
+        at = qos_min(at, client->next_tick_ns);
     }
     return qos_max(at, now_ns);
 }
@@ -1681,13 +1709,15 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *   A monitor that dies or pauses in between is replaced by another, which starts E+2. It also
  *   swaps the period word when it takes the storage, so that steps 2 and 3 of the first monitor fail from then on.
  *
- *   Fencing. The period word says whose the storage is; clients cannot write it. A monitor that finds another's there
- *   waits. It finds a pool word that is not its own although the period word is: a stray store, or a client with the
- *   pool's
- *   key; it restores the pool word, and all counts as claimed if the epoch was changed. So such a client costs others
- *   at
- *   most the pool. A monitor that was replaced, however long it paused: its swaps fail, its terms carry an old tag, its
- *   heartbeat and `served` an old epoch, and it admits nobody.
+ *   Fencing. The period word says whose the storage is, and how many takeovers there were; clients cannot write it. A
+ *   monitor that finds another's there waits. If the pool word is not its own although the period word is, that is a
+ *   stray store, or a client with the pool's key: it restores the pool word, and all counts as claimed if the epoch was
+ *   changed. So such a client costs others at most the pool.
+ *   Each other word is swapped: the monitor reads it, then finds the period word its own, then swaps what it read. A
+ *   monitor that was replaced in between fails if the word has changed. The estimate and the admissions may have stayed
+ *   as they were, so they carry the count of takeovers: who takes the storage first writes its own count into all of
+ *   them. Terms and heartbeat carry their epoch. So an admission holds if and only if its call returned QOS_OK, however
+ *   long that monitor paused (less than 128 takeovers, and no multiple of 31 periods).
  *
  *       active --period word is another's--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1024-->
  *       holding
@@ -1751,7 +1781,7 @@ struct tokenpool_monitor {
     uint64_t late, late_before, fallen_from,
         excused;         /* tokens that stayed unspent though wanted; before the last fall; not a sign */
     uint32_t gap, since; /* periods from the last late one to a growth: least, now */
-    uint32_t window_used, window_at, grown, clients, incarnation, epoch, seq, tries, waiting, backlogged;
+    uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, backlogged;
     uint8_t pending, change, role, unsure;   /* operation under way; next one; role; swap without an answer */
     bool grew, started, looked, unconfirmed; /* unconfirmed: the epoch began after now_ns, at an unknown time */
     struct tokenpool_monitor_state info;
@@ -1793,33 +1823,49 @@ QOS_PRIV qos_word_t *tokenpool_monitor_priv_at(const struct tokenpool_monitor *m
     return monitor->shared + offset_bytes / sizeof(qos_word_t);
 }
 
-QOS_PRIV qos_word_t *tokenpool_monitor_priv_terms(const struct tokenpool_monitor *monitor, uint32_t id)
-{
-    return tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * id);
-}
-
 /* The low bits of a slot's terms: its generation and the epoch's tag. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_low(const struct tokenpool_monitor *monitor, uint32_t id)
 {
     return (uint64_t)monitor->generation[id] << 5 | tokenpool_priv_tag(monitor->epoch);
 }
 
-QOS_PRIV uint64_t tokenpool_monitor_priv_admitted_at(const struct tokenpool_monitor *monitor, uint32_t id)
+/* Offset of a slot's terms (k = 0), admission (1), report (2). */
+QOS_PRIV uint64_t tokenpool_monitor_priv_slot(const struct tokenpool_monitor *monitor, unsigned k, uint32_t id)
 {
-    return tokenpool_priv_offset(monitor->config.clients, 1) + UINT64_C(8) * id;
+    return tokenpool_priv_offset(monitor->config.clients, k) + UINT64_C(8) * id;
 }
 
-QOS_PRIV qos_word_t *tokenpool_monitor_priv_report(const struct tokenpool_monitor *monitor, uint32_t id)
+/* Each write of a monitor to a word besides pool and period is fenced: it sees the word (W1), then that the storage is
+ * still its own, then swaps what it saw (W2). A monitor that pauses in between fails, if another has written since: W1
+ * and W2 are a pair, so who sees a word of that other one sees its period word, too. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_see(const struct tokenpool_monitor *monitor, uint64_t offset_bytes)
 {
-    return tokenpool_monitor_priv_at(monitor, tokenpool_storage_report(monitor->config.clients, id));
+    return qos_atomic_load_acquire(tokenpool_monitor_priv_at(monitor, offset_bytes)); /* W1 */
 }
 
-/* Repairs a word that only monitors write and that rarely changes: mostly a load. */
-QOS_PRIV void tokenpool_monitor_priv_keep(const struct tokenpool_monitor *monitor, uint64_t offset_bytes, uint64_t v)
+QOS_PRIV bool tokenpool_monitor_priv_holds(const struct tokenpool_monitor *monitor)
 {
-    qos_word_t *at = tokenpool_monitor_priv_at(monitor, offset_bytes);
-    if (qos_atomic_load_relaxed(at) != v)
-        qos_atomic_store_relaxed(at, v);
+    return qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD)) == monitor->period;
+}
+
+QOS_PRIV bool tokenpool_monitor_priv_swap(const struct tokenpool_monitor *monitor, uint64_t offset_bytes, uint64_t seen,
+                                          uint64_t v)
+{
+    return qos_atomic_cas_release(tokenpool_monitor_priv_at(monitor, offset_bytes), &seen, v); /* W2 */
+}
+
+/* The word is v now, or the storage is another's. Mostly a load. */
+QOS_PRIV bool tokenpool_monitor_priv_put(const struct tokenpool_monitor *monitor, uint64_t offset_bytes, uint64_t v)
+{
+    uint64_t seen;
+    do {
+        seen = tokenpool_monitor_priv_see(monitor, offset_bytes);
+        if (seen == v)
+            return true;
+        if (!tokenpool_monitor_priv_holds(monitor))
+            return false;
+    } while (!tokenpool_monitor_priv_swap(monitor, offset_bytes, seen, v));
+    return true;
 }
 
 QOS_PRIV void tokenpool_monitor_priv_write_head(const struct tokenpool_monitor *monitor)
@@ -1828,7 +1874,7 @@ QOS_PRIV void tokenpool_monitor_priv_write_head(const struct tokenpool_monitor *
     uint32_t i;
     tokenpool_priv_head_put(&monitor->config, monitor->incarnation, head);
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
-        tokenpool_monitor_priv_keep(monitor, TOKENPOOL_OFFSET_HEAD + UINT64_C(8) * i, head[i]);
+        (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_OFFSET_HEAD + UINT64_C(8) * i, head[i]);
 }
 
 /* Checks all arguments; writes only if all are right. resume: the head must be that of this configuration. */
@@ -1881,12 +1927,16 @@ QOS_API enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor
 {
     enum qos_status s = tokenpool_monitor_priv_setup(monitor, mem, size_bytes, storage, storage_bytes, config, false);
     uint64_t at, bytes;
+    uint32_t i;
     if (s != QOS_OK)
         return s;
     monitor->incarnation = (monitor->incarnation + 1) & 0xffffu; /* engines of the old storage notice */
     bytes = tokenpool_priv_storage_bytes(monitor->config.clients);
     for (at = 0; at < bytes; at += 8)
         qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, at), 0);
+    for (i = 0; i < monitor->config.clients; i++)
+        (void)tokenpool_monitor_priv_put(monitor, tokenpool_monitor_priv_slot(monitor, 1, i),
+                                         tokenpool_priv_admitted(i, 0, 0, 0));
     tokenpool_monitor_priv_write_head(monitor);
     monitor->role = TOKENPOOL_PRIV_ACTIVE;
     monitor->info.active = true;
@@ -1936,24 +1986,24 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *
     return QOS_EADMISSION;
 }
 
-/* Stores the admitted terms of a client, also for a monitor that takes over. */
-QOS_PRIV void tokenpool_monitor_priv_set_terms(struct tokenpool_monitor *monitor, uint32_t id, uint64_t reservation,
-                                               uint64_t limit)
+/* Admits terms: what a monitor that takes over finds in the storage, and only that. limit 0: the slot is free. */
+QOS_PRIV enum qos_status tokenpool_monitor_priv_set_terms(struct tokenpool_monitor *monitor, uint32_t id,
+                                                          uint64_t reservation, uint64_t limit)
 {
-    uint64_t most = qos_default(limit, TOKENPOOL_TOKENS_MAX);
+    if (!tokenpool_monitor_priv_put(monitor, tokenpool_monitor_priv_slot(monitor, 1, id),
+                                    tokenpool_priv_admitted(id, reservation, limit, monitor->takeovers)))
+        return QOS_ESTALE;
     monitor->admitted = monitor->admitted - monitor->reservation[id] + reservation;
     monitor->reservation[id] = (uint32_t)reservation;
-    monitor->limit[id] = (uint32_t)most;
-    tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, id),
-                                tokenpool_priv_admitted(id, reservation, most));
+    monitor->limit[id] = (uint32_t)limit;
+    return QOS_OK;
 }
 
 QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor, uint32_t id, uint64_t reservation,
                                                uint64_t limit, uint64_t *fits)
 {
     enum qos_status s;
-    qos_word_t *terms, *report;
-    uint64_t word;
+    uint64_t terms, report, word;
     QOS_ASSERT(monitor);
     if (id >= monitor->config.clients)
         return QOS_ENOENT;
@@ -1962,21 +2012,27 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
     s = tokenpool_monitor_priv_admit(monitor, monitor->admitted, 0, reservation, limit, fits);
     if (s != QOS_OK)
         return s;
-    terms = tokenpool_monitor_priv_terms(monitor, id);
-    report = tokenpool_monitor_priv_report(monitor, id);
+    terms = tokenpool_monitor_priv_slot(monitor, 0, id);
+    report = tokenpool_monitor_priv_slot(monitor, 2, id);
     if (!monitor->generation[id])
-        monitor->generation[id] = tokenpool_priv_generation(qos_atomic_load_relaxed(terms));
+        monitor->generation[id] = tokenpool_priv_generation(tokenpool_monitor_priv_see(monitor, terms));
     monitor->generation[id] = monitor->generation[id] >= 0x7fu ? 1 : monitor->generation[id] + 1;
+    /* The old engine is void before the new admission exists: a monitor that dies between has admitted nobody. */
+    if (!tokenpool_monitor_priv_put(monitor, terms,
+                                    tokenpool_priv_terms(0, 0, tokenpool_monitor_priv_low(monitor, id))))
+        return QOS_ESTALE;
+    do {
+        word = tokenpool_monitor_priv_see(monitor, report);
+        if (!tokenpool_monitor_priv_holds(monitor))
+            return QOS_ESTALE;
+    } while (!tokenpool_monitor_priv_swap(monitor, report, word, ((word >> 56 & 7) % 7 + 1) << 56));
+    s = tokenpool_monitor_priv_set_terms(monitor, id, reservation, qos_default(limit, TOKENPOOL_TOKENS_MAX));
+    if (s != QOS_OK)
+        return s;
     monitor->state[id] = TOKENPOOL_PRIV_FRESH;
     monitor->used[id] = monitor->under[id] = monitor->silent[id] = 0;
     monitor->done[id] = monitor->beyond[id] = 0;
     monitor->demand[id] = 3;
-    /* The old engine is void before the new admission exists: a monitor that dies between has admitted nobody. */
-    qos_atomic_store_release(terms, tokenpool_priv_terms(0, 0, tokenpool_monitor_priv_low(monitor, id)));
-    word = qos_atomic_load_relaxed(report);
-    while (!qos_atomic_cas_relaxed(report, &word, ((word >> 56 & 7) % 7 + 1) << 56)) {
-    }
-    tokenpool_monitor_priv_set_terms(monitor, id, reservation, limit);
     monitor->clients++;
     return QOS_OK;
 }
@@ -1991,7 +2047,7 @@ QOS_API enum qos_status tokenpool_monitor_change(struct tokenpool_monitor *monit
     s = tokenpool_monitor_priv_admit(monitor, monitor->admitted - monitor->reservation[id], monitor->reservation[id],
                                      reservation, limit, fits);
     if (s == QOS_OK)
-        tokenpool_monitor_priv_set_terms(monitor, id, reservation, limit);
+        s = tokenpool_monitor_priv_set_terms(monitor, id, reservation, qos_default(limit, TOKENPOOL_TOKENS_MAX));
     return s;
 }
 
@@ -2000,44 +2056,59 @@ QOS_API enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monito
     QOS_ASSERT(monitor);
     if (id >= monitor->config.clients || monitor->state[id] == TOKENPOOL_PRIV_FREE)
         return QOS_ENOENT;
-    if (!tokenpool_monitor_priv_owns(monitor))
+    if (!tokenpool_monitor_priv_owns(monitor) || tokenpool_monitor_priv_set_terms(monitor, id, 0, 0) != QOS_OK)
         return QOS_ESTALE;
-    monitor->admitted -= monitor->reservation[id];
     monitor->clients--;
     monitor->state[id] = TOKENPOOL_PRIV_FREE;
-    monitor->reservation[id] = monitor->limit[id] = 0;
-    tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, id), 0);
     return QOS_OK;
+}
+
+/* What was admitted in a slot, now with this monitor's takeovers, so that a write of the former monitor fails. Counts a
+ * word that cannot be read. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_stamp(struct tokenpool_monitor *monitor, uint32_t id)
+{
+    uint64_t at = tokenpool_monitor_priv_slot(monitor, 1, id), word, reservation, limit, mine;
+    bool good;
+    do {
+        word = tokenpool_monitor_priv_see(monitor, at);
+        reservation = tokenpool_priv_reservation(word);
+        limit = tokenpool_priv_limit(word);
+        good = word == tokenpool_priv_admitted(id, reservation, limit, tokenpool_priv_generation(word)) &&
+               limit >= reservation && reservation <= monitor->config.client_capacity;
+        mine = tokenpool_priv_admitted(id, good ? reservation : 0, good ? limit : 0, monitor->takeovers);
+        if (!tokenpool_monitor_priv_holds(monitor))
+            break;
+    } while (!tokenpool_monitor_priv_swap(monitor, at, word, mine));
+    monitor->info.lost += !good;
+    return mine;
 }
 
 /* Takes over the estimate and the clients that another monitor admitted, all of them. One that cannot be read must join
  * again. */
 QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 {
-    uint64_t estimate = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE));
+    uint64_t estimate = tokenpool_monitor_priv_see(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE);
     uint32_t i;
-    if (estimate == tokenpool_priv_estimate(estimate >> 32) && !(monitor->config.flags & TOKENPOOL_FIXED))
-        monitor->capacity_next = qos_max(estimate >> 32, 1);
+    if (estimate == tokenpool_priv_estimate(estimate >> 32, estimate >> 24 & 0xffu) &&
+        !(monitor->config.flags & TOKENPOOL_FIXED))
+        monitor->capacity_next = qos_min(qos_max(estimate >> 32, 1), TOKENPOOL_TOKENS_MAX);
+    (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
+                                     tokenpool_priv_estimate(monitor->capacity_next, monitor->takeovers));
     monitor->admitted = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
-        uint64_t word =
-            qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_admitted_at(monitor, i)));
-        uint64_t reservation = tokenpool_priv_reservation(word), limit = tokenpool_priv_limit(word);
-        uint64_t terms = qos_atomic_load_relaxed(tokenpool_monitor_priv_terms(monitor, i));
-        bool fits = limit >= reservation && reservation <= monitor->config.client_capacity;
-        bool good = word != 0 && word == tokenpool_priv_admitted(i, reservation, limit) && fits;
-        monitor->info.lost += word != 0 && !good;
-        if (!good && monitor->state[i] == TOKENPOOL_PRIV_FREE)
-            continue;
-        monitor->demand[i] = 3;
-        if (!good || monitor->state[i] == TOKENPOOL_PRIV_FREE || monitor->state[i] == TOKENPOOL_PRIV_FRESH)
-            monitor->state[i] = good ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
-        monitor->reservation[i] = good ? (uint32_t)reservation : 0;
-        monitor->limit[i] = good ? (uint32_t)limit : 0;
+        uint64_t word = tokenpool_monitor_priv_stamp(monitor, i);
+        uint64_t terms = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 0, i));
+        uint8_t state = monitor->state[i];
+        monitor->reservation[i] = (uint32_t)tokenpool_priv_reservation(word);
+        monitor->limit[i] = (uint32_t)tokenpool_priv_limit(word);
         monitor->generation[i] = tokenpool_priv_generation(terms);
+        monitor->demand[i] = monitor->limit[i] ? 3 : 0;
+        if (!monitor->limit[i] || state == TOKENPOOL_PRIV_FREE)
+            state = monitor->limit[i] ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
+        monitor->state[i] = state;
         monitor->admitted += monitor->reservation[i];
-        monitor->clients += good;
+        monitor->clients += state != TOKENPOOL_PRIV_FREE;
     }
 }
 
@@ -2083,7 +2154,7 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
 QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
 {
-    const qos_word_t *reports = tokenpool_monitor_priv_report(monitor, 0);
+    const qos_word_t *reports = tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_slot(monitor, 2, 0));
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
     uint32_t i, j, n;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
@@ -2104,7 +2175,8 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
 /* The last report of a slot for the period that ends. Returns its N, at most what the client can have got. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *monitor, uint32_t id, uint64_t tag)
 {
-    uint64_t word = qos_atomic_load_relaxed(tokenpool_monitor_priv_report(monitor, id)), issued = monitor->issued[id];
+    uint64_t word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 2, id));
+    uint64_t issued = monitor->issued[id];
     uint64_t kept = word >> 26 & TOKENPOOL_TOKENS_MAX;
     bool heard = word >> 59 == tag, unused;
     uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
@@ -2313,19 +2385,27 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *
     return qos_elapsed_ns(monitor->info.start_ns, monitor->now_ns);
 }
 
+/* Until the next check. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_interval_ns(const struct tokenpool_monitor *monitor)
+{
+    uint64_t period_ns = monitor->config.period_ns;
+    return tokenpool_priv_interval_ns(monitor->config.check_ns, period_ns,
+                                      qos_sat_sub(period_ns, tokenpool_monitor_priv_age_ns(monitor)));
+}
+
 /* Writes the heartbeat: a monitor runs, and the age of the epoch. */
 QOS_PRIV void tokenpool_monitor_priv_beat(struct tokenpool_monitor *monitor)
 {
     uint64_t age_ns = qos_min(tokenpool_monitor_priv_age_ns(monitor), (UINT64_C(1) << 44) - 1);
-    qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_BEAT),
-                             (uint64_t)monitor->epoch << 44 | age_ns);
+    (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_OFFSET_BEAT, (uint64_t)monitor->epoch << 44 | age_ns);
 }
 
-/* Swaps the period word; false: it was not `from`. */
-QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monitor, uint64_t from, uint64_t flags)
+/* Swaps the period word; false: it is another's. */
+QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monitor, uint64_t open)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
-    uint64_t to = tokenpool_priv_period(monitor->incarnation, monitor->epoch, flags), expected = from;
+    uint64_t flags = (uint64_t)monitor->takeovers << 1 | open, expected = monitor->period;
+    uint64_t to = tokenpool_priv_period(monitor->incarnation, monitor->epoch, flags);
     bool swapped = qos_atomic_cas_relaxed(at, &expected, to);
     if (swapped)
         monitor->period = to;
@@ -2385,32 +2465,34 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_count_claimed(const struct tokenpool_mo
 QOS_PRIV void tokenpool_monitor_priv_serve(struct tokenpool_monitor *monitor, uint64_t served)
 {
     monitor->info.put = served;
-    qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_SERVED),
-                             tokenpool_priv_word((int64_t)served, monitor->epoch, 0));
+    (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_OFFSET_SERVED,
+                                     tokenpool_priv_word((int64_t)served, monitor->epoch, 0));
 }
 
 /* The pool is of the new epoch: writes the terms, while the period word is this monitor's. */
 QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
 {
-    qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
+    uint64_t tag = tokenpool_priv_tag(monitor->epoch);
     uint32_t i;
-    if (!tokenpool_monitor_priv_swap_period(monitor, monitor->period, 0)) /* M2 */
+    if (!tokenpool_monitor_priv_swap_period(monitor, 0)) /* M2 */
         return false;
     tokenpool_monitor_priv_write_head(monitor);
-    tokenpool_monitor_priv_keep(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
-                                tokenpool_priv_estimate(monitor->info.capacity));
-    for (i = 0; i < monitor->config.clients && qos_atomic_load_relaxed(period) == monitor->period; i++) {
-        qos_word_t *slot = tokenpool_monitor_priv_report(monitor, i);
-        uint64_t word = qos_atomic_load_relaxed(slot);
-        if (word >> 59 == tokenpool_priv_tag(monitor->epoch)) /* 31 periods old: tags repeat */
-            (void)qos_atomic_cas_relaxed(slot, &word, word & TOKENPOOL_PRIV_INCARNATION);
-        qos_atomic_store_relaxed(
-            tokenpool_monitor_priv_terms(monitor, i),
-            tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], tokenpool_monitor_priv_low(monitor, i)));
-        tokenpool_monitor_priv_keep(monitor, tokenpool_monitor_priv_admitted_at(monitor, i),
-                                    tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i]));
+    (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
+                                     tokenpool_priv_estimate(monitor->info.capacity, monitor->takeovers));
+    for (i = 0; i < monitor->config.clients; i++) {
+        uint64_t report = tokenpool_monitor_priv_slot(monitor, 2, i);
+        uint64_t word = tokenpool_monitor_priv_see(monitor, report);
+        if (word >> 59 == tag) /* 31 periods old: tags repeat */
+            (void)tokenpool_monitor_priv_swap(monitor, report, word, word & TOKENPOOL_PRIV_INCARNATION);
+        if (!tokenpool_monitor_priv_put(
+                monitor, tokenpool_monitor_priv_slot(monitor, 0, i),
+                tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], tokenpool_monitor_priv_low(monitor, i))) ||
+            !tokenpool_monitor_priv_put(
+                monitor, tokenpool_monitor_priv_slot(monitor, 1, i),
+                tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i], monitor->takeovers)))
+            return false;
     } /* if another monitor changed the period word, this swap fails */
-    return tokenpool_monitor_priv_swap_period(monitor, monitor->period, TOKENPOOL_PRIV_OPEN); /* M3 */
+    return tokenpool_monitor_priv_swap_period(monitor, TOKENPOOL_PRIV_OPEN); /* M3 */
 }
 
 /* An epoch that starts late by less than the engines' margin counts from its planned start, so that the rate stays
@@ -2436,6 +2518,8 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     info->start_ns = monitor->started ? info->start_ns + monitor->config.period_ns : monitor->now_ns;
     tokenpool_monitor_priv_late(monitor);
     monitor->pool = monitor->swap;
+    if (tokenpool_word_epoch(monitor->pool) != tokenpool_priv_after(monitor->epoch)) /* engines must not count it */
+        monitor->takeovers = (monitor->takeovers + 1) & 0x7fu;
     monitor->epoch = tokenpool_word_epoch(monitor->pool);
     monitor->seq = tokenpool_priv_seq(monitor->pool);
     monitor->started = monitor->unconfirmed = true;
@@ -2444,7 +2528,7 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     info->converting = false;
     info->epoch = monitor->epoch;
     info->put = initial;
-    monitor->next_ns = qos_sat_add(monitor->now_ns, monitor->config.check_ns);
+    monitor->next_ns = qos_sat_add(monitor->now_ns, tokenpool_monitor_priv_interval_ns(monitor));
     if (monitor->config.flags & TOKENPOOL_ORDERED)
         tokenpool_monitor_priv_serve(monitor, initial);
     if (!tokenpool_monitor_priv_announce(monitor))
@@ -2543,12 +2627,14 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint64_t seen = qos_atomic_load_relaxed(at), to;
-    uint64_t looked = monitor->period;
-    do
-        to = tokenpool_priv_period_valid(seen)
-                 ? tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen), (seen + 2) & 0xffu)
-                 : seen;                            /* a stray store, not a monitor's */
-    while (!qos_atomic_cas_release(at, &seen, to)); /* M6 */
+    uint64_t looked = monitor->period, last;
+    do {
+        last = tokenpool_priv_period_valid(seen) ? seen : looked;
+        monitor->takeovers = (uint32_t)((last + 2) >> 1) & 0x7fu;
+        to = last != seen ? seen /* a stray store, not a monitor's */
+                          : tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen),
+                                                  (uint64_t)monitor->takeovers << 1 | (seen & TOKENPOOL_PRIV_OPEN));
+    } while (!qos_atomic_cas_release(at, &seen, to)); /* M6 */
     monitor->period = to;
     if (tokenpool_priv_period_epoch(to) != tokenpool_priv_period_epoch(looked)) {
         monitor->look_ns = monitor->now_ns;
@@ -2576,15 +2662,17 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
 }
 
 /* The period word is ours, the pool word is not: a stray store, a client that writes what it may not, or another
- * monitor
- * that is about to take the storage. Of our epoch: the count still counts. Else what was claimed is unknown: all of
- * it, so
- * the pool is empty until the next period. */
+ * monitor that is about to take the storage or lost it. Of our epoch: the count still counts. Else what was claimed is
+ * unknown: all of it, so the pool is empty until the next period. */
 QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, uint64_t pool)
 {
     bool known = tokenpool_word_epoch(pool) == monitor->epoch;
     int64_t count = known ? tokenpool_word_count(pool) : 0;
     monitor->pool = pool;
+    if (monitor->role == TOKENPOOL_PRIV_HOLDING && !known) { /* the former monitor began an epoch: never announced */
+        tokenpool_monitor_priv_beat(monitor);
+        return;
+    }
     if (!known)
         monitor->info.put = qos_max(monitor->info.put, monitor->info.bound);
     monitor->target = (int64_t)(count > 0 ? qos_min((uint64_t)count, monitor->info.put) : 0);
@@ -2597,7 +2685,6 @@ QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, 
 QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, uint64_t pool)
 {
     uint8_t unsure = monitor->unsure;
-    qos_word_t *period = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING) {
         tokenpool_monitor_priv_watch(monitor, pool);
         return;
@@ -2630,7 +2717,7 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
         monitor->pool = pool;
         return;
     }
-    if (qos_atomic_load_relaxed(period) != monitor->period && !tokenpool_monitor_priv_owns(monitor)) {
+    if (!tokenpool_monitor_priv_holds(monitor) && !tokenpool_monitor_priv_owns(monitor)) {
         tokenpool_monitor_priv_fenced(monitor);
         return;
     }
@@ -2638,11 +2725,12 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
     tokenpool_monitor_priv_fill(monitor, pool);
 }
 
-/* The next epoch: after the pool's, and not the one that engines may still have. */
+/* The next epoch: one that neither the pool word shows, which another monitor may have begun, nor the period word. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_next_epoch(const struct tokenpool_monitor *monitor)
 {
-    uint64_t next = tokenpool_priv_after(monitor->epoch);
-    if (tokenpool_priv_period_valid(monitor->period) && next == tokenpool_priv_period_epoch(monitor->period))
+    uint64_t next = tokenpool_priv_after(monitor->epoch), pool = tokenpool_word_epoch(monitor->pool);
+    uint64_t period = tokenpool_priv_period_valid(monitor->period) ? tokenpool_priv_period_epoch(monitor->period) : 0;
+    while (next == pool || next == period)
         next = tokenpool_priv_after(next);
     return next;
 }
@@ -2665,7 +2753,7 @@ QOS_PRIV void tokenpool_monitor_priv_plan(struct tokenpool_monitor *monitor)
         monitor->change = TOKENPOOL_PRIV_LOOK;
     }
     if (monitor->change == TOKENPOOL_PRIV_LOOK)
-        monitor->next_ns = qos_sat_add(now_ns, monitor->config.check_ns);
+        monitor->next_ns = qos_sat_add(now_ns, tokenpool_monitor_priv_interval_ns(monitor));
 }
 
 QOS_PRIV void tokenpool_monitor_priv_tick(struct tokenpool_monitor *monitor, uint64_t now_ns)

@@ -460,7 +460,7 @@ static void fence_actor(unsigned who)
     if (who == 1) {
         run_monitor(&monitor, PERIOD_NS);
     } else {
-        run_monitor(&successor, PERIOD_NS);
+        tokenpool_monitor_run(&successor, PERIOD_NS);
         run_monitor(&successor, 2 * PERIOD_NS);
     }
 }
@@ -486,6 +486,50 @@ static void fence_check(void)
         EXPLORE_CHECK(spent_in((unsigned)epoch) <= 4);
     EXPLORE_CHECK(a.active != b.active);
     EXPLORE_CHECK(state_of(0).epoch == (a.active ? a.epoch : b.epoch));
+}
+
+/* ---- admissions: one monitor pauses at any step of them while another takes over; then a third one takes over */
+
+static enum qos_status told[3]; /* change and join of the first monitor, change of the second */
+
+static void admit_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {2, 0, 0};
+    base_setup(2, 6, reserved, 0);
+    require(tokenpool_monitor_leave(&monitor, 1));
+    resume();
+    told[0] = told[1] = told[2] = QOS_EINVAL;
+}
+
+static void admit_actor(unsigned who)
+{
+    if (who == 1) {
+        told[0] = tokenpool_monitor_change(&monitor, 0, 1, 1, NULL);
+        told[1] = tokenpool_monitor_join(&monitor, 1, 1, 1, NULL);
+        return;
+    }
+    tokenpool_monitor_run(&successor, 20);
+    if (explore_choose(2))
+        told[2] = tokenpool_monitor_change(&successor, 0, 3, 3, NULL);
+}
+
+/* What a monitor was told holds for the next one, and nothing else. */
+static void admit_check(void)
+{
+    uint64_t want = told[2] == QOS_OK ? 3 : told[0] == QOS_OK ? 1 : 2;
+    struct tokenpool_slot_state slot;
+    unsigned round;
+    EXPLORE_CHECK(told[0] == QOS_OK || told[0] == QOS_ESTALE);
+    EXPLORE_CHECK(told[1] == QOS_OK || told[1] == QOS_ESTALE);
+    for (round = 0; round < 2; round++) { /* the second one, then a third */
+        EXPLORE_CHECK(state_of_monitor(&successor).active && state_of_monitor(&successor).lost == 0);
+        require(tokenpool_monitor_slot_info(&successor, 0, &slot));
+        EXPLORE_CHECK(slot.reservation == want);
+        require(tokenpool_monitor_slot_info(&successor, 1, &slot));
+        EXPLORE_CHECK(slot.joined == (told[1] == QOS_OK));
+        resume();
+        tokenpool_monitor_run(&successor, 40);
+    }
 }
 
 /* ---- a client leaves, another joins in its slot: together the two engines spend the tokens of one client */
@@ -719,6 +763,12 @@ int main(void)
          .setup = fence_setup,
          .actor = fence_actor,
          .check = fence_check},
+        {.name = "admissions, one monitor pauses",
+         .actors = 2,
+         .history = 2,
+         .setup = admit_setup,
+         .actor = admit_actor,
+         .check = admit_check},
         {.name = "slot reused, old and new engine + monitor",
          .actors = 3,
          .history = 2,

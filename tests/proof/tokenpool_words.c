@@ -21,7 +21,7 @@ static void any_words(void)
     (void)tokenpool_priv_period_valid(word);
     (void)tokenpool_priv_reservation(word);
     (void)tokenpool_priv_limit(word);
-    (void)tokenpool_priv_low(word);
+    (void)tokenpool_priv_generation(word);
 }
 
 static void any_client(void)

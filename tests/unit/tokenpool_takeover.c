@@ -425,6 +425,7 @@ static void test_started_anew(void)
     CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
     rig_join(0, 3000, 3000);
     rig_run(&monitor, now);
+    CHECK_EQ(tokenpool_client_force(&a, now, 1), QOS_ESTALE); /* it looks, too */
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_ESTALE);
     CHECK(rig_client(&a).stale);
     CHECK_EQ(tokenpool_client_attach(&a, 0, rig_slot(0).generation, storage, sizeof storage), QOS_OK);
