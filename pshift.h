@@ -293,7 +293,7 @@ struct pshift_agent_state {
 struct pshift_owner_config {
     struct qos_u128 nonce; /* not 0: 128 random bits, new at each start of the controller's process */
     uint64_t period_ns;    /* T, of all controllers and servers; 0: one second */
-    uint32_t periods;      /* k, the periods that one swap takes, the same for all controllers; 0: 1 */
+    uint32_t periods;      /* k, the periods that one swap takes, the same for all controllers, at most 64; 0: 1 */
 };
 
 enum pshift_owner_step {
@@ -3503,8 +3503,8 @@ QOS_API const char *pshift_owner_config_error(const struct pshift_owner_config *
         return "nonce: give 128 random bits, new at each start of the process";
     if (config->period_ns > PSHIFT_COUNT_MAX / 1024)
         return "period_ns: give at most PSHIFT_COUNT_MAX / 1024, or 0 for one second";
-    if (config->periods > 1024)
-        return "periods: give at most 1024, or 0 for 1";
+    if (config->periods > 64)
+        return "periods: give at most 64, or 0 for 1";
     return NULL;
 }
 

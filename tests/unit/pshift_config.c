@@ -52,7 +52,7 @@ int main(void)
         {CONFIG_FIELD(pshift_owner_config, nonce), 0, CONFIG_VALUES(1, 255), CONFIG_VALUES(0)},
         {CONFIG_FIELD(pshift_owner_config, period_ns), QOS_NS_PER_S, CONFIG_VALUES(1, PSHIFT_COUNT_MAX / 1024),
          CONFIG_VALUES(PSHIFT_COUNT_MAX / 1024 + 1, UINT64_MAX)},
-        {CONFIG_FIELD(pshift_owner_config, periods), 1, CONFIG_VALUES(1, 1024), CONFIG_VALUES(1025, UINT32_MAX)},
+        {CONFIG_FIELD(pshift_owner_config, periods), 1, CONFIG_VALUES(1, 64), CONFIG_VALUES(65, UINT32_MAX)},
     };
     struct pshift_solver_config solver;
     struct pshift_scheduler_config scheduler;
