@@ -7,6 +7,7 @@
 #     // flags: -pthread                   (compiler flags)
 #     // variants: native san              (tests: instead of those of its directory)
 #     // compiler: mpicc                   (examples: instead of gcc; in the tool's main.c)
+#     // shares: cluster_agent             (examples: the objects of another folder; in the tool's main.c)
 #     # alone: no                          (tests on real I/O: needs hardly a processor or disk, so it runs beside the others)
 
 .DEFAULT_GOAL := help
@@ -145,7 +146,7 @@ EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
 	@mkdir -p $(B) 2>/dev/null && [ -w $(B) ] || { echo "$(CURDIR)/$(B)/ cannot be written: copy the tree to where you may write" >&2; exit 1; }
-	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler|alone): */) { \
+	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler|shares|alone): */) { \
 	    key = substr($$0, 1, RLENGTH); sub(/^(\/\/|#) /, "", key); sub(/:.*/, "", key); \
 	    print "says." key "." FILENAME " := " substr($$0, RLENGTH + 1)} \
 	    FNR <= 8 && /^\#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_/ {print "says.bodies." FILENAME " := own"} \
@@ -444,14 +445,18 @@ endef
 # A tool of several sources is linked with one copy of the bodies, as docs/embedding.md describes; one of a single source has
 # them inline.
 several = $(word 2,$(wildcard examples/$(1)/*.c))
+objects = $(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c))
 # $(1) tool, $(2) compiler, $(3) links, $(4) flags
 define example_tool
-$(call example_objects,$(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)),$(2),$(4) $(if $(several),-DQOS_DECLARE_ONLY))
-$(B)/examples/$(1): $(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/$(1)/*.c)) $(COMMON_OBJECTS) $(if $(several),$(HEADERS:%.h=$(B)/bodies/native_%.o))
+$(call example_objects,$(filter-out $(SHARED_OBJECTS),$(call objects,$(1))),$(2),$(4) $(if $(several),-DQOS_DECLARE_ONLY))
+$(B)/examples/$(1): $(sort $(call objects,$(1)) $(if $(call says,examples/$(1)/main.c,shares),$(SHARED_OBJECTS))) $(COMMON_OBJECTS) $(if $(several),$(HEADERS:%.h=$(B)/bodies/native_%.o))
 	@rm -f $$@
 	@$(2) $(4) -o $$@ $$(filter %.o,$$^) $(3) -lm
 endef
 $(eval $(call example_objects,$(COMMON_OBJECTS),gcc))
+# What the tools of a cluster share.
+SHARED_OBJECTS := $(filter-out %/main.o,$(call objects,cluster_agent))
+$(eval $(call example_objects,$(SHARED_OBJECTS),gcc,-D_GNU_SOURCE -DQOS_DECLARE_ONLY))
 $(foreach t,$(TOOLS),$(eval $(call example_tool,$t,$(or $(call says,examples/$t/main.c,compiler),gcc),$(call says,examples/$t/main.c,links),$(call says,examples/$t/main.c,flags))))
 
 # A quickstart is one file to copy: it uses nothing of examples/common.

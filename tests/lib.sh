@@ -150,6 +150,48 @@ within_s() { # SECONDS COMMAND...
     done
     return 1
 }
+
+# Plants each bug of tests/plants/KIND/*.txt, one at a time, into a copy of examples/KIND in $d/BUG; the test and its section that
+# the bug names must find it. The script defines build_with DIRECTORY and test_with DIRECTORY TEST [SECTION].
+find_planted() { # KIND AT-ONCE [BUG]
+    local source name test log planted=0
+    tests/build/plant.pl list tests/plants/"$1"/*.txt >"$d/list" || exit 1
+    while IFS=$'\t' read -r source name test _; do
+        [ -z "${3:-}" ] || [ "$name" = "$3" ] || continue
+        planted=$((planted + 1))
+        find_one "$1" "$source" "$name" "$test" >"$d/$name.log" 2>&1 </dev/null &
+        # shellcheck disable=SC2046
+        [ "$(jobs -rp | wc -l)" -lt "$2" ] || wait -n $(jobs -rp)
+    done <"$d/list"
+    wait $(jobs -p)
+    for log in "$d"/*.log; do
+        cat "$log"
+        ! grep -q '^FAILED' "$log" || failed=1
+        unsure=${unsure:-$(sed -n 's/^LATE: //p' "$log" | head -n 1)}
+    done
+    expect "$planted bugs were planted" [ "$planted" -gt 0 ]
+    expect "each has a verdict" [ "$(cat "$d"/*.log | grep -cE '^(ok|LATE|FAILED): ')" = "$planted" ]
+}
+find_one() { # KIND SOURCE BUG TEST
+    local here=$d/$3 rc=0 begin=$SECONDS
+    mkdir "$here"
+    cp "examples/$1"/*.[ch] "$here/"
+    if ! tests/build/plant.pl apply "tests/plants/$1/$2.txt" "$3" "$here" 2>"$here/log"; then
+        bad "$3: $(cat "$here/log")"
+    elif ! build_with "$here" >"$here/log" 2>&1; then
+        bad "$3 does not compile: $(grep -m1 error "$here/log")"
+    else
+        for _ in 1 2; do # the machine gave no verdict
+            rc=0
+            # shellcheck disable=SC2086
+            QOS_TEST_FAILURES=1 test_with "$here" ${4/:/ } >"$here/log" 2>&1 || rc=$?
+            [ $rc = 78 ] || break
+        done
+        if [ "$rc" = 1 ] && grep -q '^FAILED' "$here/log"; then ok "$3, $((SECONDS - begin)) s: $(grep -m1 '^FAILED' "$here/log" | cut -c1-120)"
+        elif [ "$rc" = 78 ]; then echo "LATE: $3: $(grep INCONCLUSIVE "$here/log")" # it had a witness
+        else bad "$3 survived, status $rc: $(tail -n 3 "$here/log" | tr '\n' ' ')"; fi
+    fi
+}
 case $script in tests/real/* | tests/vm/*) watch ;; esac
 
 # The quickstart servers, on the loopback address.

@@ -1,25 +1,25 @@
-// etcd's JSON gateway by libcurl. Replies are JSON in which keys and values are base64, 64-bit numbers are texts, and what is
-// false, 0 or empty is absent.
-//
-// A request that fails is not sent again by itself: its caller decides. The next request goes to the next endpoint.
+// etcd's JSON gateway by libcurl. A request that fails is not sent again by itself: its caller decides. The next request goes
+// to the next endpoint. With a login, requests wait for etcd's token, which is asked for again when etcd knows it no more.
 #include "etcd.h"
 #include "common.h"
-#include "qos.h"
-#include <ctype.h>
 #include <curl/curl.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CALLS_MAX 4
+#define CALLS_MAX 16
 #define ENDPOINTS_MAX 8
-#define BODY_BYTES_MAX 65536 /* a longer reply is an error */
-#define PATH_BYTES 96
 
+enum call_kind { CALL_REQUEST, CALL_WATCH, CALL_LOGIN };
 struct call {
     CURL *easy; /* NULL: free */
+    enum call_kind kind;
     etcd_done done;
+    void (*changed)(void);
     char *request, *body;
+    struct curl_slist *headers;
     size_t bytes;
+    bool sent;
 };
 
 static struct {
@@ -28,169 +28,83 @@ static struct {
     struct call call[CALLS_MAX];
     char endpoint[ENDPOINTS_MAX][256];
     uint32_t endpoints, at;
-    struct curl_slist *headers;
+    char *token; /* NULL: none yet */
 } e;
 
-/* ---- base64 ----------------------------------------------------------------------------------------------------- */
+/* ---- texts ------------------------------------------------------------------------------------------------------ */
 
-static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static char *encode(const char *prefix, const char *text)
+/* The base64 of prefix and text, between quotation marks. end: of the first key after all that begin so. */
+static char *quoted(const char *prefix, const char *text, bool end)
 {
     const size_t n = strlen(prefix) + strlen(text);
-    char *whole = tool_alloc(n + 3), *out = tool_alloc(n / 3 * 4 + 5), *at = out;
-    size_t k;
-    snprintf(whole, n + 1, "%s%s", prefix, text);
-    for (k = 0; k < n; k += 3) {
-        const unsigned char *c = (unsigned char *)whole + k;
-        const uint32_t bits = (uint32_t)c[0] << 16 | (uint32_t)c[1] << 8 | c[2];
-        *at++ = letters[bits >> 18];
-        *at++ = letters[bits >> 12 & 63];
-        *at++ = k + 1 < n ? letters[bits >> 6 & 63] : '=';
-        *at++ = k + 2 < n ? letters[bits & 63] : '=';
-    }
+    char *whole = tool_alloc(n + 1), *out = tool_alloc(BASE64_ROOM(n) + 2);
+    memcpy(whole, prefix, strlen(prefix));
+    memcpy(whole + strlen(prefix), text, strlen(text));
+    if (end && n)
+        whole[n - 1]++; /* the last character of a prefix is a slash or a letter */
+    out[0] = '"';
+    base64_encode(whole, n, out + 1);
+    out[strlen(out)] = '"';
     free(whole);
     return out;
 }
 
-static char *decode(const char *text)
+static char *key_text(const char *key)
 {
-    char *out = tool_alloc(strlen(text) + 1), *at = out;
-    uint32_t bits = 0, have = 0;
-    for (; *text && *text != '='; text++) {
-        const char *letter = strchr(letters, *text);
-        bits = bits << 6 | (uint32_t)(letter ? letter - letters : 0);
-        have += 6;
-        if (have >= 8) {
-            have -= 8;
-            *at++ = (char)(bits >> have);
-        }
-    }
-    return out;
+    return quoted(e.config.prefix, key, false);
 }
 
-/* ---- replies ---------------------------------------------------------------------------------------------------- */
-
-/* Reads JSON and tells each simple value with its path ("kvs.key"); arrays are no part of the path. */
-struct reader {
-    const char *at;
-    char path[PATH_BYTES], *value;
-    struct etcd_reply *reply;
-    uint32_t depth;
-    bool wrong, error;
-};
-
-static void blanks(struct reader *r)
+/* A name or a password as JSON has it. */
+static void append_escaped(char *to, const char *text)
 {
-    while (isspace((unsigned char)*r->at))
-        r->at++;
-}
-
-/* A text or a bare word into value. Escapes do not occur in base64 and numbers; in messages they are left out. */
-static void word(struct reader *r)
-{
-    const bool quoted = *r->at == '"';
-    char *to = r->value;
-    r->at += quoted;
-    while (*r->at && (quoted ? *r->at != '"' : strchr(",]} \t\r\n", *r->at) == NULL)) {
-        if (quoted && *r->at == '\\' && r->at[1])
-            r->at++;
-        *to++ = *r->at++;
+    for (to += strlen(to); *text; text++) {
+        if (*text == '"' || *text == '\\')
+            *to++ = '\\';
+        *to++ = *text;
     }
     *to = 0;
-    r->wrong |= quoted ? *r->at != '"' : to == r->value;
-    r->at += quoted && *r->at == '"';
-}
-
-static void tell(struct reader *r)
-{
-    static const char in_swap[] = "responses.response_range.";
-    const char *at = strncmp(r->path, in_swap, sizeof in_swap - 1) == 0 ? r->path + sizeof in_swap - 1 : r->path;
-    struct etcd_reply *reply = r->reply;
-    if (strcmp(at, "header.revision") == 0)
-        reply->store = strtoull(r->value, NULL, 10);
-    else if (strcmp(at, "succeeded") == 0)
-        reply->succeeded = strcmp(r->value, "true") == 0;
-    else if (strcmp(at, "kvs.mod_revision") == 0)
-        reply->revision = strtoull(r->value, NULL, 10);
-    else if (strcmp(at, "kvs.value") == 0 && !reply->value)
-        reply->value = decode(r->value);
-    else
-        r->error |= strncmp(at, "error", 5) == 0;
-}
-
-static void value(struct reader *r) /* NOLINT(misc-no-recursion): as deep as JSON_DEPTH_MAX */
-{
-    const size_t length = strlen(r->path);
-    char close = 0;
-    blanks(r);
-    if (*r->at != '{' && *r->at != '[') {
-        word(r);
-        if (!r->wrong)
-            tell(r);
-        return;
-    }
-    close = *r->at++ == '{' ? '}' : ']';
-    r->wrong |= ++r->depth > JSON_DEPTH_MAX;
-    for (blanks(r); !r->wrong && *r->at != close; blanks(r)) {
-        if (close == '}') {
-            word(r);
-            if (length + strlen(r->value) + 2 > sizeof r->path)
-                r->wrong = true;
-            else
-                snprintf(r->path + length, sizeof r->path - length, "%s%s", length ? "." : "", r->value);
-            blanks(r);
-            r->wrong |= *r->at != ':';
-            r->at += *r->at == ':';
-        }
-        if (!r->wrong)
-            value(r);
-        r->path[length] = 0;
-        blanks(r);
-        if (*r->at == ',')
-            r->at++;
-        else
-            r->wrong |= *r->at != close;
-    }
-    r->at += *r->at == close;
-    r->depth--;
-}
-
-static void answer(struct call *c, const char *text, const char *error)
-{
-    struct etcd_reply reply = {.error = error};
-    struct reader r = {.at = text, .reply = &reply};
-    if (!error) {
-        r.value = tool_alloc(strlen(text) + 1);
-        value(&r);
-        if (r.wrong || r.error)
-            reply.error = r.error ? text : "no answer of etcd's JSON gateway";
-        if (reply.revision && !reply.value) /* an empty value is absent */
-            reply.value = tool_copy("");
-    }
-    c->done(&reply);
-    free(reply.value);
-    free(r.value);
 }
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
-/* Returns fewer bytes to end the transfer. */
+/* Returns fewer bytes to end the transfer. A watch ends with the first line that tells more than that it began. */
 static size_t received(char *data, size_t one, size_t bytes, void *arg)
 {
     struct call *c = arg;
     (void)one;
-    if (c->bytes + bytes > BODY_BYTES_MAX)
+    if (c->bytes + bytes > ETCD_BODY_BYTES_MAX)
         return 0;
     c->body = tool_grow(c->body, c->bytes + bytes + 1);
     memcpy(c->body + c->bytes, data, bytes);
     c->bytes += bytes;
     c->body[c->bytes] = 0;
+    if (c->kind == CALL_WATCH) {
+        const char *line = strchr(c->body, '\n');
+        if ((line && line[1]) || strstr(c->body, "\"events\"") || strstr(c->body, "\"canceled\"") ||
+            strstr(c->body, "\"error\""))
+            return 0;
+    }
     return bytes;
 }
 
+static void send_now(struct call *c)
+{
+    char line[600];
+    c->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    if (e.token && c->kind != CALL_LOGIN) {
+        snprintf(line, sizeof line, "Authorization: %s", e.token);
+        c->headers = curl_slist_append(c->headers, line);
+    }
+    c->sent = true;
+    (void)curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
+    if (curl_multi_add_handle(e.multi, c->easy) != CURLM_OK)
+        tool_die(TOOL_FAILED, "etcd: a request cannot be made");
+}
+
+static void log_in(void);
+
 /* Takes the request's text. */
-static void request(const char *path, char *text, etcd_done done)
+static void request(enum call_kind kind, const char *path, char *text, etcd_done done, void (*changed)(void))
 {
     struct call *c = e.call;
     char url[400];
@@ -198,79 +112,169 @@ static void request(const char *path, char *text, etcd_done done)
         c++;
     if (c == e.call + CALLS_MAX)
         tool_die(TOOL_FAILED, "etcd: more than %d requests at a time", CALLS_MAX);
-    *c = (struct call){.easy = curl_easy_init(), .done = done, .request = text};
+    *c = (struct call){.easy = curl_easy_init(), .kind = kind, .done = done, .changed = changed, .request = text};
     snprintf(url, sizeof url, "%s/v3/%s", e.endpoint[e.at], path);
     (void)curl_easy_setopt(c->easy, CURLOPT_URL, url);
     (void)curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, text);
-    (void)curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, e.headers);
     (void)curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, received);
     (void)curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
     (void)curl_easy_setopt(c->easy, CURLOPT_PRIVATE, c);
     (void)curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(c->easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ETCD_REQUEST_MS / 4);
-    (void)curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, (long)ETCD_REQUEST_MS);
-    if (curl_multi_add_handle(e.multi, c->easy) != CURLM_OK)
-        tool_die(TOOL_FAILED, "etcd: a request cannot be made");
+    if (kind != CALL_WATCH)
+        (void)curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, (long)ETCD_REQUEST_MS);
+    (void)curl_easy_setopt(c->easy, CURLOPT_CAINFO, e.config.ca);
+    (void)curl_easy_setopt(c->easy, CURLOPT_SSLCERT, e.config.cert);
+    (void)curl_easy_setopt(c->easy, CURLOPT_SSLKEY, e.config.key);
+    if (!e.config.login || e.token || kind == CALL_LOGIN)
+        send_now(c);
+    else
+        log_in();
+}
+
+/* The file is read again each time: passwords change. */
+static void log_in(void)
+{
+    char line[400] = "", *colon, *text;
+    FILE *f;
+    uint32_t k;
+    for (k = 0; k < CALLS_MAX; k++)
+        if (e.call[k].easy && e.call[k].kind == CALL_LOGIN)
+            return;
+    f = fopen(e.config.login, "r");
+    if (!f || !fgets(line, sizeof line, f) || (colon = strchr(line, ':')) == NULL)
+        tool_die(TOOL_FAILED, "%s: %s", e.config.login, f ? "write one line, NAME:PASSWORD" : strerror(errno));
+    fclose(f);
+    line[strcspn(line, "\r\n")] = 0;
+    *colon = 0;
+    text = tool_alloc(2 * sizeof line + 40);
+    strcpy(text, "{\"name\":\"");
+    append_escaped(text, line);
+    strcat(text, "\",\"password\":\"");
+    append_escaped(text, colon + 1);
+    strcat(text, "\"}");
+    request(CALL_LOGIN, "auth/authenticate", text, NULL, NULL);
+}
+
+static void answer(struct call *c, const char *error)
+{
+    struct etcd_reply reply = {.error = error};
+    if (c->kind == CALL_WATCH) {
+        c->changed();
+    } else {
+        if (!error)
+            (void)etcd_parse(c->body, strlen(e.config.prefix), &reply);
+        c->done(&reply);
+        etcd_forget(&reply);
+    }
+}
+
+static void release(struct call *c)
+{
+    if (c->sent)
+        (void)curl_multi_remove_handle(e.multi, c->easy);
+    curl_easy_cleanup(c->easy);
+    curl_slist_free_all(c->headers);
+    free(c->body);
+    free(c->request);
+}
+
+/* Requests that waited for the token are sent; without one they have failed. */
+static void logged_in(struct call *login, const char *error)
+{
+    uint32_t k;
+    free(e.token);
+    e.token = error ? NULL : etcd_token(login->body);
+    for (k = 0; k < CALLS_MAX; k++) {
+        struct call *c = &e.call[k], ended = *c;
+        if (!c->easy || c->sent)
+            continue;
+        if (e.token) {
+            send_now(c);
+            continue;
+        }
+        *c = (struct call){0};
+        answer(&ended, error ? error : "etcd refuses the name or the password");
+        release(&ended);
+    }
 }
 
 static void end(struct call *c, CURLcode code)
 {
     struct call ended = *c;
+    const char *error = NULL;
     long status = 0;
     (void)curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     (void)curl_multi_remove_handle(e.multi, c->easy);
-    curl_easy_cleanup(c->easy);
+    ended.sent = false;
     *c = (struct call){0};
-    if (code != CURLE_OK || status != 200)
-        e.at = (e.at + 1) % e.endpoints;
     if (code != CURLE_OK)
-        answer(&ended, "", curl_easy_strerror(code));
+        error = curl_easy_strerror(code);
     else if (status != 200 || !ended.body)
-        answer(&ended, "", ended.body ? ended.body : "an empty answer");
+        error = ended.body ? ended.body : "an empty answer";
+    if (error && !(ended.kind == CALL_WATCH && status == 200)) {
+        e.at = (e.at + 1) % e.endpoints;
+        if (ended.kind !=
+            CALL_LOGIN) { /* after a restore etcd does not refuse an old token: it lets the request wait */
+            free(e.token);
+            e.token = NULL;
+        }
+    }
+    if (ended.kind == CALL_LOGIN)
+        logged_in(&ended, error);
     else
-        answer(&ended, ended.body, NULL);
-    free(ended.body);
-    free(ended.request);
-}
-
-/* FORMAT has the base64 of up to two texts. */
-static char *fill(const char *format, char *one, char *two, uint64_t number)
-{
-    const size_t bytes = strlen(format) + 2 * strlen(one) + strlen(two) + 32;
-    char *text = tool_alloc(bytes), *to = text;
-    for (; *format; format++)
-        if (*format == '1' || *format == '2')
-            to += snprintf(to, bytes - (size_t)(to - text), "%s", *format == '1' ? one : two);
-        else if (*format == '#')
-            to += snprintf(to, bytes - (size_t)(to - text), "%" PRIu64, number);
-        else
-            *to++ = *format;
-    free(one);
-    free(two);
-    return text;
-}
-
-/* Apostrophes of the form are quotation marks. */
-static void send_form(const char *path, char *text, etcd_done done)
-{
-    char *at;
-    for (at = text; (at = strchr(at, '\'')) != NULL;)
-        *at = '"';
-    request(path, text, done);
+        answer(&ended, error);
+    release(&ended);
 }
 
 void etcd_read(const char *key, etcd_done done)
 {
-    send_form("kv/range", fill("{'key':'1'}", encode(e.config.prefix, key), tool_copy(""), 0), done);
+    char *k = key_text(key), *text = tool_alloc(strlen(k) + 40);
+    sprintf(text, "{\"key\":%s}", k);
+    free(k);
+    request(CALL_REQUEST, "kv/range", text, done, NULL);
+}
+
+void etcd_read_all(const char *begin, etcd_done done)
+{
+    char *k = key_text(begin), *to = quoted(e.config.prefix, begin, true), *text = tool_alloc(2 * strlen(k) + 80);
+    sprintf(text, "{\"key\":%s,\"range_end\":%s}", k, to);
+    free(k);
+    free(to);
+    request(CALL_REQUEST, "kv/range", text, done, NULL);
+}
+
+void etcd_put(const char *key, const char *value, etcd_done done)
+{
+    char *k = key_text(key), *v = quoted("", value, false), *text = tool_alloc(strlen(k) + strlen(v) + 40);
+    sprintf(text, "{\"key\":%s,\"value\":%s}", k, v);
+    free(k);
+    free(v);
+    request(CALL_REQUEST, "kv/put", text, done, NULL);
 }
 
 void etcd_swap(const char *key, uint64_t revision, const char *value, etcd_done done)
 {
-    static const char form[] = "{'compare':[{'key':'1','target':'MOD','result':'EQUAL','mod_revision':'#'}],"
-                               "'success':[{'request_put':{'key':'1','value':'2'}}],"
-                               "'failure':[{'request_range':{'key':'1'}}]}";
-    send_form("kv/txn", fill(form, encode(e.config.prefix, key), encode("", value), revision), done);
+    char *k = key_text(key), *v = quoted("", value, false), *text = tool_alloc(3 * strlen(k) + strlen(v) + 300);
+    sprintf(text,
+            "{\"compare\":[{\"key\":%s,\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRIu64 "\"}],"
+            "\"success\":[{\"request_put\":{\"key\":%s,\"value\":%s}}],"
+            "\"failure\":[{\"request_range\":{\"key\":%s}}]}",
+            k, revision, k, v, k);
+    free(k);
+    free(v);
+    request(CALL_REQUEST, "kv/txn", text, done, NULL);
+}
+
+void etcd_watch(const char *begin, uint64_t after, void (*changed)(void))
+{
+    char *k = key_text(begin), *to = quoted(e.config.prefix, begin, true), *text = tool_alloc(2 * strlen(k) + 160);
+    sprintf(text, "{\"create_request\":{\"key\":%s,\"range_end\":%s,\"start_revision\":\"%" PRIu64 "\"}}", k, to,
+            after + 1);
+    free(k);
+    free(to);
+    request(CALL_WATCH, "watch", text, NULL, changed);
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -296,8 +300,7 @@ void etcd_open(const struct etcd_config *config)
     for (; *at && e.endpoints < ENDPOINTS_MAX; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
         snprintf(e.endpoint[e.endpoints++], sizeof e.endpoint[0], "%.*s", (int)strcspn(at, ","), at);
     if (e.endpoints == 0 || *at)
-        tool_die(TOOL_USAGE, "--owner etcd: from 1 to %d addresses, such as http://127.0.0.1:2379", ENDPOINTS_MAX);
+        tool_die(TOOL_USAGE, "etcd: from 1 to %d addresses, such as http://127.0.0.1:2379", ENDPOINTS_MAX);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(e.multi = curl_multi_init()))
         tool_die(TOOL_FAILED, "libcurl does not start");
-    e.headers = curl_slist_append(NULL, "Content-Type: application/json");
 }

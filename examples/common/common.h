@@ -7,6 +7,7 @@
  *     human.c     human_*      numbers with units for people
  *     table.c     table_*      aligned text tables
  *     json.c      json_*       JSON to a file; write errors are reported
+ *     base64.c    base64_*     base64, both ways
  *     hist.c      hist_*       latency histogram: log-linear, mergeable
  *     progress.c  progress_*   a live line on a terminal, a line every 5 s elsewhere
  *     live.c      live_*       what tenants get while they run, with sparklines
@@ -154,6 +155,14 @@ void json_real(struct json *j, const char *key, double value);
 void json_bool(struct json *j, const char *key, bool value);
 /* Ends all open objects and arrays and closes the file. false: it could not be written; a message was printed. */
 bool json_close(struct json *j);
+
+/* ---- base64.c ------------------------------------------------------------------------------------------------ */
+
+#define BASE64_ROOM(bytes) (((bytes) + 2) / 3 * 4 + 1) /* of the text, with its end */
+void base64_encode(const void *data, size_t bytes, char *text);
+/* Writes at most bytes / 4 * 3 bytes and returns their number. 0: the text is empty, or no base64: whole groups of four
+ * letters, the last one with at most two '='. */
+size_t base64_decode(const char *text, size_t bytes, void *data);
 
 /* ---- hist.c -------------------------------------------------------------------------------------------------- */
 

@@ -1,24 +1,22 @@
-/* agent.h - a gate as a node of a pShift cluster: joins gate.h and the cluster.h of pshift_cluster. */
+/* agent.h - a gate as a node of a cluster, by examples/cluster_agent. */
 #ifndef MEMCACHED_GATE_AGENT_H
 #define MEMCACHED_GATE_AGENT_H
 
+#include "../cluster_agent/table.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-struct pshift_scheduler;
-
-struct agent_config {
-    const char *controllers, *keys; /* controllers: NULL: a gate without a cluster */
-    uint64_t nodes, number, period_ns, intervals;
-    uint64_t capacity; /* requests per second that memcached sustains; without a cluster, for admission; 0: unknown */
+struct gate_cluster {
+    struct cluster_options options; /* endpoints: NULL: a gate without a cluster */
+    uint64_t capacity; /* without a cluster: requests per second that memcached sustains, for admission; 0: unknown */
 };
-extern struct agent_config agent_config;
+extern struct gate_cluster gate_cluster;
 
-/* The scheduler of `buckets` queues. limits: some bucket has one, so nothing is served before the first grant. */
-void agent_open(uint32_t buckets, bool limits);
-void agent_serve(void); /* starts a thread, which ends when the gate is stopped */
-void agent_end(void);
+/* The scheduler of the buckets, whose names are tenants in etcd. */
+void gate_agent_open(void);
+void gate_agent_serve(void); /* starts a thread, which ends when the gate is stopped */
+void gate_agent_end(void);
 
 /* What agent.c needs from the gate. The lock covers the scheduler. */
 extern pthread_mutex_t buckets_lock;

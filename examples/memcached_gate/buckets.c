@@ -223,7 +223,7 @@ static void open_tags(void)
     config.channels = config.attribute ? TAGS_CHANNELS_ALL : 0; /* a server with many threads */
     config.at_device_max = DEPTH_MAX;
     config.cost_max = b.cost_max = 2 + 2 * gate_settings.value_bytes_max / COST_BYTES;
-    config.capacity_per_s = agent_config.capacity;
+    config.capacity_per_s = gate_cluster.capacity;
     wrong = tags_config_error(&config);
     if (wrong)
         tool_die(TOOL_USAGE, "%s", wrong);
@@ -247,7 +247,6 @@ static void open_tags(void)
 
 void buckets_open(void)
 {
-    bool limits = false;
     uint32_t k;
     b.bucket = tool_alloc(BUCKETS_LIMIT * sizeof *b.bucket);
     b.counts = tool_alloc(BUCKETS_LIMIT * sizeof *b.counts);
@@ -257,11 +256,10 @@ void buckets_open(void)
     b.watch_ns = QOS_NEVER;
     sort_prefixes();
     for (k = 0; k < bucket_count; k++) {
-        limits |= bucket_spec[k].terms.limit_per_s != 0;
         b.several |= has_connections(k);
     }
-    if (agent_config.controllers)
-        agent_open(bucket_count, limits);
+    if (gate_cluster.options.endpoints)
+        gate_agent_open();
     else
         open_tags();
 }

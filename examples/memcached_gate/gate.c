@@ -545,8 +545,8 @@ void gate_serve(void)
     for (k = 0; k < worker_count; k++)
         if (pthread_create(&workers[k].thread, NULL, serve, &workers[k]) != 0)
             tool_die(TOOL_FAILED, "a thread cannot be started");
-    if (agent_config.controllers)
-        agent_serve();
+    if (gate_cluster.options.endpoints)
+        gate_agent_serve();
     if (gate_settings.metrics)
         metrics_listen(gate_settings.metrics);
     sigaction(SIGHUP, &hangup, NULL);
@@ -570,7 +570,7 @@ void gate_serve(void)
         worker_poke(&workers[k]);
     for (k = 0; k < worker_count; k++)
         pthread_join(workers[k].thread, NULL);
-    if (agent_config.controllers)
-        agent_end();
+    if (gate_cluster.options.endpoints)
+        gate_agent_end();
     write_stats();
 }

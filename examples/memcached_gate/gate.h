@@ -6,19 +6,25 @@
  *     protocol.c  the text protocol: one line, or one key of a get, at a time
  *     backend.c   a worker's connections to memcached, one for each bucket: requests go out in a pipeline, replies come
  *                 back in order and are checked
- *     buckets.c   classifies requests; schedules them (tags.h, or pshift.h with a controller); statistics
+ *     buckets.c   classifies requests; schedules them (tags.h, or pshift.h in a cluster); statistics
  *     metrics.c   statistics: as text, for Prometheus, over HTTP
- *     agent.c     with a controller: a node of the cluster
- *     transport.c the cluster's messages and the state file, by pshift_cluster's sources
+ *     agent.c     with a cluster: a node of it, by cluster_agent
  *
  *     client --> its bucket's queue --> granted --> memcached --> reply --> client
  *
- * A client has at most one request in a queue and WINDOW_REQUESTS at memcached, all on one connection: a request of
- * another bucket waits until they have come back. So its requests stay in order, and it holds at most one request and
- * WINDOW_REQUESTS replies in memory.
- *
- * A connection to memcached never changes its bucket. So if memcached and the gate ever disagree about where a reply
- * ends, only clients of that bucket see it, and only until the next reply that does not fit ends the connection.
+ * 1. A client has at most one request in a queue and WINDOW_REQUESTS at memcached, all on one connection: a request of
+ *    another bucket waits until they have come back. So its requests stay in order, and it holds at most one request and
+ *    WINDOW_REQUESTS replies in memory. It is not read further meanwhile, so TCP slows it down. A get of many keys is a
+ *    request for each key.
+ * 2. tags.h picks. Requests by reservation are sent at once, others while there is room at memcached (--depth, and 4 MiB as
+ *    far as replies can be foreseen).
+ * 3. A request is forwarded only if all of it can be parsed; others are answered here, in memcached's words. noreply and q
+ *    are cut out, and the reply is dropped.
+ * 4. A connection to memcached never changes its bucket. Each line of a reply is compared with its request: one that the
+ *    command can have, with the key (get, k) and the opaque (meta commands; the gate adds one). If it does not fit, or is an
+ *    error that a valid request cannot get, the connection ends. So if memcached and the gate ever disagree about where a
+ *    reply ends, only clients of that bucket see it, and only until the next reply that does not fit.
+ * 5. A reply is read at once. If its client does not read, it stops, and what is above BLOCK_BYTES is charged to its bucket.
  */
 #ifndef MEMCACHED_GATE_H
 #define MEMCACHED_GATE_H

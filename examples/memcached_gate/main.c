@@ -1,4 +1,5 @@
-// links: -lzmq -pthread
+// links: -lzmq -lcurl -ljson-c -pthread
+// shares: cluster_agent
 // flags: -D_GNU_SOURCE
 // memcached_gate: a proxy for memcached that gives its buckets reservations, limits and weights.
 #include "gate.h"
@@ -158,17 +159,11 @@ static const struct opt opts[] = {
      "clients may flush_all, and change settings of memcached, though there are several buckets", NULL},
     {"metrics", OPT_TEXT, &gate_settings.metrics, "ADDRESS:PORT", "serves statistics for Prometheus at /metrics", NULL},
     {"stats", OPT_TEXT, &gate_settings.stats_file, "FILE", "written every second, for Prometheus", NULL},
-    {"capacity", OPT_COUNT, &agent_config.capacity, "N",
+    {"capacity", OPT_COUNT, &gate_cluster.capacity, "N",
      "requests per second that memcached sustains; reservations must fit; default: not known", NULL},
-    {"controllers", OPT_TEXT, &agent_config.controllers, "LIST",
-     "ADDRESS:PORT of each `pshift_cluster controller`: this gate is a node; its buckets are theirs, in their "
-     "order",
+    CLUSTER_OPTIONS(gate_cluster.options),
+    {"keys", OPT_TEXT, &gate_cluster.options.keys, "DIR", "with --cluster: of NAME.secret, by `pshift_cluster keys`",
      NULL},
-    {"node-count", OPT_COUNT, &agent_config.nodes, "N", "gates of the cluster", NULL},
-    {"number", OPT_COUNT, &agent_config.number, "N", "which one this is, from 1", NULL},
-    {"keys", OPT_TEXT, &agent_config.keys, "DIR", "made by `pshift_cluster keys`", NULL},
-    {"period", OPT_TIME, &agent_config.period_ns, "TIME", "as the controllers'; default 1s", NULL},
-    {"intervals", OPT_COUNT, &agent_config.intervals, "N", "as the controllers'; default 5", NULL},
     {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
 };
 static const char about[] = "a proxy beside memcached that gives its buckets (key prefixes, ports or client addresses) "
@@ -177,7 +172,7 @@ static const char about[] = "a proxy beside memcached that gives its buckets (ke
 static const char examples[] =
     "Reserve 20,000 requests per second for keys that begin with gold:\n"
     "  memcached_gate --bucket name=gold,key=gold:,reserve=20k --bucket name=bulk,key=bulk:,limit=50k\n"
-    "With a controller, reservations and limits hold over all hosts: see examples/README.md.\n"
+    "With a cluster, reservations and limits hold over all hosts: see examples/README.md.\n"
     "Exit status: 0 stopped, 1 failed, 2 wrong usage.\n";
 
 /* The file's text, so that what a child process has found good is what is used. */
@@ -232,15 +227,18 @@ static void range(const char *what, uint64_t value, uint64_t low, uint64_t high)
 
 static void check_cluster(void)
 {
-    if (!agent_config.controllers)
+    uint32_t k;
+    const char *wrong = NULL;
+    if (!gate_cluster.options.endpoints)
         return;
-    range("node-count", agent_config.nodes, 1, 1024);
-    range("number", agent_config.number, 1, agent_config.nodes);
-    range("capacity", agent_config.capacity, 50, 10000000);
-    range("period", agent_config.period_ns / 1000000, 50, 3600000);
-    range("intervals", agent_config.intervals, 1, 100);
-    if (!agent_config.keys)
-        tool_die(TOOL_USAGE, "--controllers: needs --keys DIR, too");
+    if (!gate_cluster.options.name || !gate_cluster.options.keys || gate_cluster.capacity)
+        tool_die(TOOL_USAGE, "--cluster: needs --name and --keys, and no --capacity, which is in etcd");
+    for (k = 0; k < bucket_count && !wrong; k++)
+        if (bucket_spec[k].terms.reservation_per_s || bucket_spec[k].terms.limit_per_s)
+            wrong = bucket_spec[k].name;
+    if (wrong)
+        tool_die(TOOL_USAGE, "--cluster: reserve= and limit= of bucket %s are in etcd: qos/config/tenant/%s", wrong,
+                 wrong);
 }
 
 static void check(void)
@@ -296,9 +294,7 @@ static void parse_all(void)
     gate_settings = defaults;
     memset(bucket_spec, 0, sizeof bucket_spec);
     bucket_count = listens = 0;
-    agent_config.capacity = 0;
-    agent_config.period_ns = QOS_NS_PER_S;
-    agent_config.intervals = 5;
+    gate_cluster.capacity = 0;
     if (text)
         read_settings(settings_file, text);
     free(text);
@@ -331,7 +327,7 @@ static void keep(const struct gate_settings *old, uint64_t capacity)
     bool other = strcmp(gate_address, listen_at[0]) != 0 || strcmp(now->memcached, old->memcached) != 0;
     other |=
         now->policy != old->policy || now->burst_ns != old->burst_ns || now->value_bytes_max != old->value_bytes_max;
-    other |= now->clients_max != old->clients_max || agent_config.capacity != capacity;
+    other |= now->clients_max != old->clients_max || gate_cluster.capacity != capacity;
     if (other)
         tool_warn(
             "new values of --listen, --memcached, --policy, --burst, --value, --clients and --capacity need a restart");
@@ -342,16 +338,16 @@ static void keep(const struct gate_settings *old, uint64_t capacity)
     now->value_bytes_max = old->value_bytes_max;
     now->clients_max = old->clients_max;
     now->threads = old->threads;
-    agent_config.capacity = capacity;
+    gate_cluster.capacity = capacity;
 }
 
 void settings_again(void)
 {
     static struct bucket_spec old[BUCKETS_LIMIT], parsed[BUCKETS_LIMIT];
     struct gate_settings settings = gate_settings;
-    uint64_t capacity = agent_config.capacity;
+    uint64_t capacity = gate_cluster.capacity;
     uint32_t count = bucket_count, other = bucket_other, parsed_count, parsed_other;
-    if (agent_config.controllers) {
+    if (gate_cluster.options.endpoints) {
         tool_warn("SIGHUP: this gate's settings are its controllers'; nothing changes");
         return;
     }
@@ -400,7 +396,7 @@ int main(int argc, char **argv)
     parse_all();
     gate_address = tool_copy(listen_at[0]);
     if (check_only) {
-        if (!agent_config.controllers)
+        if (!gate_cluster.options.endpoints)
             buckets_open();
         printf("the settings are right: %u buckets, %" PRIu64 " threads\n", bucket_count, gate_settings.threads);
         return TOOL_OK;

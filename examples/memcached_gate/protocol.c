@@ -72,38 +72,17 @@ static bool is_exptime(const char *at, size_t bytes)
     return protocol_number(at + sign, bytes - sign, INT32_MAX, &value);
 }
 
-static int base64_digit(char c)
+/* memcached also takes, and skips, characters that are no letters of base64: with them it would know another key than the
+ * gate. 0: refused. */
+static size_t key_of_base64(const char *text, size_t bytes, char out[KEY_BYTES_MAX])
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-/* Whole groups of four digits, the last one with at most two '='. memcached also takes, and skips, characters that are
- * no digits: with them it would know another key than the gate. 0: refused. */
-static size_t base64_decode(const char *text, size_t bytes, char out[KEY_BYTES_MAX])
-{
-    uint32_t group = 0;
-    size_t k, made = 0, digits = bytes;
-    while (digits > 0 && bytes - digits < 2 && text[digits - 1] == '=')
-        digits--;
-    if (bytes == 0 || bytes % 4 || bytes > KEY_BYTES_MAX)
-        return 0;
-    for (k = 0; k < digits; k++) {
-        int digit = base64_digit(text[k]);
-        if (digit < 0)
-            return 0;
-        group = (group << 6 | (uint32_t)digit) & 0xffffff;
-        if (k % 4)
-            out[made++] = (char)(group >> (6 - 2 * (k % 4)) & 0xff);
-    }
-    return made;
+    return bytes > KEY_BYTES_MAX ? 0 : base64_decode(text, bytes, out);
 }
 
 size_t protocol_key_text(const char *data, const struct head *h, char text[KEY_BYTES_MAX])
 {
     if (h->base64)
-        return base64_decode(data + h->key_at, h->key_bytes, text);
+        return key_of_base64(data + h->key_at, h->key_bytes, text);
     memcpy(text, data + h->key_at, h->key_bytes);
     return h->key_bytes;
 }
@@ -618,7 +597,7 @@ static bool is_key(const struct tie *tie, const char *at, size_t bytes)
     char text[KEY_BYTES_MAX];
     if (bytes == tie->key_bytes && memcmp(at, tie->key, bytes) == 0)
         return true;
-    bytes = base64_decode(at, bytes, text);
+    bytes = key_of_base64(at, bytes, text);
     return bytes && bytes == tie->key_bytes && memcmp(text, tie->key, bytes) == 0;
 }
 

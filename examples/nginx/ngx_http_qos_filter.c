@@ -6,7 +6,11 @@
  *                whole body before they read it, and must declare its length.
  *     response   a body filter passes on what has tokens and keeps the remainder of the chain: buffers that refer to
  *                parts of files, or nginx's own output buffers. It takes tokens for a chunk when the client has taken
- *                the last one, and for several chunks at once if the client is fast: each call has a fixed cost.
+ *                the last one, and for several chunks at once if the client is fast: each call has a fixed cost. So a
+ *                slow or aborted download pays for what moved and one such step more.
+ *
+ * While no request waits, a worker takes tokens for small requests ahead: all workers together hold at most what the
+ * tenant's limit gives in a millisecond, and for all tenants what the zone's rate gives in one.
  */
 #include "ngx_http_qos.h"
 

@@ -11,7 +11,7 @@ bin=$to/bin man=$to/share/man units=$to/lib/systemd/system share=$to/share/qoski
 built() { ${MAKE:-make} --no-print-directory -s "build/examples/$1" >&2; } # the jobserver is not ours
 if [ "$what" = uninstall ]; then
     rm -f "$bin"/{memcached_gate,qos_live} "$man"/man1/{memcached_gate,qos_live}.1 "$man/man7/ngx_http_qos_module.7" \
-        "$units"/{memcached_gate,nbdkit-qoskit}.service "$share"/{memcached_gate.conf,qoskit.rules.yml,memcached_gate.dashboard.json} \
+        "$units"/{memcached_gate,nbdkit-qoskit}.service "$share"/{memcached_gate.conf,nginx_qos.conf,qoskit.rules.yml,memcached_gate.dashboard.json} \
         "$modules/ngx_http_qos_module.so"
     rmdir "$bin" "$share" "$modules" "$units" 2>/dev/null
     exit 0
@@ -36,6 +36,7 @@ if examples/nginx/build.sh --there >/dev/null 2>&1; then
     built ngx_http_qos_module.so
     put build/examples/ngx_http_qos_module.so "$modules" 644
     put $here/ngx_http_qos_module.7 "$man/man7" 644
-    echo "installed ngx_http_qos_module.so for this nginx"
+    put $here/nginx_qos.conf "$share" 644
+    echo "installed ngx_http_qos_module.so for this nginx, and a configuration to begin with"
 else echo "not installed: ngx_http_qos_module.so, which needs nginx's sources (nginx-dev)"; fi
 ! [ -e "$to/lib/nbdkit/filters/nbdkit-qoskit-filter.so" ] || unit nbdkit-qoskit

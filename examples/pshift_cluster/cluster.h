@@ -3,12 +3,12 @@
  *     main.c        options; rank 0 becomes the controller, every other rank a storage node
  *     scene.c       the paper's Experiments 3, 4, 5 and free form: contracts, demand; the certificate
  *     mail.c        transport: MPI messages without spinning
- *     zmq.c         transport: ZeroMQ between processes that come and go, with keys
+ *     zmq.c         transport: the links of cluster_agent, between processes that come and go
  *     service.c     `pshift_cluster controller`: the controller as a separate process, active or standing by
  *     controller.c  rounds: reports in, tokens out; starts scenes and gathers the nodes' logs
  *     node.c        a storage node: pacing, load, token scheduler, agent, log
- *     owner.c       who owns a period: a key in a file, or in etcd (etcd.c, by cluster_agent)
- *     nonce.c       random numbers of a process start
+ *     owner.c       who owns a period: a key in a file, or in etcd
+ *     contracts.c   the contracts that etcd has: which are in force, and which are refused
  *     memcached.c   backend: the node's own daemon, and the worker threads that talk to it
  *     file.c        backend: random reads of a file through io_uring
  *     judge.c       checks the promises on the logs
@@ -23,6 +23,7 @@
 
 #include "common.h"
 #include "pshift.h"
+#include "../cluster_agent/table.h"
 
 #define NODES_MAX 1024
 #define BUCKETS_MAX 4096
@@ -68,6 +69,7 @@ struct settings {
     /* processes without MPI */
     uint64_t node_count, number;
     const char *controllers, *keys, *owner, *journal;
+    struct cluster_options cluster; /* endpoints NULL: all is on the command line */
 };
 extern struct settings settings;
 
@@ -116,22 +118,22 @@ uint64_t scene_feasible_seed(uint32_t index, uint64_t seed, uint64_t capacity, u
 /* ---- mail.c ------------------------------------------------------------------------------------------------- */
 
 enum mail_tag {
-    MAIL_BACKEND = 1, /* to a node: start this backend (words: kind) */
-    MAIL_READY,       /* from a node: words: 1 */
-    MAIL_TROUBLE,     /* from a node: bytes: the error */
-    MAIL_NOTE,        /* from a node: bytes: a remark for the user */
-    MAIL_PROFILE,     /* words: ns; answered with MAIL_RATE */
-    MAIL_RATE,        /* words: requests per second */
-    MAIL_SCENE,       /* words: index, seed, capacity */
-    MAIL_BEGIN,       /* words: period */
-    MAIL_GRANT,       /* bytes: a grant */
-    MAIL_GRANT_ASK,   /* bytes: a grant; the node reports again at once */
-    MAIL_END,         /* of the scene */
-    MAIL_PICKS,       /* words: struct log_pick */
-    MAIL_INSTALLS,    /* words: struct log_install */
-    MAIL_PERIODS,     /* words: struct log_period */
+    MAIL_BACKEND = 1,         /* to a node: start this backend (words: kind) */
+    MAIL_READY,               /* from a node: words: 1 */
+    MAIL_TROUBLE,             /* from a node: bytes: the error */
+    MAIL_NOTE,                /* from a node: bytes: a remark for the user */
+    MAIL_PROFILE,             /* words: ns; answered with MAIL_RATE */
+    MAIL_RATE,                /* words: requests per second */
+    MAIL_SCENE,               /* words: index, seed, capacity */
+    MAIL_BEGIN,               /* words: period */
+    MAIL_GRANT = LINKS_GRANT, /* bytes: a grant */
+    MAIL_GRANT_ASK,           /* bytes: a grant; the node reports again at once */
+    MAIL_END,                 /* of the scene */
+    MAIL_PICKS,               /* words: struct log_pick */
+    MAIL_INSTALLS,            /* words: struct log_install */
+    MAIL_PERIODS,             /* words: struct log_period */
     MAIL_QUIT,
-    MAIL_REPORT = 64 /* + 2 * round, + 1 for an answer to MAIL_GRANT_ASK. bytes: a report */
+    MAIL_REPORT = LINKS_REPORT /* + 2 * round, + 1 for an answer to MAIL_GRANT_ASK. bytes: a report */
 };
 
 struct mail {
@@ -207,9 +209,12 @@ extern const struct backend backend_memcached, backend_file;
 const struct backend *backend_of(enum backend_kind kind);
 uint64_t backend_objects(const struct backend *b);
 
-/* ---- nonce.c, owner.c ----------------------------------------------------------------------------------------- */
+/* ---- contracts.c, owner.c ----------------------------------------------------------------------------------------- */
 
-struct qos_u128 owner_nonce(void); /* random, not 0 */
+/* The contracts of etcd's table to the controller, before a period begins, and what is in force or refused to qos/status/. */
+void contracts_apply(struct pshift_controller *controller);
+bool contracts_have(uint64_t bucket); /* a tenant, or one that was removed a moment ago */
+void contracts_status(const char *key, const char *text);
 void owner_open(const char *where, uint64_t period_ns);
 void owner_step(uint64_t now_ns);
 bool owner_holds(uint64_t now_ns, uint64_t *period, uint64_t *start_ns);

@@ -199,7 +199,8 @@ static void play_round(uint32_t round, uint64_t at_ns, uint64_t interval_ns)
 static void open_control(void)
 {
     const struct scene *s = c.s;
-    struct pshift_controller_config cc = {s->nodes, s->buckets, s->nodes * s->buckets, owner_nonce(), s->period_ns, 4};
+    struct pshift_controller_config cc = {s->nodes,        s->buckets,   s->nodes * s->buckets,
+                                          cluster_nonce(), s->period_ns, 4};
     uint32_t i;
     c.controller_mem = tool_alloc_aligned(pshift_controller_memsize(&cc), 64);
     must(pshift_controller_init(&c.controller, c.controller_mem, pshift_controller_memsize(&cc), &cc), "memory");

@@ -1,5 +1,6 @@
 // compiler: mpicc
-// links: -lmemcached -luring -lzmq -lcurl -pthread
+// links: -lmemcached -luring -lzmq -lcurl -ljson-c -pthread
+// shares: cluster_agent
 // flags: -D_GNU_SOURCE
 // pshift_cluster: storage nodes with token schedulers, and the pShift controller, over MPI or as processes over ZeroMQ.
 #include "cluster.h"
@@ -106,6 +107,9 @@ static const char examples[] =
     "  pshift_cluster keys --node-count 2 --controllers 10.0.0.1:7000,10.0.0.2:7000 --keys keys\n"
     "  pshift_cluster controller --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6 --owner file:p\n"
     "  pshift_cluster node --number 1 $cluster --buckets 4 --reserve 0.3 --limit 0.6\n"
+    "With etcd, whose keys are the contracts and the members, memcached_gate and nginx as nodes:\n"
+    "  pshift_cluster keys --name c1 --keys keys\n"
+    "  pshift_cluster controller --name c1 --keys keys --cluster http://10.0.0.1:2379\n"
     "Exit status: 0 all promises kept, 1 not, 2 wrong usage, 3 inconclusive (the machine was too busy),\n"
     "130 stopped.\n";
 
@@ -161,10 +165,10 @@ static void parse(int argc, char **argv)
         {"node-count", OPT_COUNT, &settings.node_count, "N", "keys, node, controller: nodes of the cluster", NULL},
         {"number", OPT_COUNT, &settings.number, "N", "node, controller: which one this is, from 1", NULL},
         {"controllers", OPT_TEXT, &settings.controllers, "LIST", "ADDRESS:PORT of each controller", NULL},
-        {"owner", OPT_TEXT, &settings.owner, "WHERE",
-         "controller: the key that says who owns a period, the same for all: file:PATH, or "
-         "etcd:http://HOST:PORT,... with the key qos/owner; default file:pshift.owner",
+        {"owner", OPT_TEXT, &settings.owner, "file:PATH",
+         "controller: the key that says who owns a period, the same for all on one host; default file:pshift.owner",
          NULL},
+        CLUSTER_OPTIONS(settings.cluster),
         {"keys", OPT_TEXT, &settings.keys, "DIR", "of the keys; default .", NULL},
         {"journal", OPT_TEXT, &settings.journal, "FILE",
          "node: appends period, bucket and requests, before they are served", NULL},
@@ -223,6 +227,18 @@ static void check(void)
     }
 }
 
+/* Its own pair of keys, if it has none; prints the public one, for etcd. */
+static int own_keys(void)
+{
+    char key[LINKS_KEY];
+    if (!plot_mkdir(settings.keys))
+        tool_die(TOOL_FAILED, "%s: cannot be created", settings.keys);
+    (void)links_make_keys(settings.keys, settings.cluster.name);
+    links_read_key(key, settings.keys, settings.cluster.name, "public");
+    puts(key);
+    return TOOL_OK;
+}
+
 /* A process without MPI. */
 static int serve(const char *role, int argc, char **argv)
 {
@@ -233,6 +249,18 @@ static int serve(const char *role, int argc, char **argv)
     settings.nodes = (uint32_t)qos_min(settings.node_count, NODES_MAX + 1);
     settings.mode = QOS_WITH;
     parse(argc, argv);
+    settings.cluster.keys = settings.keys;
+    if (settings.cluster.name && strcmp(role, "keys") == 0)
+        return own_keys();
+    if (settings.cluster.endpoints) {
+        if (strcmp(role, "controller") != 0 || !settings.cluster.name || settings.node_count || settings.controllers ||
+            settings.specs)
+            tool_die(TOOL_USAGE,
+                     "--cluster: controller --name NAME --keys DIR; contracts, servers and controllers are in etcd");
+        stop_on_signals();
+        controller_serve();
+        return TOOL_OK;
+    }
     if (settings.nodes < 1 || settings.nodes > NODES_MAX)
         tool_die(TOOL_USAGE, "--node-count: from 1 to %d", NODES_MAX);
     if (!settings.controllers)

@@ -521,7 +521,7 @@ static void faults(void)
 static void open_scene(const uint64_t *word)
 {
     struct pshift_scheduler_config sc = {0, 0};
-    struct pshift_agent_config ac = {&n.scheduler, n.me, owner_nonce(), 0, 0, 0};
+    struct pshift_agent_config ac = {&n.scheduler, n.me, cluster_nonce(), 0, 0, 0};
     uint32_t k, q;
     scene_make(&n.s, (uint32_t)word[0], word[1], word[2]);
     sc.queues = n.s.buckets;

@@ -1,6 +1,8 @@
-// Who owns a period: the key of struct pshift_owner, in a file of this host (`--owner file:PATH`) or in etcd (`--owner
-// etcd:http://HOST:2379,...`, the key qos/owner). Both hold one line: its number and its nonce. The number never falls and the
-// key is never removed; whoever restores it from a backup writes a number above all that were used.
+// Who owns a period: the key of struct pshift_owner, in a file of this host (`--owner file:PATH`) or in etcd (`--cluster
+// http://HOST:2379,...`, the key qos/owner). Both hold one line: its number, its nonce in two halves, and the owner's
+// period in ns. The number never falls and the key is never removed; whoever restores it from a backup writes a number above
+// all that were used, and 0 0. A line that cannot be true is nobody's: it is reported, nothing is owned, and when somebody has
+// repaired it the controllers go on.
 //
 // The file. A swap locks another file beside it, compares, and overwrites the line in its place. It must not wait for the
 // disk: a controller that syncs on a busy disk for longer than T loses its periods while it lives. So the kernel writes
@@ -11,13 +13,18 @@
 // etcd. A swap compares the revision of the key's last change. If its reply is lost, the key is read until it is known
 // who owns what. One request is on its way at a time, and nothing waits for it.
 #include "cluster.h"
-#include "../cluster_agent/etcd.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+
+struct line {
+    uint64_t number;
+    struct qos_u128 nonce;
+    uint64_t period_ns; /* of the owner; 0: not known */
+};
 
 static struct {
     struct pshift_owner owner;
@@ -26,41 +33,74 @@ static struct {
     int lock;
     uint64_t look_ns, looked_ns;
     bool etcd, asked, others; /* asked: a request is on its way; others: the key has another process's nonce */
-    uint64_t revision, swapped;
+    bool damaged;
+    uint64_t revision, swapped, period_ns; /* period_ns: of the other owner */
 } o;
 
-/* A line of three numbers, the last two in hexadecimal. */
-static bool parse(const char *text, uint64_t *number, struct qos_u128 *nonce)
+static bool parse(const char *text, struct line *l)
 {
-    char *end[3];
-    *number = strtoull(text, &end[0], 10);
-    nonce->hi = strtoull(end[0], &end[1], 16);
-    nonce->lo = strtoull(end[1], &end[2], 16);
-    return end[0] != text && end[1] != end[0] && end[2] != end[1];
+    char number[20] = "", hi[17] = "", lo[17] = "", period[20] = "0";
+    int end = 0;
+    if (sscanf(text, "%19[0-9] %16[0-9a-f] %16[0-9a-f] %n%19[0-9] %n", number, hi, lo, &end, period, &end) < 3 ||
+        text[end])
+        return false;
+    l->number = strtoull(number, NULL, 10);
+    l->nonce.hi = strtoull(hi, NULL, 16);
+    l->nonce.lo = strtoull(lo, NULL, 16);
+    l->period_ns = strtoull(period, NULL, 10);
+    return l->number <= PSHIFT_COUNT_MAX && l->period_ns <= PSHIFT_COUNT_MAX;
+}
+
+/* The key is what `l` says, or cannot be. */
+static bool saw(const struct line *l, bool good)
+{
+    char text[512];
+    const bool fell = good && l->number < o.owner.seen && o.owner.step != PSHIFT_OWNER_READS;
+    const bool was = o.damaged;
+    o.damaged = !good || fell;
+    if (o.damaged && !was) {
+        snprintf(text, sizeof text, "%s %s: put a number above %" PRIu64 " and all others that were used, then 0 0",
+                 o.etcd ? "qos/owner" : o.path, good ? "fell" : "is damaged", o.owner.seen);
+        tool_warn("%s", text);
+    }
+    if (o.etcd && o.damaged != was)
+        contracts_status("status/owner", o.damaged ? text : "good");
+    if (o.damaged)
+        return false;
+    o.others = l->number != 0 && (l->nonce.hi != o.nonce.hi || l->nonce.lo != o.nonce.lo);
+    o.period_ns = l->period_ns;
+    pshift_owner_saw(&o.owner, tool_now_ns(), l->number, l->nonce);
+    return true;
 }
 
 /* An empty file is one that was never written. */
-static bool read_owner(uint64_t *number, struct qos_u128 *nonce)
+static bool read_owner(struct line *l)
 {
     FILE *f = fopen(o.path, "r");
-    char line[120] = "";
+    char text[120] = "";
     bool empty;
-    *number = nonce->hi = nonce->lo = 0;
+    *l = (struct line){0};
     if (!f)
         return errno == ENOENT;
-    empty = fgets(line, sizeof line, f) == NULL;
+    empty = fgets(text, sizeof text, f) == NULL;
     fclose(f);
-    return empty || parse(line, number, nonce);
+    return empty || parse(text, l);
+}
+
+static int own_line(char text[100], uint64_t number)
+{
+    return snprintf(text, 100, "%" PRIu64 " %016" PRIx64 " %016" PRIx64 " %" PRIu64, number, o.nonce.hi, o.nonce.lo,
+                    o.owner.config.period_ns);
 }
 
 /* first: the file has no line yet; it and its name are synced. */
 static bool write_owner(uint64_t number, bool first)
 {
-    char text[80];
-    int length =
-        snprintf(text, sizeof text, "%-20" PRIu64 " %016" PRIx64 " %016" PRIx64 "\n", number, o.nonce.hi, o.nonce.lo);
+    char text[100];
+    int length = own_line(text, number);
     int file = open(o.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644), dir;
     bool good;
+    text[length++] = '\n'; /* a longer line before it leaves a second one, which nobody reads */
     if (file < 0)
         return false;
     good = pwrite(file, text, (size_t)length, 0) == length;
@@ -80,21 +120,18 @@ static bool write_owner(uint64_t number, bool first)
 
 void owner_open(const char *where, uint64_t period_ns)
 {
-    struct pshift_owner_config config = {owner_nonce(), period_ns, 0};
+    struct pshift_owner_config config = {cluster_nonce(), period_ns, 0};
     char path[420], *slash;
     o.nonce = config.nonce;
     o.look_ns = period_ns / 50;
     if (pshift_owner_init(&o.owner, &config) != QOS_OK)
         tool_die(TOOL_USAGE, "--owner: %s", pshift_owner_config_error(&config));
-    if (strncmp(where, "etcd:", 5) == 0) {
-        const struct etcd_config etcd = {.endpoints = where + 5, .prefix = "qos/"};
-        o.etcd = true;
-        etcd_open(&etcd);
+    o.etcd = settings.cluster.endpoints != NULL;
+    if (o.etcd)
         return;
-    }
     if (strncmp(where, "file:", 5) != 0 || strlen(where) < 6 || strlen(where) >= sizeof o.path)
-        tool_die(TOOL_USAGE,
-                 "--owner %s: file:PATH or etcd:http://HOST:PORT, the same for all controllers of the cluster", where);
+        tool_die(TOOL_USAGE, "--owner %s: file:PATH, the same for all controllers of the cluster; with etcd: --cluster",
+                 where);
     snprintf(o.path, sizeof o.path, "%s", where + 5);
     snprintf(o.dir, sizeof o.dir, "%s", where + 5);
     slash = strrchr(o.dir, '/');
@@ -112,27 +149,18 @@ void owner_open(const char *where, uint64_t period_ns)
  * controller needlessly. */
 static bool others_turn(uint64_t now_ns)
 {
-    return o.others && now_ns < o.owner.seen_ns + o.owner.config.period_ns + 12 * o.look_ns;
-}
-
-static void line_of(char line[80], uint64_t number)
-{
-    snprintf(line, 80, "%" PRIu64 " %016" PRIx64 " %016" PRIx64, number, o.nonce.hi, o.nonce.lo);
+    return o.others && now_ns < o.owner.seen_ns + qos_max(o.owner.config.period_ns, o.period_ns) + 12 * o.look_ns;
 }
 
 /* What a read found, or a swap that did not succeed. */
 static void found_in_etcd(const struct etcd_reply *reply)
 {
-    struct qos_u128 nonce = {0, 0};
-    uint64_t number = 0;
+    struct line l = {0};
     o.asked = false;
     if (reply->error)
         return; /* it is read again */
-    if (reply->value && !parse(reply->value, &number, &nonce))
-        tool_die(TOOL_FAILED, "qos/owner is damaged: put a number above all that were used, then 0 0");
-    o.revision = reply->revision;
-    o.others = number != 0 && (nonce.hi != o.nonce.hi || nonce.lo != o.nonce.lo);
-    pshift_owner_saw(&o.owner, tool_now_ns(), number, nonce);
+    o.revision = reply->pairs ? reply->pair[0].revision : 0;
+    (void)saw(&l, reply->pairs == 0 || parse(reply->pair[0].value, &l));
 }
 
 static void swapped_in_etcd(const struct etcd_reply *reply)
@@ -149,16 +177,16 @@ static void swapped_in_etcd(const struct etcd_reply *reply)
 /* An owner need not read before its next swap. */
 static void step_in_etcd(uint64_t now_ns)
 {
-    char line[80];
+    char line[100];
     etcd_step();
     if (o.asked)
         return;
-    if (o.owner.step == PSHIFT_OWNER_WAITS && !others_turn(now_ns) &&
+    if (!o.damaged && o.owner.step == PSHIFT_OWNER_WAITS && !others_turn(now_ns) &&
         pshift_owner_ask(&o.owner, tool_now_ns(), &o.swapped) == QOS_OK) {
         o.asked = true;
-        line_of(line, o.swapped);
+        (void)own_line(line, o.swapped);
         etcd_swap("owner", o.revision, line, swapped_in_etcd);
-    } else if (now_ns - o.looked_ns >= o.look_ns && (o.others || o.owner.step != PSHIFT_OWNER_WAITS)) {
+    } else if (now_ns - o.looked_ns >= o.look_ns && (o.others || o.damaged || o.owner.step != PSHIFT_OWNER_WAITS)) {
         o.asked = true;
         o.looked_ns = now_ns;
         etcd_read("owner", found_in_etcd);
@@ -168,8 +196,8 @@ static void step_in_etcd(uint64_t now_ns)
 /* Reads the key now and then, and swaps it when that is due. */
 void owner_step(uint64_t now_ns)
 {
-    struct qos_u128 nonce;
-    uint64_t number = 0, found = 0, due = pshift_owner_next_ns(&o.owner, now_ns);
+    struct line l;
+    uint64_t number = 0, due = pshift_owner_next_ns(&o.owner, now_ns);
     if (o.etcd) {
         step_in_etcd(now_ns);
         return;
@@ -179,19 +207,11 @@ void owner_step(uint64_t now_ns)
     o.looked_ns = now_ns;
     if (flock(o.lock, LOCK_EX | LOCK_NB) != 0)
         return; /* another controller is at it */
-    if (!read_owner(&found, &nonce))
-        tool_die(TOOL_FAILED, "%s: damaged: write a number above all that were used, then 0 0", o.path);
-    pshift_owner_saw(&o.owner, tool_now_ns(), found, nonce);
-    o.others = found != 0 && (nonce.hi != o.nonce.hi || nonce.lo != o.nonce.lo);
-    if (others_turn(now_ns)) {
-        (void)flock(o.lock, LOCK_UN);
-        return;
-    }
-    if (found == o.owner.seen && pshift_owner_ask(&o.owner, tool_now_ns(), &number) == QOS_OK) {
-        if (!write_owner(number, found == 0))
+    if (saw(&l, read_owner(&l)) && !others_turn(now_ns) &&
+        pshift_owner_ask(&o.owner, tool_now_ns(), &number) == QOS_OK) {
+        if (!write_owner(number, l.number == 0))
             tool_warn("%s: cannot be written: %s", o.path, strerror(errno));
-        if (read_owner(&found, &nonce))
-            pshift_owner_saw(&o.owner, tool_now_ns(), found, nonce);
+        (void)saw(&l, read_owner(&l));
     }
     (void)flock(o.lock, LOCK_UN);
 }

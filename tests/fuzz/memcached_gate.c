@@ -6,6 +6,8 @@
 #include "fuzz/fuzz.h"
 // NOLINTNEXTLINE(bugprone-suspicious-include)
 #include "examples/memcached_gate/protocol.c"
+// NOLINTNEXTLINE(bugprone-suspicious-include)
+#include "examples/common/base64.c"
 
 struct gate_settings gate_settings = {.value_bytes_max = 1000};
 

@@ -9,7 +9,9 @@ socket.setdefaulttimeout(60) # against a hang; nothing is judged by it
 def check(what, good, seen=""):
     if not good:
         WRONG.append(what)
-        print(f"FAILED: {what} {seen!r}"[:400])
+        print(f"FAILED: {what} {seen!r}"[:400], flush=True)
+        if os.environ.get("QOS_TEST_FAILURES") == "1": # a planted bug: one failure is enough
+            os._exit(1)
 
 
 def connect(port, host="127.0.0.1", source=None):
@@ -534,7 +536,10 @@ def greedy(gate, pid, places, share):
     time.sleep(0.2)
     check("what is announced holds no memory", had("memory_bytes") == 0, had("memory_bytes"))
     for s in evil:
-        s.sendall(b"x" * 40000)
+        try:
+            s.sendall(b"x" * 40000)
+        except OSError: # on a slow machine some are older than a second already: they make room
+            pass
     time.sleep(0.2)
     check("evil pays for what it sends", 0 < had("memory_bytes") <= share, had("memory_bytes"))
     check("and gold does not", stats(gate)["gold:memory_bytes"] == 0)
@@ -567,7 +572,7 @@ def patience(gate):
     """A gate with --patience 1s --idle 3s, buckets gold and bulk of 4 MiB each: who sends half a request, who takes no reply and
     who asks for nothing is closed, and who is served meanwhile is not. Half requests that hold all memory of a bucket make room."""
     began = time.time()
-    busy, waits = connect(gate), connect(gate)
+    busy = connect(gate)
     talk(gate, b"set gold:big 0 0 1000000\r\n" + b"x" * 1000000 + b"\r\n")
     with open("/proc/net/tcp") as f: # its third column from the address on: the timer; 2: keep-alive probes
         timers = [l.split()[5][:2] for l in f if l.split()[1].endswith(":%04X" % int(gate)) and l.split()[3] == "01"]
@@ -582,29 +587,35 @@ def patience(gate):
     for name in (b"gold", b"bulk"):
         r = talk(gate, large.replace(b"gold", name))
         check("a large value is stored beside half requests", r == b"STORED\r\n", r)
-    for k in range(10): # a request every 0.5 s: longer than --patience and --idle in all
-        busy.sendall(b"get gold:1\r\n")
-        check("who asks again and again stays", busy.recv(100) == b"END\r\n")
+    for k in range(10): # a request every 0.5 s, each in two pieces: longer than --patience and --idle in all
+        try:
+            busy.sendall(b"get go")
+            time.sleep(0.05)
+            busy.sendall(b"ld:1\r\n")
+            r = busy.recv(100)
+        except OSError as e:
+            r = e
+        check("who asks again and again stays", r == b"END\r\n", r)
         time.sleep(0.5)
     ends = {"half a value": (hold[0], b""), "half a line": (None, b"get gold"), "half of a get's keys": (None, b"get gold:1 gold:2 "), "nothing": (None, b"")}
     for name, (s, data) in ends.items():
         s = s or connect(gate)
         s.sendall(data) if data else None
         check(f"closed: {name}", closed(s, 30), name)
+    for c in hold + [busy]:
+        c.close()
+    waits = socket.socket()
     waits.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    waits.sendall(b"get gold:big\r\n" * 20)
-    time.sleep(5)
-    before = stats(gate)["clients"]
-    for _ in range(100):
-        if stats(gate)["clients"] < before:
-            break
-        time.sleep(0.1)
     waits.settimeout(20)
-    got = len(read_all(waits))
-    check("closed: replies that nobody takes", got < 20 * 1000000, got)
+    waits.connect(("127.0.0.1", int(gate)))
+    waits.sendall(b"get gold:big\r\n" * 20)
+    for _ in range(400): # the connection that asks is the last one
+        if stats(gate)["clients"] == 1:
+            break
+        time.sleep(0.05)
+    check("closed: replies that nobody takes", stats(gate)["clients"] == 1, stats(gate)["clients"])
+    waits.close()
     check("nothing of them is held", stats(gate)["gold:memory_bytes"] == 0, stats(gate))
-    for s in hold:
-        s.close()
     print(f"impatience: {time.time() - began:.1f} s")
 
 
@@ -677,9 +688,12 @@ def reload(gate, pid, settings):
 
 def spin(gate, memcached, pid, memcached_pid):
     """A gate of --depth 4: with requests that wait at a limit, and with a memcached that stands still, no thread spins."""
-    def cpu():
-        with open(f"/proc/{pid}/stat") as f:
-            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    def cpu(): # of each thread: seconds, and how often it slept
+        seen = {}
+        for t in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{t}/schedstat") as f, open(f"/proc/{pid}/task/{t}/status") as g:
+                seen[t] = int(f.read().split()[0]) / 1e9, int(re.search(r"\nvoluntary_ctxt_switches:\s*(\d+)", g.read()).group(1))
+        return seen
 
     def used(what, text):
         conn = [connect(gate) for _ in range(40)]
@@ -688,9 +702,12 @@ def spin(gate, memcached, pid, memcached_pid):
         time.sleep(0.3)
         before = cpu()
         time.sleep(1)
-        part = cpu() - before
-        print(f"{what}: {part:.2f} s of processor time in a second")
-        check(f"{what}: no thread spins", part < 0.2, part)
+        after = cpu()
+        part = sum(x[0] for x in after.values()) - sum(x[0] for x in before.values())
+        # On a busy machine a thread that spins gets little, and uses all of it: it never sleeps.
+        each = max((x[0] - before[t][0]) / (x[1] - before[t][1] + 1) for t, x in after.items())
+        print(f"{what}: {part:.2f} s of processor time in a second, {each * 1e3:.3f} ms each time that a thread was awake")
+        check(f"{what}: no thread spins", part < 0.2 and each < 0.001, (part, each))
         return conn
 
     kept = used("requests wait at their limit", b"get slow:x\r\n")

@@ -4,9 +4,10 @@
 # input, slow clients, 10,000 connections and memcached's death; a hostile neighbour takes neither another's reservation
 # nor its memory, places or data
 # needs: loopback
+# usage: memcached_gate.sh [patience | metrics | reload | spin]: one section only; GATE=FILE is another gate
 set -u
 . "$(dirname "$0")/../lib.sh"
-gate=$PWD/build/examples/memcached_gate
+gate=${GATE:-$PWD/build/examples/memcached_gate}
 [ -x "$gate" ] || make -s build/examples/memcached_gate || exit 1
 for tool in memcached memccapable memcslap promtool curl; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
@@ -18,7 +19,7 @@ ask="timeout 300 $python tests/real/memcached_gate.py"
 d=$(mktemp -d "$PWD/build/memcached_gate-XXXXXX") || exit 1
 failed=0 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
-base=$((21000 + RANDOM % 8000)) # below those of clients
+base=${BASE:-$((21000 + RANDOM % 8000))} # below those of clients
 user=()
 [ "$(id -u)" -ne 0 ] || user=(-u nobody)
 until_listens() { within_s 60 listens "$1" && return; bad "nothing listens at $1"; cat "$d"/*.err; exit 1; }
@@ -40,6 +41,65 @@ stop() { # PID: on SIGTERM it ends by itself, with status 0
     expect "a gate that is stopped ends with status 0" [ $? = 0 ]
 }
 
+# ---- sections that tests/real/memcached_gate_plants.sh repeats with a fault in the gate; each in front of the same memcached
+
+section_patience() { # clients that stall
+    start $((base + 52)) $((base + 2)) --memory 12M --patience 1s --idle 3s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
+    local run=$pid
+    $ask patience $((base + 52)) || failed=1
+    stop "$run"
+}
+section_metrics() { # a local socket, metrics over HTTP, the log of refused clients
+    start $((base + 53)) $((base + 2)) --listen "$d/socket" --metrics 127.0.0.1:$((base + 54)) --clients 2 --bucket 'name=a\b,key=a:' --bucket name=gold,key=gold:,reserve=10
+    fine=$pid
+    cat <(printf 'get gold:1\r\nquit\r\n') | timeout 20 $python -c "import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.buffer.read()); print(s.recv(100))" >"$d/local"
+    expect "a local socket" grep -q "END" "$d/local"
+    curl -s --max-time 20 "http://127.0.0.1:$((base + 54))/metrics" >"$d/metrics"
+    expect "over HTTP" promtool check metrics <"$d/metrics"
+    expect "a backslash in a name" grep -qF 'memcached_gate_requests_total{bucket="a\\b"} 0' "$d/metrics"
+    for family in wait latency; do
+        expect "a histogram has its sum and count: $family" [ "$(grep -cE "^memcached_gate_${family}_seconds_(sum|count)\{bucket=\"gold\"} [0-9.]+$" "$d/metrics")" = 2 ]
+    done
+    exec 8<>"/dev/tcp/127.0.0.1/$((base + 53))" 9<>"/dev/tcp/127.0.0.1/$((base + 53))"
+    for _ in 1 2 3 4 5 6; do (exec 6<>"/dev/tcp/127.0.0.1/$((base + 53))"; timeout 20 cat <&6 | grep -q 'Too many') || bad "a client too many is not told"; done
+    expect "refused clients are logged, once a second" [ "$(grep -c 'a client at 127.0.0.1 is refused: no place for bucket other' "$d/gate.err")" -le 2 ]
+    expect "at all" grep -q 'a client at 127.0.0.1 is refused' "$d/gate.err"
+    sed -i '/is refused: no place/d' "$d/gate.err"
+    exec 8>&- 9>&-
+    stop $fine
+}
+section_reload() { # --check, SIGHUP, SIGTERM
+    printf 'bucket name=gold,key=gold:,reserve=10\nbucket name=bulk,key=bulk:\n' >"$d/gate.conf"
+    expect "--check: right" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings "$d/gate.conf")
+    start $((base + 53)) $((base + 2)) --settings "$d/gate.conf"
+    reloaded=$pid
+    $ask reload $((base + 53)) $pid "$d/gate.conf" || failed=1
+    expect "what is wrong with new settings is told" grep -q 'bad: reserve\|gate.conf:2: .*limit' "$d/gate.err"
+    expect "and that nothing changes" grep -q 'nothing changes' "$d/gate.err"
+    sed -i '/gate.conf:2\|bad\|nothing changes/d' "$d/gate.err"
+    $ask drain $((base + 53)) $reloaded || failed=1
+    wait $reloaded
+    expect "a gate that drains ends with status 0" [ $? = 0 ]
+}
+section_spin() {
+    daemon $((base + 56)); still=$pid
+    start $((base + 57)) $((base + 56)) --depth 4 --timeout 60s --bucket name=slow,key=slow:,limit=10
+    $ask spin $((base + 57)) $((base + 56)) $pid $still || failed=1
+    kill -9 $pid $still
+    wait $pid $still 2>/dev/null
+}
+case ${1:-all} in
+all) ;;
+patience | metrics | reload | spin)
+    daemon $((base + 2))
+    "section_$1"
+    expect "the gate had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]
+    finish $failed
+    ;;
+*) echo "no section $1: see the head of $0" >&2; exit 2 ;;
+esac
+
 # ---- bad settings
 refused() { # WORDS OPTION...
     timeout 60 "$gate" --listen 127.0.0.1:1 "${@:2}" >"$d/refused" 2>&1
@@ -59,7 +119,7 @@ refused '1 to 65535' --bucket name=a,port=70000
 refused 'reserve=20000 does not fit: 10000 of --capacity' --capacity 10k --bucket name=a,key=a:,reserve=20k --listen 127.0.0.1:0
 refused '--depth: from 1' --depth 0
 refused '--memory: at least two of --value' --memory 1M
-refused 'needs --keys DIR' --controllers 127.0.0.1:1 --node-count 1 --number 1 --capacity 1000
+refused 'needs --name and --keys' --cluster http://127.0.0.1:1
 printf '# comment\nbucket name=a,key=a:\n\ndepth many\n' >"$d/bad.conf"
 refused 'bad.conf:4: --depth=many: ' --settings "$d/bad.conf"
 printf 'capacity 10k\nbucket name=a,key=a:,reserve=20k\n' >"$d/bad.conf"
@@ -85,8 +145,6 @@ for k in 0 1 2 3; do
 done
 start $((base + 50)) $((base + 2)) --clients 200 --value 512k --memory 3M --bucket name=gold,key=gold:,from=127.0.0.1 --bucket name=evil,from=127.0.0.2
 evil=$pid
-start $((base + 52)) $((base + 2)) --memory 12M --patience 1s --idle 3s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
-four[4]=$pid
 
 buckets() { # of four gates; and a hostile neighbour: what it may hold, and which bucket is charged
     local failed=0
@@ -94,7 +152,7 @@ buckets() { # of four gates; and a hostile neighbour: what it may hold, and whic
     $ask hashing "${ports[@]}" || failed=1
     $ask flags $((base + 2)) $((base + 20)) || failed=1
     $ask greedy $((base + 50)) $evil 200 $((1 << 20)) || failed=1
-    $ask patience $((base + 52)) || failed=1
+    section_patience
     return $failed
 }
 buckets >"$d/buckets" 2>&1 & other=$!
@@ -115,41 +173,9 @@ $ask bad $((base + 10)) $one || failed=1
 $ask slow $((base + 10)) $one gold || failed=1
 expect "statistics for Prometheus" within_s 30 grep -qs '^memcached_gate_requests_total{bucket="gold"} [1-9]' "$d/stats"
 expect "their form" promtool check metrics <"$d/stats"
-start $((base + 53)) $((base + 2)) --listen "$d/socket" --metrics 127.0.0.1:$((base + 54)) --clients 2 --bucket 'name=a\b,key=a:' --bucket name=gold,key=gold:,reserve=10
-fine=$pid
-cat <(printf 'get gold:1\r\nquit\r\n') | timeout 20 $python -c "
-import socket, sys
-s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.buffer.read()); print(s.recv(100))" >"$d/local"
-expect "a local socket" grep -q "END" "$d/local"
-curl -s --max-time 20 "http://127.0.0.1:$((base + 54))/metrics" >"$d/metrics"
-expect "over HTTP" promtool check metrics <"$d/metrics"
-expect "a backslash in a name" grep -qF 'memcached_gate_requests_total{bucket="a\\b"} 0' "$d/metrics"
-for family in wait latency; do
-    expect "a histogram has its sum and count: $family" [ "$(grep -cE "^memcached_gate_${family}_seconds_(sum|count)\{bucket=\"gold\"} [0-9.]+$" "$d/metrics")" = 2 ]
-done
-exec 8<>"/dev/tcp/127.0.0.1/$((base + 53))" 9<>"/dev/tcp/127.0.0.1/$((base + 53))"
-for _ in 1 2 3 4 5 6; do (exec 6<>"/dev/tcp/127.0.0.1/$((base + 53))"; timeout 20 cat <&6 | grep -q 'Too many') || bad "a client too many is not told"; done
-expect "refused clients are logged, once a second" [ "$(grep -c 'a client at 127.0.0.1 is refused: no place for bucket other' "$d/gate.err")" -le 2 ]
-expect "at all" grep -q 'a client at 127.0.0.1 is refused' "$d/gate.err"
-sed -i '/is refused: no place/d' "$d/gate.err"
-exec 8>&- 9>&-
-stop $fine
-printf 'bucket name=gold,key=gold:,reserve=10\nbucket name=bulk,key=bulk:\n' >"$d/gate.conf"
-expect "--check: right" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings "$d/gate.conf")
-start $((base + 53)) $((base + 2)) --settings "$d/gate.conf"
-reloaded=$pid
-$ask reload $((base + 53)) $pid "$d/gate.conf" || failed=1
-expect "what is wrong with new settings is told" grep -q 'bad: reserve\|gate.conf:2: .*limit' "$d/gate.err"
-expect "and that nothing changes" grep -q 'nothing changes' "$d/gate.err"
-sed -i '/gate.conf:2\|bad\|nothing changes/d' "$d/gate.err"
-daemon $((base + 56)); still=$pid
-start $((base + 57)) $((base + 56)) --depth 4 --timeout 60s --bucket name=slow,key=slow:,limit=10
-$ask spin $((base + 57)) $((base + 56)) $pid $still || failed=1
-kill -9 $pid $still
-wait $pid $still 2>/dev/null
-$ask drain $((base + 53)) $reloaded || failed=1
-wait $reloaded
-expect "a gate that drains ends with status 0" [ $? = 0 ]
+section_metrics
+section_reload
+section_spin
 expect "the memcached of the conformance tests still runs" kill -0 $behind
 
 # ---- memcached dies

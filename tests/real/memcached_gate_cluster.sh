@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: examples/memcached_gate with a controller: demand moves between three hosts, the reservation over all of them is met and
+# proves: examples/memcached_gate in a cluster on etcd: demand moves between three hosts, the reservation over all of them is met and
 # no limit is exceeded, by memcached's own counters, while a gate, a memcached and the active controller (of two) are killed in
 # turn under load; clients see errors only from processes that died
 # needs: loopback
@@ -17,21 +17,30 @@ trap 'kill -9 "${pid[@]}" $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$d"'
 user=()
 [ "$(id -u)" -ne 0 ] || user=(-u nobody)
 capacity=5000 reserve=2500 limit=3000 capped=1000 rate=2800
-controllers=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))
-cluster=(--node-count 3 --controllers "$controllers" --keys "$d/keys" --capacity $capacity --period 1s --intervals 5)
-start() { # m1 (memcached), g1 (gate), c1 (controller)
+url=http://127.0.0.1:$((base + 4))
+store() { ETCDCTL_API=3 timeout 10 etcdctl --endpoints "$url" "$@"; }
+start() { # e1 (etcd), m1 (memcached), g1 (gate), c1 (controller)
     local k=${1#?}
     case $1 in
+    e*) exec etcd --name e1 --data-dir "$d/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" --listen-peer-urls "http://127.0.0.1:$((base + 5))" \
+        --initial-advertise-peer-urls "http://127.0.0.1:$((base + 5))" --initial-cluster "e1=http://127.0.0.1:$((base + 5))" ;;
     m*) exec memcached "${user[@]}" -l 127.0.0.1 -p $((base + 10 + k)) -U 0 ;;
-    g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --number "$k" \
-        "${cluster[@]}" --depth 32 --bucket "name=gold,key=gold:,reserve=$reserve,limit=$limit" \
-        --bucket "name=capped,key=capped:,limit=$capped" --bucket name=bulk ;;
-    c*) exec "$controller" controller --number "$k" "${cluster[@]}" --bucket reserve=0.5,limit=0.6,on=1-3 --bucket limit=0.2,on=1-3 --bucket on=1-3 --owner "file:$d/owner" ;;
+    g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --name "$1" --cluster "$url" --keys "$d/keys" \
+        --depth 32 --bucket name=gold,key=gold: --bucket name=capped,key=capped: --bucket name=bulk ;;
+    c*) exec "$controller" controller --name "$1" --cluster "$url" --keys "$d/keys" ;;
     esac >>"$d/$1.out" 2>>"$d/$1.err" </dev/null &
     pid[$1]=$!
 }
-"$controller" keys "${cluster[@]}" >"$d/keys.out" || exit 1
-echo "$(date +%s) 0 0" >"$d/owner" # so that periods have about the numbers of the seconds
+config() { store put "qos/config/$1" "$2" >>"$d/e1.out" || bad "qos/config/$1 is not written"; }
+start e1
+within_s 30 store endpoint health >>"$d/e1.out" 2>&1 || { bad "etcd does not start"; tail -n 3 "$d"/e1.err; exit 1; }
+config period 1s
+for k in 1 2; do config controller/c$k "address=127.0.0.1:$((base + k)),key=$("$controller" keys --name c$k --keys "$d/keys")"; done
+for k in 1 2 3; do config server/g$k "number=$k,capacity=$capacity,key=$("$controller" keys --name g$k --keys "$d/keys")"; done
+config tenant/gold "reserve=$reserve,limit=$limit"
+config tenant/capped "limit=$capped"
+config tenant/bulk ""
+store put qos/owner "$(date +%s) 0 0" >>"$d/e1.out" # so that periods have about the numbers of the seconds
 for p in m1 m2 m3 c1 c2 g1 g2 g3; do start $p; done
 settled() { cat "$d"/c?.out | grep -q 'active; 0 of 3 nodes silent, 0 awaited'; }
 within_s 60 settled || { bad "the cluster does not settle"; tail -n 3 "$d"/*.out "$d"/*.err; exit 1; }

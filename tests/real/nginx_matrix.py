@@ -1,5 +1,6 @@
 # Downloads and uploads by stock curl through examples/nginx, for tests/real/nginx_matrix.sh, which says what is proved.
-# usage: nginx_matrix.py MODULE DIRECTORY SECTION...   sections: pairs all fixed ids connections lock metrics
+# usage: nginx_matrix.py MODULE DIRECTORY SECTION...   sections: pairs all fixed ids connections lock metrics, or a row and how
+# often it is tried: HTTP/1.1,TLS,proxy,4k,failed_reload=50
 # Prints lines "ok: ...", "FAILED: ..." (never excused), "TIME: ..." (failed, unless the machine was disturbed).
 import itertools, os, random, re, signal, socket, subprocess, sys, threading, time
 
@@ -77,7 +78,7 @@ class Nginx:
             f.write(self.env_line + self.head + http + "\n}\n")
 
     def start(self):
-        self.process = subprocess.Popen(["timeout", "300", "nginx", "-p", self.dir, "-e", self.dir + "/logs/error.log", "-c",
+        self.process = subprocess.Popen(["timeout", "3600", "nginx", "-p", self.dir, "-e", self.dir + "/logs/error.log", "-c",
                                          self.dir + "/conf", "-g", "daemon off;"], env=self.environment, stdout=subprocess.DEVNULL)
         for _ in range(1200):
             if os.path.exists(self.dir + "/pid") and open(self.dir + "/pid").read().strip() and self.workers():
@@ -110,9 +111,9 @@ class Nginx:
         expect("no complaint in the log of %s" % os.path.basename(self.dir), not bad, "; ".join(bad[:3]))
 
 
-def curl(url, out, *more):
-    """Returns status, bytes, seconds, when it ended."""
-    r = subprocess.run(["curl", "-sk", "--max-time", "120", "--speed-limit", "1", "--speed-time", "25", "-w", "%{size_download} %{size_upload} %{time_total} %{http_code}", "-D",
+def curl(url, out, *more, stall_s=25):
+    """Returns status, bytes, seconds, when it ended. 28: no byte for stall_s, or it took too long."""
+    r = subprocess.run(["curl", "-sk", "--max-time", "120", "--speed-limit", "1", "--speed-time", str(stall_s), "-w", "%{size_download} %{size_upload} %{time_total} %{http_code}", "-D",
                         out + ".head", "-o", out] + list(more) + [url], stdout=subprocess.PIPE, text=True)
     ended, (down, up, took, code) = time.monotonic(), r.stdout.split()
     return r.returncode, int(down), int(up), float(took), int(code), ended
@@ -139,15 +140,19 @@ class Row:
                 "SSI": "%s { alias %s/; ssi on; ssi_types *; %s }" % (at, files, qos),
                 "upload": "%s { alias %s/; dav_methods PUT; client_body_buffer_size 16k; %s }" % (at, n.dir, qos)}[self.kind]
 
+    def out(self, n, which):
+        return "%s/r%d.%d" % (n.dir, self.number, which)
+
     def transfer(self, n, which):
         port = n.tls if self.security == "TLS" else n.h2 if self.protocol == "HTTP/2" else n.h1
         url = "%s://127.0.0.1:%d/r%d/" % ("https" if self.security == "TLS" else "http", port, self.number)
-        out = "%s/r%d.%d" % (n.dir, self.number, which)
+        out = self.out(n, which)
         flag = "--http1.1" if self.protocol == "HTTP/1.1" else "--http2" if self.security == "TLS" else "--http2-prior-knowledge"
         for attempt in (1, 2):
             if self.kind == "upload":
                 put = "put%d.%d" % (self.number, which)
-                status, _, moved, took, code, ended = curl(url + put, out, flag, "-T", files + "/f")
+                # HTTP/2: no byte moves before there are tokens for the whole body
+                status, _, moved, took, code, ended = curl(url + put, out, flag, "-T", files + "/f", stall_s=25 if self.protocol == "HTTP/1.1" else 120)
                 whole = same(n.dir + "/" + put, files + "/f")
                 moved = SIZE if status == 0 else 0
             else:
@@ -164,7 +169,9 @@ class Row:
         if status == 28 and took > 115:
             say("TIME", "%s: transfer %d ends: %d bytes in %.1f s" % (self.name, which, moved, took))
         elif status == 28:  # not a byte for 25 s
-            expect("%s: transfer %d ends" % (self.name, which), False, "it stalled: %d bytes in %.1f s" % (moved, took))
+            gap = control_gap(ended - 30)
+            what = "%s: transfer %d stalled: %d bytes in %.1f s; a request of 1 KiB to an nginx without the module took %.1f s" % (self.name, which, moved, took, gap)
+            say("TIME", what) if gap > 5 else expect(what, False, "it ends")
         elif not (status == 0 and 200 <= code < 300 and whole):
             expect("%s: transfer %d is whole" % (self.name, which), False, "status %d, code %d, %d bytes" % (status, code, moved))
         else:
@@ -200,6 +207,10 @@ def instance(event, number, rows, origin):
     for t in threads:
         t.start()
     time.sleep(0.6)
+    for _ in range(600):  # each download is in the middle: a reload closes connections that have not begun
+        if all(r.kind == "upload" or (os.path.exists(r.out(n, 1)) and os.path.getsize(r.out(n, 1))) for r in rows):
+            break
+        time.sleep(0.05)
     held = None
     if event == "reload":
         n.write(http(more="qos_tenant zone=z4k key=another reserve=1m;\n"))
@@ -236,18 +247,43 @@ def instance(event, number, rows, origin):
     n.stop()
 
 
+controls = []  # when requests of 1 KiB to an nginx without the module began and ended
+
+
+def control(port, over):
+    while not over.is_set():
+        begin = time.monotonic()
+        controls.append((begin, None))
+        try:
+            fetch(port, "", "/k", 600)
+        except OSError:
+            pass
+        controls[-1] = (begin, time.monotonic())
+        over.wait(0.5)
+
+
+def control_gap(since):
+    """Seconds that the slowest control took, of those that ended since, or are under way."""
+    return max([(end or time.monotonic()) - begin for begin, end in controls if not end or end >= since], default=0)
+
+
 def matrix(which, rows):
     rows = [Row(i, r) for i, r in enumerate(rows, 1)]
     print("# %d rows, each two transfers of %d MiB at %d MiB/s: %s" % (len(rows), SIZE // MIB, LIMIT, which), flush=True)
     far, port = Nginx("origin"), free_port()  # of proxied responses: its workers live
     far.write("server { listen 127.0.0.1:%d; root %s; }" % (port, files))
     far.start()
+    over = threading.Event()
+    threading.Thread(target=control, args=(port, over)).start()
     jobs = []
     for event in events:
         of = [r for r in rows if r.event == event]
         for i in range(0, len(of), 8):
             jobs.append((event, len(jobs), of[i:i + 8], port))
-    side_by_side([lambda j=j: instance(*j) for j in jobs], 3)
+    try:
+        side_by_side([lambda j=j: instance(*j) for j in jobs], 3)
+    finally:
+        over.set()
     far.stop()
     expect("every row has a verdict", all(r.judged for r in rows), str([r.name for r in rows if not r.judged][:3]))
     slow = [r.name for r in rows if r.slow]
@@ -399,9 +435,10 @@ __attribute__((destructor)) static void end(void)
 
 
 def lock():
-    """A reload of 40,000 tenants: how long is the lock that requests need held? Processor time: an interrupted holder is
-    the machine's matter."""
-    count = 40000
+    """Reloads of 40,000 tenants: how long is the lock that requests need held? In processor time of the holder's thread. A
+    virtual machine may count the time that its host took as such, so one long hold is no verdict: what the module does
+    under the lock it does in each reload, so the middle of three reloads is judged."""
+    count, reloads = 40000, 3
     with open(top + "/shim.c", "w") as f:
         f.write(SHIM)
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", top + "/shim.so", top + "/shim.c"], check=True)
@@ -413,33 +450,39 @@ def lock():
             "server { listen 127.0.0.1:%d; root %s; location / { qos zone=z key=$http_x_tenant; } }" % (port, files)
     n.write(http(1000))
     n.start()
-    before, slowest, requests, end = set(n.workers()), 0, 0, time.monotonic() + 60
-    n.write(http(1001))
-    waiting = [threading.Thread(target=fetch, args=(port, "tenant%d" % (i % 7), "/mib", 60)) for i in range(280)]
-    for t in waiting:
-        t.start()
-    time.sleep(0.3)
-    n.reload()
-    while time.monotonic() < end and (not set(n.workers()) - before or before & set(n.workers())):
-        begin = time.monotonic()
-        fetch(port, "tenant%d" % (requests % 100), "/k")
-        slowest = max(slowest, time.monotonic() - begin)
-        requests += 1
-        time.sleep(0.002)
-    for t in waiting:
-        t.join()
-    expect("40,000 tenants are reloaded", not before & set(n.workers()), "old workers remain")
+    slowest, requests, generations = 0, 0, []
+    for k in range(reloads):
+        before, end = set(n.workers()), time.monotonic() + 60
+        n.write(http(1001 + k))
+        waiting = [threading.Thread(target=fetch, args=(port, "tenant%d" % (i % 7), "/mib", 60)) for i in range(280)]
+        for t in waiting:
+            t.start()
+        time.sleep(0.3)
+        n.reload()
+        while time.monotonic() < end and (not set(n.workers()) - before or before & set(n.workers())):
+            begin = time.monotonic()
+            fetch(port, "tenant%d" % (requests % 100), "/k")
+            slowest = max(slowest, time.monotonic() - begin)
+            requests += 1
+            time.sleep(0.002)
+        for t in waiting:
+            t.join()
+        generations.append(set(n.workers()) - before)
+        expect("40,000 tenants are reloaded", not before & set(n.workers()), "old workers remain")
     n.stop()
-    used = {}
+    times, most = {}, {}  # by lock; by lock and reload
     for name in os.listdir(top):
-        if name.startswith("lock."):
-            for line in open(top + "/" + name):
-                at, times, most = line.split()
-                old = used.get(at, (0, 0))
-                used[at] = (old[0] + int(times), max(old[1], int(most)))
-    busiest = max(used.values(), default=(0, 0))
-    expect("the lock that requests need is held for %.3f ms at most (%d times; %d requests meanwhile, slowest %.0f ms)" % (
-        busiest[1] / 1e6, busiest[0], requests, slowest * 1e3), busiest[0] > 300 and busiest[1] <= 1000000)
+        for line in open(top + "/" + name) if name.startswith("lock.") else []:
+            at, taken, longest = line.split()
+            times[at] = times.get(at, 0) + int(taken)
+            for k, of in enumerate(generations):
+                if int(name[5:]) in of:
+                    most[at, k] = max(most.get((at, k), 0), int(longest))
+    busiest = max(times, key=times.get, default=None)
+    longest = [most.get((busiest, k), 0) / 1e6 for k in range(reloads)]
+    expect("the lock that requests need is held for %s ms at most in %d reloads (%d times; %d requests meanwhile, slowest %.0f ms)" % (
+        ", ".join("%.3f" % x for x in longest), reloads, times.get(busiest, 0), requests, slowest * 1e3),
+        times.get(busiest, 0) > 300 and min(longest) > 0 and sorted(longest)[reloads // 2] <= 1)
 
 
 def metrics():
@@ -484,5 +527,9 @@ sections = {"pairs": lambda: matrix("every pair", pairwise()), "all": lambda: ma
             "fixed": lambda: matrix("what was wrong once", fixed), "ids": ids, "connections": connections, "lock": lock, "metrics": metrics}
 for what in sys.argv[3:]:
     begin = time.monotonic()
-    sections[what]()
+    if what in sections:
+        sections[what]()
+    else:
+        row, times = what.split("=")
+        matrix(what, [tuple(row.replace("_", " ").split(","))] * int(times))
     print("# %s took %.1f s" % (what, time.monotonic() - begin), flush=True)

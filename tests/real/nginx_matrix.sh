@@ -5,7 +5,8 @@
 # connections to others, with 503 or 429; a reload of 40,000 tenants holds the lock of requests for less than a millisecond;
 # promtool accepts the metrics. Limits are those of the configuration, bytes are counted by the clients
 # needs: loopback
-# usage: tests/real/nginx_matrix.sh [all | pairs | fixed | ids | connections | lock | metrics]...; MODULE=FILE is another module
+# usage: tests/real/nginx_matrix.sh [all | pairs | fixed | ids | connections | lock | metrics | ROW=TIMES]...; MODULE=FILE is another
+# module; a row: HTTP/1.1,TLS,proxy,4k,failed_reload=50
 set -u
 . "$(dirname "$0")/../lib.sh"
 module=${MODULE:-$PWD/build/examples/ngx_http_qos_module.so}

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # proves: what operators get works: systemd takes the units, and finds them closed; manuals name exactly the options of the
-# programs; a Prometheus loads the alerts, which fire when they should, and has data for every query of the dashboard
+# programs; the settings to begin with are right, and a wrong line is named; a Prometheus loads the alerts, which fire when they should, and has data for every query of the dashboard
 # alone: no
 # needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
-here=examples/operators gate=$PWD/build/examples/memcached_gate live=$PWD/build/examples/qos_live
-for t in "$gate" "$live"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
-for tool in promtool prometheus systemd-analyze groff jq curl; do
+here=examples/operators gate=$PWD/build/examples/memcached_gate live=$PWD/build/examples/qos_live module=$PWD/build/examples/ngx_http_qos_module.so
+PATH=$PATH:/usr/sbin
+for t in "$gate" "$live" "$module"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
+for tool in promtool prometheus systemd-analyze groff jq curl nginx; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
 d=$(mktemp -d "$PWD/build/operators-XXXXXX") || exit 1
@@ -38,7 +39,19 @@ for unit in memcached_gate nbdkit-qoskit; do
     timeout 60 systemd-analyze security --offline=yes --threshold=35 "$d/$unit.service" >"$d/security" 2>&1
     expect "and finds it closed: $(tail -n 1 "$d/security" | tr -cd ' -~')" [ $? = 0 ]
 done
-expect "the settings to begin with are right" "$gate" --check --settings $here/memcached_gate.conf
+expect "the settings to begin with are right: the gate" "$gate" --check --settings $here/memcached_gate.conf
+echo 'depth many' | cat $here/memcached_gate.conf - >"$d/wrong.conf"
+expect "a wrong line is named" grep -q "wrong.conf:$(wc -l <"$d/wrong.conf"): " <("$gate" --check --settings "$d/wrong.conf" 2>&1)
+nginx_takes() { # FILE
+    printf 'load_module %s;\npid %s/pid;\nerror_log %s/error.log;\nevents { worker_connections 8192; }\nhttp { access_log off; include %s; }\n' \
+        "$module" "$d" "$d" "$1" >"$d/nginx.conf"
+    nginx -t -p "$d" -e "$d/error.log" -c "$d/nginx.conf" 2>"$d/nginx.said"
+}
+sed "s/127.0.0.1:8080/127.0.0.1:$((base + 4))/" $here/nginx_qos.conf >"$d/qos.conf"
+expect "nginx" nginx_takes "$d/qos.conf"
+sed -i '3s/limit=300m/limit=100m/' "$d/qos.conf"
+expect "a wrong line is refused" eval '! nginx_takes "$d/qos.conf"'
+expect "and named" grep -q "qos.conf:3$" "$d/nginx.said"
 
 # ---- alerts
 expect "the alerts are well formed" promtool check rules $here/qoskit.rules.yml

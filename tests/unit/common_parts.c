@@ -204,9 +204,35 @@ static void tidying(void)
     }
 }
 
+/* RFC 4648, chapter 10, and what is none. */
+static void base64(void)
+{
+    static const char *const text[] = {"", "f", "fo", "foo", "foob", "fooba", "foobar"};
+    static const char *const code[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+    static const char *const none[] = {"Z", "Zg", "Zg=", "Zg===", "Z===", "Zg==Zm8=", "Zm9*", "Zm 9v", "=Zm9"};
+    unsigned char all[256], back[256];
+    char coded[BASE64_ROOM(256)], room[16];
+    size_t k;
+    for (k = 0; k < 7; k++) {
+        base64_encode(text[k], strlen(text[k]), coded);
+        CHECK(strcmp(coded, code[k]) == 0 && strlen(coded) + 1 == BASE64_ROOM(strlen(text[k])));
+        CHECK_EQ(base64_decode(code[k], strlen(code[k]), room), strlen(text[k]));
+        CHECK(memcmp(room, text[k], strlen(text[k])) == 0);
+    }
+    for (k = 0; k < sizeof none / sizeof *none; k++)
+        CHECK_EQ(base64_decode(none[k], strlen(none[k]), room), 0);
+    CHECK_EQ(base64_decode("Zm\0v", 4, room), 0);
+    for (k = 0; k < 256; k++)
+        all[k] = (unsigned char)(k * 7);
+    base64_encode(all, 256, coded);
+    CHECK_EQ(base64_decode(coded, strlen(coded), back), 256);
+    CHECK(memcmp(all, back, 256) == 0);
+}
+
 int main(void)
 {
     check_begin("unit/common_parts");
+    base64();
     parsers();
     pairs();
     histogram();

@@ -1,10 +1,11 @@
 // A nonce of a process start: 128 random bits.
-#include "cluster.h"
+#include "table.h"
+#include "common.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-struct qos_u128 owner_nonce(void)
+struct qos_u128 cluster_nonce(void)
 {
     struct qos_u128 nonce;
     if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
