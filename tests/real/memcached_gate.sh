@@ -4,7 +4,7 @@
 # input, slow clients, 10,000 connections and memcached's death; a hostile neighbour takes neither another's reservation
 # nor its memory, places or data
 # needs: loopback
-# usage: memcached_gate.sh [patience | metrics | reload | spin]: one section only; GATE=FILE is another gate
+# usage: memcached_gate.sh [patience | room | metrics | reload | spin]: one section only; GATE=FILE is another gate
 set -u
 . "$(dirname "$0")/../lib.sh"
 gate=${GATE:-$PWD/build/examples/memcached_gate}
@@ -49,6 +49,12 @@ section_patience() { # clients that stall
     $ask patience $((base + 52)) || failed=1
     stop "$run"
 }
+section_room() { # half requests and a bucket's memory
+    start $((base + 58)) $((base + 2)) --memory 12M --patience 60s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
+    local run=$pid
+    $ask room $((base + 58)) || failed=1
+    stop "$run"
+}
 section_metrics() { # a local socket, metrics over HTTP, the log of refused clients
     start $((base + 53)) $((base + 2)) --listen "$d/socket" --metrics 127.0.0.1:$((base + 54)) --clients 2 --bucket 'name=a\b,key=a:' --bucket name=gold,key=gold:,reserve=10
     fine=$pid
@@ -91,7 +97,7 @@ section_spin() {
 }
 case ${1:-all} in
 all) ;;
-patience | metrics | reload | spin)
+patience | room | metrics | reload | spin)
     daemon $((base + 2))
     "section_$1"
     expect "the gate had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]
@@ -153,6 +159,7 @@ buckets() { # of four gates; and a hostile neighbour: what it may hold, and whic
     $ask flags $((base + 2)) $((base + 20)) || failed=1
     $ask greedy $((base + 50)) $evil 200 $((1 << 20)) || failed=1
     section_patience
+    section_room
     return $failed
 }
 buckets >"$d/buckets" 2>&1 & other=$!
