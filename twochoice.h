@@ -130,6 +130,7 @@ extern "C" {
 
 #define TWOCHOICE_SERVERS_MAX 65535                     /* server ids are 0..65534 */
 #define TWOCHOICE_LOCAL UINT32_MAX                      /* target: the home server itself */
+#define TWOCHOICE_UNBOUND (UINT32_MAX - 1)              /* target of a write_begin: not known yet */
 #define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)     /* in one table */
 #define TWOCHOICE_OPEN_MAX 65536                        /* writes, or pulls, open at once in one table */
 #define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years at a million writes a second */
@@ -342,6 +343,7 @@ struct twochoice_message {
  *   table        twochoice_table_config_error, memsize, init    a table in the caller's memory
  *                twochoice_table_format, recover                an empty log; the table from its log
  *                twochoice_table_write_begin, write_end         room and stamp; the data is durable there
+ *                twochoice_table_write_bind                     names the target of a write that began without one
  *                twochoice_table_write_cancel, write_next       gives it up; walks the open writes
  *                twochoice_table_commit, commit_begin,          all changes so far are durable
  *                                     commit_end
@@ -395,27 +397,35 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
                                                               struct twochoice_recovery *recovery);
 
 /* A write of [offset, offset + len_bytes) of the object to server `target` (0..65534, not the home) or, with
- * TWOCHOICE_LOCAL, at home. The stamp names the write, and at its target the piece.
+ * TWOCHOICE_LOCAL, at home, or, with TWOCHOICE_UNBOUND, where write_bind says. The stamp names the write, and at its
+ * target the piece.
  *   begin    reserves the room that write_end needs. len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE).
  *            QOS_EFULL: no room, or max_writes are open: write at home, pull or compact. QOS_EAGAIN: at home, another
  *            write or a pull is writing there; otherwise 2^19 stamps were given out since the last commit.
+ *   bind     the target of a write that began as TWOCHOICE_UNBOUND, once, before any of its bytes is sent. Again with
+ *            the same target: QOS_OK; with another one: QOS_EBUSY; cancel then, and begin again with a new stamp, as
+ *            bytes under the old one may still arrive. QOS_EAGAIN: at home, as in begin; nothing has changed.
+ *            QOS_EINVAL: the home's own id. QOS_ERANGE. QOS_ENOENT: no such open write. An unbound write has room for
+ *            any target, no byte refers to it, refers() is true for its stamp; a crash cancels it as every open write.
  *   end      the data is durable at its target: the write counts, and replaces what the table said about the range.
  *            Acknowledge it after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more).
  *            QOS_EAGAIN: they are more than max; `replaced` has the first of them, and nothing has changed. Call again
  *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and
  *            never will.
  *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
- *            again. QOS_EIO: call again, or cancel. O(log n) a piece replaced. Called again after QOS_OK it gives
- *            QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too old to know whether the write counted
- *            (16 * max_writes newer ones were begun; or it was begun before a restart, and the log has no room to tell:
- *            half of max_log_bytes holds the fragments, 48 bytes each, and 6 bytes for each of max_writes). Then read
- *            before writing again.
+ *            again. QOS_EIO: call again, or cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced. Called
+ *            again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too old to
+ *            know whether the write counted (16 * max_writes newer ones were begun; or it was begun before a restart,
+ *            and the log has no room to tell: half of max_log_bytes holds the fragments, 48 bytes each, and 6 bytes for
+ *            each of max_writes). Then read before writing again.
  *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
  *            older than a stamp that you noted long ago. O(max_writes). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
                                                                   uint32_t target, uint64_t offset, uint64_t len_bytes,
                                                                   uint64_t *stamp);
+QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_bind(struct twochoice_table *table, uint64_t stamp,
+                                                                 uint32_t target);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_end(struct twochoice_table *table, uint64_t stamp,
                                                                 struct twochoice_piece *replaced, size_t max,
                                                                 size_t *n);
@@ -618,7 +628,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   1. A write has a stamp from its beginning, and no stamp is ever given twice, not even after a crash. The stamp
  *      names the piece: a target stores (object, stamp) apart from all others and overwrites nothing. If a target does
- *      not have a piece that it should read or drop, it reports that; the reader then asks the home again.
+ *      not have a piece that it should read or drop, it reports that; the reader then asks the home again. A write
+ *      that begins before T is known (TWOCHOICE_UNBOUND) is bound before T gets a byte.
  *   2. A write counts from write_end on. The last write_end wins; after a commit it is acknowledged.
  *   3. At home, bytes are overwritten in place. So for any byte only one write at home, or one pull that writes there,
  *      is under way (QOS_EAGAIN for the others), from write_begin or pull_ready until write_end, write_cancel or
@@ -744,8 +755,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_INNER_SLOTS 48  /* children of an inner node */
 #define TWOCHOICE_LEAF_LEAST 18   /* fewest fragments in a leaf */
 #define TWOCHOICE_INNER_LEAST 29
-#define TWOCHOICE_PRIV_LOOKS 1024u /* fragments that one step of a maintainer reads */
-#define TWOCHOICE_PRIV_QUEUE 4u    /* pieces of one server that it notes */
+#define TWOCHOICE_PRIV_LOOKS 1024u     /* fragments that one step of a maintainer reads */
+#define TWOCHOICE_PRIV_QUEUE 4u        /* pieces of one server that it notes */
+#define TWOCHOICE_PRIV_UNBOUND 0xffffu /* target of an open write that has none yet */
 
 struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag; /* tag: version << 16 | target */
@@ -2684,21 +2696,33 @@ QOS_PRIV bool twochoice_priv_needs_no_room(const struct twochoice_table *table, 
            (twochoice_priv_record_room(table) != 0 && twochoice_priv_growth(table, f) == 0);
 }
 
+QOS_PRIV enum qos_status twochoice_priv_check_target(const struct twochoice_table *table, uint32_t target)
+{
+    if (target == table->home)
+        return QOS_EINVAL;
+    return target < TWOCHOICE_SERVERS_MAX || target >= TWOCHOICE_UNBOUND ? QOS_OK : QOS_ERANGE;
+}
+
+/* Is a write at home open there, or a pull that writes there? */
+QOS_PRIV bool twochoice_priv_home_busy(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+{
+    return twochoice_priv_home_write(table, f) || twochoice_priv_pulled(table, f, TWOCHOICE_PRIV_WRITING);
+}
+
 QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object, uint32_t target,
                                                     uint64_t offset, uint64_t len_bytes, uint64_t *stamp)
 {
     const bool local = target == TWOCHOICE_LOCAL;
     struct twochoice_priv_write *w;
-    enum qos_status status;
+    enum qos_status status = twochoice_priv_check_target(table, target);
     uint64_t end;
     uint32_t slot;
     bool records, room;
     QOS_ASSERT(table && stamp);
-    if (target == table->home)
-        return QOS_EINVAL;
-    if ((target >= TWOCHOICE_SERVERS_MAX && !local) || !twochoice_priv_range(offset, len_bytes, &end))
-        return QOS_ERANGE;
-    status = twochoice_priv_records(table);
+    if (status == QOS_OK && !twochoice_priv_range(offset, len_bytes, &end))
+        status = QOS_ERANGE;
+    if (status == QOS_OK)
+        status = twochoice_priv_records(table);
     if (status != QOS_OK)
         return status;
     if (table->writes_open == table->max_writes)
@@ -2707,7 +2731,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     room = records && table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments >= 2u - local;
     if (local) {
         const struct twochoice_priv_fragment f = {object, offset, end, 0};
-        if (twochoice_priv_home_write(table, &f) || twochoice_priv_pulled(table, &f, TWOCHOICE_PRIV_WRITING))
+        if (twochoice_priv_home_busy(table, &f))
             return QOS_EAGAIN;
         if (!room && !twochoice_priv_needs_no_room(table, &f))
             return QOS_EFULL;
@@ -2723,7 +2747,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     w->f.object = object;
     w->f.offset = offset;
     w->f.end = end;
-    w->f.tag = local ? 0 : twochoice_priv_tag(*stamp, target);
+    w->f.tag = local ? 0 : twochoice_priv_tag(*stamp, (uint32_t)qos_min(target, TWOCHOICE_PRIV_UNBOUND));
     w->stamp = *stamp;
     w->behind = table->stamped[*stamp & table->stamps];
     table->stamped[*stamp & table->stamps] = slot;
@@ -2736,10 +2760,39 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     return QOS_OK;
 }
 
+/* The target lies only in the open write: a write that is bound is as if it had begun so. */
+QOS_API enum qos_status twochoice_table_write_bind(struct twochoice_table *table, uint64_t stamp, uint32_t target)
+{
+    struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
+    enum qos_status status = twochoice_priv_check_target(table, target);
+    uint32_t now;
+    QOS_ASSERT(table);
+    if (status != QOS_OK || target == TWOCHOICE_UNBOUND)
+        return status != QOS_OK ? status : QOS_ERANGE;
+    if (!w)
+        return QOS_ENOENT;
+    now = w->f.tag ? twochoice_priv_target(w->f.tag) : TWOCHOICE_LOCAL;
+    if (now != TWOCHOICE_PRIV_UNBOUND)
+        return now == target ? QOS_OK : QOS_EBUSY;
+    if (target != TWOCHOICE_LOCAL) {
+        w->f.tag = twochoice_priv_tag(stamp, target);
+        return QOS_OK;
+    }
+    if (twochoice_priv_home_busy(table, &w->f))
+        return QOS_EAGAIN;
+    twochoice_priv_unhold(table, w); /* at home one fragment is enough */
+    w->f.tag = 0;
+    w->fragments = 1;
+    twochoice_priv_hold(table, w);
+    twochoice_priv_add_home(table, (uint32_t)(w - table->write));
+    return QOS_OK;
+}
+
 QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, uint64_t offset, uint64_t end,
                                    uint64_t tag)
 {
-    const uint32_t target = tag ? twochoice_priv_target(tag) : TWOCHOICE_LOCAL;
+    const uint32_t in_tag = twochoice_priv_target(tag);
+    const uint32_t target = tag == 0 ? TWOCHOICE_LOCAL : in_tag == TWOCHOICE_PRIV_UNBOUND ? TWOCHOICE_UNBOUND : in_tag;
     const struct twochoice_piece piece = {object, offset, end, tag >> 16, target};
     *p = piece;
 }
@@ -2771,9 +2824,9 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     *n = 0;
     if (!w)
         return twochoice_priv_outcome(table, stamp);
-    if (max == 0)
-        return QOS_EINVAL;
     f = &w->f;
+    if (max == 0 || (f->tag != 0 && twochoice_priv_target(f->tag) == TWOCHOICE_PRIV_UNBOUND))
+        return QOS_EINVAL;
     if (f->tag == 0)
         twochoice_priv_seek(table, f->object, f->offset);
     else

@@ -21,7 +21,7 @@ my %noun = (htb => 'tree', tags => 'tags', qos_word => 'word', qos_counter => 'c
 my %object = map { $_ => 1 } qw(storage word tree tags shared client monitor table maintainer checker placement detector solver scheduler
     agent controller layout bucket writer reader);
 # Numbers that are names: ids.
-my %id = map { $_ => 1 } qw(id parent server queue bucket object target source client tenant request peer pull hold slot class
+my %id = map { $_ => 1 } qw(id parent server queue bucket object target source client tenant request peer pull stamp hold slot class
     resource epoch generation magic home);
 my %banned = (cfg => 'config', conf => 'config', size => 'size_bytes', sz => 'size_bytes', len => 'len_bytes',
     length => 'len_bytes', now => 'now_ns', time => 'now_ns', err => 'status', rc => 'status', ret => 'status',

@@ -115,7 +115,7 @@ static void acknowledged(uint32_t write, uint32_t from, uint32_t to)
 /* ---- the home: only what the manual's page says ------------------------------------------------------- */
 
 struct client {
-    enum { NOTHING, BEGUN, SENT, STORED, WRITING, WRITTEN, RECORDED } state;
+    enum { NOTHING, UNBOUND, BEGUN, SENT, STORED, WRITING, WRITTEN, RECORDED } state;
     uint32_t write, from, to, target;
     uint64_t stamp, changes;
     bool gave_up; /* the client is dead, but the home does not know it yet */
@@ -177,17 +177,30 @@ static struct message *new_message(void)
 static void begin_client(struct client *c)
 {
     enum qos_status st;
+    bool late; /* its target becomes known later */
     c->from = (uint32_t)check_between(&rng, 0, BYTES - 1);
     c->to = c->from + (uint32_t)check_between(&rng, 1, check_between(&rng, 0, 3) ? 8 : BYTES);
     c->to = c->to > BYTES ? BYTES : c->to;
     c->target = check_between(&rng, 0, 2) ? (uint32_t)check_between(&rng, 1, TARGETS) : TWOCHOICE_LOCAL;
-    st = twochoice_table_write_begin(&t, 1, c->target, c->from, c->to - c->from, &c->stamp);
+    late = check_between(&rng, 0, 1) != 0;
+    st = twochoice_table_write_begin(&t, 1, late ? TWOCHOICE_UNBOUND : c->target, c->from, c->to - c->from, &c->stamp);
     CHECK(st == QOS_OK || st == QOS_EFULL || st == QOS_EAGAIN || st == QOS_EIO);
     if (st != QOS_OK)
         return;
     c->write = new_write(); /* a delete is a write at home of zeros; the model gives it a number of its own */
-    c->state = c->target == TWOCHOICE_LOCAL ? WRITING : BEGUN;
+    c->state = late ? UNBOUND : c->target == TWOCHOICE_LOCAL ? WRITING : BEGUN;
     c->gave_up = false;
+}
+
+static void bind_client(struct client *c)
+{
+    enum qos_status st;
+    if (c->gave_up) /* a message that is late, or comes twice */
+        return;
+    st = twochoice_table_write_bind(&t, c->stamp, c->target);
+    CHECK(st == QOS_OK || (st == QOS_EAGAIN && c->target == TWOCHOICE_LOCAL));
+    if (st == QOS_OK)
+        c->state = c->target == TWOCHOICE_LOCAL ? WRITING : BEGUN;
 }
 
 static void send_data(struct client *c)
@@ -219,6 +232,7 @@ static void step_client(struct client *c)
     }
     switch (c->state) {
     case NOTHING: begin_client(c); break;
+    case UNBOUND: bind_client(c); break;
     case BEGUN: send_data(c); break;
     case SENT:
         if (check_between(&rng, 0, 3) == 0)

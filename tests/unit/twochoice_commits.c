@@ -469,6 +469,60 @@ static void home_writes(void)
     end();
 }
 
+/* A write that begins without a target: bound once, to a server or home; never counts before; a crash cancels it. */
+static void bindings(void)
+{
+    struct twochoice_piece p[4];
+    uint64_t away = 0, home = 0, other = 0, lost = 0;
+    uint32_t round;
+    size_t n;
+    start(7, 0, 64);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_UNBOUND, 0, 100, &away), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_UNBOUND, 100, 100, &home), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_UNBOUND, 150, 100, &lost), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 500, 10, &other), QOS_OK); /* 7 are reserved */
+    CHECK_EQ(twochoice_table_write_cancel(&t, other), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_UNBOUND, 500, 10, &other), QOS_EFULL);
+    CHECK(twochoice_table_write_next(&t, 0, p));
+    CHECK(p[0].version == away && p[0].target == TWOCHOICE_UNBOUND && p[0].end == 100);
+    CHECK_EQ(twochoice_table_write_end(&t, away, p, 4, &n), QOS_EINVAL);
+    CHECK(twochoice_table_refers(&t, 7, away, 0, 100)); /* it may come */
+    CHECK_EQ(twochoice_table_write_bind(&t, away, 0), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_write_bind(&t, away, TWOCHOICE_SERVERS_MAX), QOS_ERANGE);
+    CHECK_EQ(twochoice_table_write_bind(&t, away, TWOCHOICE_UNBOUND), QOS_ERANGE);
+    CHECK_EQ(twochoice_table_write_bind(&t, other + 100, 2), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_write_bind(&t, away, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_write_bind(&t, away, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_write_bind(&t, away, 3), QOS_EBUSY);
+    CHECK_EQ(twochoice_table_write_bind(&t, away, TWOCHOICE_LOCAL), QOS_EBUSY);
+    CHECK_EQ(twochoice_table_write_bind(&t, home, TWOCHOICE_LOCAL), QOS_OK);
+    CHECK_EQ(twochoice_table_write_bind(&t, home, TWOCHOICE_LOCAL), QOS_OK);
+    CHECK_EQ(twochoice_table_write_bind(&t, home, 2), QOS_EBUSY);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 190, 5, &other), QOS_EAGAIN); /* at home now */
+    CHECK_EQ(twochoice_table_write_bind(&t, lost, TWOCHOICE_LOCAL), QOS_EAGAIN);
+    CHECK_EQ(twochoice_table_write_bind(&t, lost, 65534), QOS_OK); /* not changed by that */
+    CHECK_EQ(twochoice_table_write_end(&t, lost, p, 4, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_write_end(&t, home, p, 4, &n), QOS_OK);
+    CHECK(n == 1 && p[0].version == lost && p[0].target == 65534 && p[0].offset == 150 && p[0].end == 200);
+    CHECK_EQ(twochoice_table_write_end(&t, away, p, 4, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_write_bind(&t, away, 2), QOS_ENOENT);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    for (round = 0; round < 2; round++) { /* a crash before it is bound, and behind */
+        CHECK_EQ(twochoice_table_write_begin(&t, 9, TWOCHOICE_UNBOUND, 0, 100, &lost), QOS_OK);
+        if (round)
+            CHECK_EQ(twochoice_table_write_bind(&t, lost, 4), QOS_OK);
+        CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+        CHECK_EQ(power_cut(0), QOS_OK);
+        CHECK_EQ(counts_of(&t).writes_open, 0);
+        CHECK_EQ(twochoice_table_write_bind(&t, lost, 4), QOS_ENOENT);
+        CHECK(twochoice_table_write_end(&t, lost, p, 4, &n) != QOS_OK);
+        CHECK(!twochoice_table_refers(&t, 9, lost, 0, 100)); /* a piece that has its bytes may be dropped */
+        CHECK(twochoice_table_refers(&t, 7, away, 0, 100));
+    }
+    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    end();
+}
+
 int main(void)
 {
     int how;
@@ -489,5 +543,6 @@ int main(void)
     reserved_room();
     stamps();
     home_writes();
+    bindings();
     return check_end();
 }
