@@ -192,7 +192,7 @@ find_one() { # KIND SOURCE BUG TEST
         else bad "$3 survived, status $rc: $(tail -n 3 "$here/log" | tr '\n' ' ')"; fi
     fi
 }
-case $script in tests/real/* | tests/vm/*) watch ;; esac
+case $script in tests/real/* | tests/vm/* | tests/plants/*) watch ;; esac
 
 # The quickstart servers, on the loopback address.
 # serve PROGRAM ARGUMENT...: runs PROGRAM PORT ARGUMENT... with a free port; sets port and pid; output in $d/out and $d/err.

@@ -13,6 +13,7 @@
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
 #     matrix    all 240 rows of real/nginx_matrix
+#     servers   every bug planted into the nginx module, memcached_gate and the nbdkit filter is found by a real test
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -89,8 +90,11 @@ warm() {
     for seed in {1..100}; do QOS_TEST_SEED=$seed build/native/property/pshift_warm || return 1; done
 }
 matrix() { tests/real/nginx_matrix.sh all; }
-tenants() { # and the fault of version 0.2 is found
-    make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh && tests/real/memcached_gate_plants.sh version_0.2
+tenants() { make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh; }
+servers() {
+    local kind rc=0
+    for kind in nginx memcached_gate nbdkit; do tests/plants/$kind.sh || rc=1; done
+    return $rc
 }
 prove() { make prove; }
 plant() { make plant; }
@@ -132,7 +136,7 @@ real() { # continues after the last test that was done on this commit
 
 failed=0
 for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm tenants matrix}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | tenants | matrix) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | tenants | matrix | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

@@ -41,7 +41,7 @@ stop() { # PID: on SIGTERM it ends by itself, with status 0
     expect "a gate that is stopped ends with status 0" [ $? = 0 ]
 }
 
-# ---- sections that tests/real/memcached_gate_plants.sh repeats with a fault in the gate; each in front of the same memcached
+# ---- sections that tests/plants/memcached_gate.sh repeats with a fault in the gate; each in front of the same memcached
 
 section_patience() { # clients that stall
     start $((base + 52)) $((base + 2)) --memory 12M --patience 1s --idle 3s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:

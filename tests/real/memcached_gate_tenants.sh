@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: no byte of a reply reaches another tenant of examples/memcached_gate, and each tenant gets what memcached itself would
 # reply: 10^6 replies to random requests of two tenants (binary keys, quiet modes, all flags of meta commands, values that look
-# like replies, errors, clients that leave in the middle), beside a memcached without a gate. memcached_gate_plants shows that it
+# like replies, errors, clients that leave in the middle), beside a memcached without a gate. tests/plants/memcached_gate.sh shows that it
 # finds the fault of version 0.2
 #
 # QOS_LONG=1: 10^8 replies. SEED=n, REPLIES=n. GATE=FILE: another gate. MEMCACHED=PROGRAM OTHER_WORDS=1: another version of memcached.

@@ -5,7 +5,7 @@
 # changes nothing; tokens of requests that the plugin fails are given back; a killed client leaves nothing behind and
 # the server outlives it; a waiting request is woken once; bound by flight, all exports together use the whole device,
 # and the reservation holds.
-# usage: tests/real/nbdkit.sh [SECTION...]      FILTER=FILE: another filter, see real/nbdkit_plants.sh
+# usage: tests/real/nbdkit.sh [SECTION...]      FILTER=FILE: another filter, see plants/nbdkit.sh
 # QOS_LONG=1: 8 exports, 4 connections to each, 60 s (QOS_LONG=n: n seconds), beside nbdkit's own rate filter.
 set -u
 . "$(dirname "$0")/../lib.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: every bug of tests/plants/nbdkit/*.txt, planted into a copy of the nbdkit filter, is caught by the section of real/nbdkit that it
 # names; without a bug these sections pass (real/nbdkit itself shows that)
-# usage: tests/real/nbdkit_plants.sh [BUG]
+# usage: tests/plants/nbdkit.sh [BUG]
 set -u
 . "$(dirname "$0")/../lib.sh"
 d=$(mktemp -d) || exit 1

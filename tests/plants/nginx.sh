@@ -2,7 +2,7 @@
 # proves: every bug of tests/plants/nginx/*.txt, planted into a copy of the nginx module, is caught by the section of real/nginx
 # or real/nginx_matrix that it names; without a bug these sections pass (these tests themselves show that)
 # needs: loopback
-# usage: tests/real/nginx_plants.sh [BUG]
+# usage: tests/plants/nginx.sh [BUG]
 set -u
 . "$(dirname "$0")/../lib.sh"
 d=$(mktemp -d "$PWD/build/nginx_plants-XXXXXX") || exit 1

@@ -3,7 +3,7 @@
 # real/memcached_gate, or by the replies of real/memcached_gate_tenants, that it names; so is the fault of version 0.2, with bytes of
 # another tenant. Without a bug they pass (these tests themselves show that)
 # needs: loopback
-# usage: tests/real/memcached_gate_plants.sh [BUG]
+# usage: tests/plants/memcached_gate.sh [BUG]
 set -u
 . "$(dirname "$0")/../lib.sh"
 d=$(mktemp -d "$PWD/build/memcached_gate_plants-XXXXXX") || exit 1
