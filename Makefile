@@ -121,7 +121,7 @@ $(filter): $(wildcard examples/nbdkit/*.[ch]) htb.h qos.h Makefile
 
 # A module that nginx loads.
 nginx_module := $(B)/examples/ngx_http_qos_module.so
-$(nginx_module): $(wildcard examples/nginx/*) htb.h qos.h Makefile
+$(nginx_module): $(wildcard examples/nginx/*) examples/cluster_agent/tokens.h htb.h qos.h Makefile
 	@mkdir -p $(@D)
 	@C_WARNINGS='$(C_WARNINGS)' examples/nginx/build.sh $@
 

@@ -25,7 +25,7 @@ static void must(enum qos_status st)
 
 static uint64_t remaining(void)
 {
-    const uint64_t ends_ns = agent_ends_ns();
+    const uint64_t ends_ns = agent_state().ends_ns;
     return ends_ns > a.now_ns ? ends_ns - a.now_ns : cluster.period_ns;
 }
 
@@ -53,7 +53,7 @@ static void report(bool answer)
     enum qos_status st;
     a.config.lock();
     if (a.config.before)
-        a.config.before();
+        a.config.before(false);
     if (!answer)
         pshift_agent_measure(&a.agent, a.now_ns);
     st = pshift_agent_report(&a.agent, &m, a.entry, a.config.tenants_max);
@@ -84,7 +84,7 @@ static void install(const struct links_mail *mail)
         return; /* damaged */
     a.config.lock();
     if (a.config.before)
-        a.config.before();
+        a.config.before(true);
     st = pshift_agent_install(&a.agent, a.now_ns, &m, a.grant);
     a.config.unlock();
     a.config.granted(); /* a larger period may have begun in any case */
@@ -164,12 +164,12 @@ static void table_changed(void)
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
-uint64_t agent_ends_ns(void)
+struct pshift_agent_state agent_state(void)
 {
     struct pshift_agent_state state = {0};
     if (a.begun)
         (void)pshift_agent_info(&a.agent, &state);
-    return state.ends_ns;
+    return state;
 }
 
 uint32_t agent_tenant(const char *name)

@@ -16,8 +16,9 @@ struct agent_config {
     void (*unlock)(void);
     bool (*waits)(uint32_t queue); /* do requests wait? Their arrivals only follow their service; under the lock */
     bool (*up)(void);              /* can the server serve anything now? */
-    void (*before)(void);          /* tokens are about to change, or to be reported; under the lock; may be NULL */
-    void (*granted)(void);         /* tokens have changed, or have ended; not under the lock */
+    /* Tokens are about to be reported, or (changes) to be replaced: `granted` follows. Under the lock; may be NULL. */
+    void (*before)(bool changes);
+    void (*granted)(void); /* tokens have changed, or have ended; not under the lock */
 };
 
 void agent_open(const struct agent_config *config);
@@ -27,7 +28,7 @@ uint32_t agent_tenant(const char *name);
 void agent_forget(const char *name); /* it was removed from the server */
 /* Call it every millisecond. true: the table of etcd may have changed. */
 bool agent_step(uint64_t now_ns);
-/* When the tokens are void, 0: there are none. Under the lock. */
-uint64_t agent_ends_ns(void);
+/* The period, and when its tokens are void. All 0 before the first one. Under the lock. */
+struct pshift_agent_state agent_state(void);
 
 #endif

@@ -1,6 +1,7 @@
 // Reads all keys under qos/ at once, so that what is in the table was there at one time, and watches them.
 #include "table.h"
 #include "common.h"
+#include "tokens.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,10 +20,7 @@ static struct {
 
 uint64_t cluster_id(const char *name)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    return hash;
+    return tokens_id(name, strlen(name));
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* ngx_http_qos.h - shared by the three parts of the module. The manual is in ngx_http_qos_config.c. */
+/* ngx_http_qos.h - shared by the parts of the module. The manual is in ngx_http_qos_config.c. */
 #ifndef NGX_HTTP_QOS_H
 #define NGX_HTTP_QOS_H
 
@@ -25,6 +25,7 @@ extern ngx_module_t ngx_http_qos_module;
 struct qos_side {
     ngx_http_request_t *r;
     struct qos_wait *wait; /* in shared memory while it waits, else NULL */
+    ngx_queue_t held;      /* while it is held */
     size_t credit;         /* bytes that it may move now */
     void (*go)(struct qos_side *side);
 };
@@ -83,11 +84,14 @@ struct qos_zone {
     ngx_rbtree_node_t sentinel;
     struct htb_class others; /* terms of account 0 */
     bool others_set;
+    ngx_str_t cluster_path; /* tokens.h; empty: no cluster */
     /* at work */
     uint32_t serial; /* of the configuration, for this zone; 0: nginx has not committed it */
     struct qos_shared *shared;
     ngx_event_t timer;
-    ngx_uint_t waiting; /* sides of this process that wait */
+    ngx_uint_t waiting;     /* sides of this process that wait */
+    ngx_queue_t held_sides; /* those of them that have no tokens of the cluster, in their order */
+    struct qos_cluster *cluster;
     ngx_uint_t workers;
     uint64_t *ahead, ahead_all; /* of each account, and of all: tokens that this process has taken and not used */
     uint32_t *held;             /* of each account: requests of this process */
@@ -131,6 +135,9 @@ uint32_t qos_zone_id(struct qos_zone *zone, const ngx_str_t *key);
 /* NGX_OK: taken, all or a part. NGX_AGAIN: side->go is called when it is. Both raise side->credit. NGX_ERROR: no place is
  * left. */
 ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side);
+/* The same for what the cluster asks of a request before it begins. If it would have to wait, with `reject`: NGX_DECLINED,
+ * and *wait_ns is the time until there may be tokens. */
+ngx_int_t qos_zone_admit(struct qos_zone *zone, uint32_t id, bool reject, struct qos_side *side, uint64_t *wait_ns);
 /* A side that goes away: it waits no more. */
 void qos_zone_leave(struct qos_zone *zone, struct qos_side *side);
 /* A request begins: may it? `reject`: not if it had to wait. If it may not, *wait_ns is the time until its tenant can send
@@ -141,6 +148,28 @@ uint32_t qos_zone_accounts(struct qos_zone *zone); /* their ids are below this *
 /* Account id; false: there is none. */
 bool qos_zone_report(struct qos_zone *zone, uint32_t id, struct qos_report *report);
 void qos_zone_totals(struct qos_zone *zone, struct qos_totals *totals);
+
+/* Held sides that have tokens now go on. */
+void qos_zone_release(struct qos_zone *zone);
+/* Is this the first process that tells of this grant? */
+bool qos_zone_is_first(struct qos_zone *zone, uint64_t grant);
+uint64_t qos_zone_reserved(struct qos_zone *zone, uint32_t id);            /* bytes per second */
+void qos_zone_reserve(struct qos_zone *zone, uint32_t id, uint64_t per_s); /* or what fits */
+uint64_t qos_zone_request_bytes(struct qos_zone *zone, uint32_t id);       /* mean of a request */
+
+/* ngx_http_qos_cluster.c: tokens of a cluster. Without one, and for account 0, all is paid. */
+ngx_int_t qos_cluster_attach(struct qos_zone *zone, ngx_log_t *log, uint32_t accounts);
+/* May a request begin? If its token is a request, it is paid. `only_look`: a request whose tokens are blocks may not begin
+ * if it would have to wait. */
+bool qos_cluster_admits(struct qos_zone *zone, uint32_t id, bool only_look);
+/* Pays for bytes: how many may move, 0: none now. */
+size_t qos_cluster_pay(struct qos_zone *zone, uint32_t id, size_t bytes);
+void qos_cluster_back(struct qos_zone *zone, uint32_t id, size_t bytes); /* paid a moment ago, and not used */
+/* The period that bytes are paid in; 0: they stay paid. Do they still count? */
+uint64_t qos_cluster_period(struct qos_zone *zone, uint32_t id);
+bool qos_cluster_valid(struct qos_zone *zone, uint32_t id, uint64_t period);
+uint64_t qos_cluster_wait_ns(struct qos_zone *zone, uint32_t id); /* until there may be tokens; 0: there are some */
+void qos_cluster_look_soon(struct qos_zone *zone);                /* a side is held */
 
 /* ngx_http_qos_filter.c: requests. */
 ngx_int_t qos_filter_install(ngx_conf_t *cf);

@@ -14,6 +14,7 @@
  * qos_zone (http)      name=; size= of the shared memory; rate= bytes per second that the disks sustain. burst= of each
  *                      tenant as time (20ms); chunk= most bytes that move at once (64k); request= bytes that a request
  *                      costs besides its own (0); tenants= most qos_tenant lines, also after reloads (63).
+ *                      cluster= the file of a cluster_agent: contracts are the cluster's, qos_tenant has weight= only.
  * qos_tenant (http)    zone=, key=; reserve= guaranteed bytes per second (0); limit= never more (none); weight= its
  *                      share of the surplus (1). key=* is all tenants without a line, together.
  * qos (http, server, location)   zone=, key= any text with variables; over=429: a request whose tenant would have to wait
@@ -122,7 +123,7 @@ static struct qos_zone *zone_of(ngx_conf_t *cf, ngx_str_t *name)
 static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
 {
     struct qos_main_conf *main = conf;
-    ngx_str_t name = ngx_null_string;
+    ngx_str_t name = ngx_null_string, cluster = ngx_null_string;
     uint64_t size = 0, rate = 0, burst_ms = 20, chunk = 65536, request = 0, tenants = 63;
     const struct setting settings[] = {{"name", TEXT, &name, "a name"},
                                        {"size", BYTES, &size, "bytes, such as 10m"},
@@ -131,6 +132,7 @@ static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
                                        {"chunk", BYTES, &chunk, "bytes, such as 64k"},
                                        {"request", BYTES, &request, "bytes, such as 4k"},
                                        {"tenants", NUMBER, &tenants, "a number"},
+                                       {"cluster", TEXT, &cluster, "a file, such as /run/qoskit/tokens"},
                                        {NULL, TEXT, NULL, NULL}};
     struct qos_zone *zone = ngx_pcalloc(cf->pool, sizeof *zone), **place;
     const char *error;
@@ -150,6 +152,8 @@ static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "qos_zone: tenants: give 1 to %uD", (uint32_t)QOS_TENANTS_MAX);
         return NGX_CONF_ERROR;
     }
+    if (cluster.len != 0 && cluster.data[0] != '/')
+        return refuse(cf, "cluster: give the file's whole path");
     if (burst_ms < 1 || burst_ms > 10000)
         return refuse(cf, "burst: give 1ms to 10s");
     zone->chunk = (size_t)chunk;
@@ -169,6 +173,7 @@ static char *set_zone(ngx_conf_t *cf, ngx_command_t *command, void *conf)
         return NGX_CONF_ERROR;
     }
     zone->name = name;
+    zone->cluster_path = cluster; /* ends with a 0, as words of a configuration do */
     ngx_rbtree_init(&zone->ids, &zone->sentinel, ngx_str_rbtree_insert_value);
     memory = ngx_pmemalign(cf->pool, htb_memsize(&zone->config), QOS_CACHE_LINE);
     place = ngx_array_push(&main->zones);
@@ -216,6 +221,8 @@ static char *set_tenant(ngx_conf_t *cf, ngx_command_t *command, void *conf)
         zone->others = terms;
         zone->others_set = true;
     } else {
+        if (zone->cluster_path.len != 0 && (reserve != 0 || limit != 0))
+            return refuse(cf, "reserve and limit of this zone's tenants are the cluster's: put them into etcd");
         if (qos_zone_line(zone, &key))
             return refuse(cf, "key: it has a line already");
         if (zone->lines.nelts + 1 >= zone->config.classes)

@@ -376,8 +376,11 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
 
     ctx->begun = true;
     ctx->refused = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0, &wait_ns) != QOS_ACCEPTED;
-    if (ctx->refused)
+    rc = ctx->refused ? NGX_DECLINED : qos_zone_admit(ctx->zone, ctx->id, conf->reject != 0, &ctx->request, &wait_ns);
+    if (rc == NGX_DECLINED) {
+        ctx->refused = true;
         return refuse(r, conf, wait_ns);
+    }
     ctx->start = (off_t)ctx->zone->request_cost;
     if (r->http_version >= NGX_HTTP_VERSION_20) {
         if (r->headers_in.content_length_n < 0 && r->headers_in.chunked)
@@ -389,7 +392,8 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
         ctx->recv = c->recv;
         c->recv = recv_some;
     }
-    rc = take_start(ctx);
+    if (rc == NGX_OK)
+        rc = take_start(ctx);
     if (rc == NGX_AGAIN) {
         r->read_event_handler = ngx_http_test_reading;
         r->write_event_handler = ngx_http_request_empty_handler;

@@ -25,6 +25,9 @@
  * whose timer comes first dispatches for all. It puts another worker's requests into that worker's list; that worker's
  * own timer is for the same time.
  *
+ * In a cluster, a request that finds none of its tokens is held: it has a place as those that wait in the tree, but it is in the
+ * list of its worker, not in the tree (ngx_http_qos_cluster.c).
+ *
  * While no request waits, small takes need no lock: a worker takes tokens ahead for a tenant. The workers of a
  * configuration together hold at most the tokens of a millisecond at the tenant's limit; for all tenants together, of a
  * millisecond at the zone's rate. So that much more may go after a pause.
@@ -45,6 +48,9 @@ struct qos_wait {
     uint32_t next;  /* next free place, or next one granted to the same owner */
     uint32_t plan;  /* whose tree it waits in */
     bool granted;
+    bool held;       /* it has no tokens of the cluster, and is in no tree */
+    bool dispatched; /* held: it was in the tree already, or needs nothing of it */
+    uint64_t period; /* qos_cluster_period, when it was paid */
     enum qos_op op;
 };
 
@@ -71,7 +77,8 @@ struct qos_shared {
         moved; /* accounts whose requests wait in that plan; those of the others may be in the plan that was left */
     struct qos_plan plan[2];
     uint64_t rebuilt, abandoned;         /* trees made anew; waits left by dead workers */
-    uint64_t waiting;                    /* requests of all tenants */
+    uint64_t waiting, held;              /* requests of all tenants; those of them that are held */
+    uint64_t grant;                      /* the last one of the cluster that the tree knows */
     uint32_t waits, used, free;          /* number of places; number of them ever used; first free one of these */
     uint32_t granted[NGX_MAX_PROCESSES]; /* for each process slot */
     struct qos_account *account;
@@ -134,6 +141,14 @@ static void note_wait(struct qos_account *t, uint64_t waited_ns)
     t->wait_ns += waited_ns;
 }
 
+/* Counts a request that is held, or no more. */
+static void count_held(struct qos_shared *s, struct qos_wait *w, bool held, uint64_t now_ns)
+{
+    w->held = held;
+    s->held = held ? s->held + 1 : s->held - 1;
+    count_wait(s, w->request.class_id, held, now_ns);
+}
+
 /* ---- trees */
 
 /* htb.h refuses nothing here: the same lines were tried when they were read. */
@@ -169,7 +184,7 @@ static void rebuild(struct qos_zone *zone)
     s->moved = s->plan[s->use].config.classes;
     for (i = 0; i < s->plan[s->use].config.classes; i++)
         s->account[i].waiting = 0;
-    s->waiting = 0;
+    s->waiting = s->held = 0;
     s->rebuilt++;
     s->free = NOBODY;
     for (i = 0; i < NGX_MAX_PROCESSES; i++)
@@ -180,6 +195,8 @@ static void rebuild(struct qos_zone *zone)
         if (list) {
             w->next = *list;
             *list = i;
+        } else if (w->held) {
+            count_held(s, w, true, now_ns);
         } else {
             w->plan = s->use;
             w->request.state = HTB_IDLE;
@@ -337,6 +354,7 @@ static void apply(struct qos_zone *zone)
     s->moved = 0;
     s->waits = zone->places;
     s->applied = zone->serial;
+    s->grant = 0; /* the new plan knows none */
     unlock(zone);
     for (moved = 0; moved < plan->config.classes;) {
         lock(zone);
@@ -474,6 +492,10 @@ uint32_t qos_zone_id(struct qos_zone *zone, const ngx_str_t *key)
 static void cancel(struct qos_zone *zone, struct qos_wait *w)
 {
     const uint64_t now_ns = clock_ns();
+    if (w->held) {
+        count_held(zone->shared, w, false, now_ns);
+        return;
+    }
     must(zone, htb_cancel(&zone->shared->plan[w->plan].tree, now_ns, &w->request));
     count_wait(zone->shared, w->request.class_id, false, now_ns);
 }
@@ -502,6 +524,51 @@ static void timer_at(struct qos_zone *zone, uint64_t at_ns)
     ngx_add_timer(&zone->timer, (ngx_msec_t)wait_ms);
 }
 
+static void queue_wait(struct qos_zone *zone, struct qos_wait *w, uint64_t now_ns)
+{
+    struct qos_shared *s = zone->shared;
+    const uint32_t id = w->request.class_id;
+    w->plan = s->use;
+    must(zone, htb_submit(&s->plan[s->use].tree, now_ns, &w->request));
+    count_wait(s, id, true, now_ns);
+}
+
+static void hold(struct qos_zone *zone, struct qos_wait *w, uint64_t now_ns)
+{
+    count_held(zone->shared, w, true, now_ns);
+    ngx_queue_insert_tail(&zone->held_sides, &w->side->held);
+}
+
+static bool pay_all(struct qos_zone *zone, uint32_t id, size_t bytes)
+{
+    const size_t paid = qos_cluster_pay(zone, id, bytes);
+    if (paid == bytes)
+        return true;
+    qos_cluster_back(zone, id, paid);
+    return false;
+}
+
+/* A wait that was granted its tokens of the tree: the side that goes on, or NULL. What it paid to the cluster may be void by now. */
+static struct qos_side *granted(struct qos_zone *zone, struct qos_wait *w, uint64_t now_ns)
+{
+    struct qos_side *side = w->side;
+    const uint32_t id = w->request.class_id;
+    const size_t n = (size_t)w->request.tokens[0];
+    w->granted = false;
+    w->dispatched = true;
+    if (side && !qos_cluster_valid(zone, id, w->period) && !pay_all(zone, id, n)) {
+        hold(zone, w, now_ns);
+        return NULL;
+    }
+    if (side) {
+        side->wait = NULL;
+        side->credit += n;
+        zone->waiting--;
+    }
+    free_wait(zone->shared, w);
+    return side;
+}
+
 /* The next of this worker's sides that was granted its tokens, or NULL. */
 static struct qos_side *next_granted(struct qos_zone *zone)
 {
@@ -511,13 +578,7 @@ static struct qos_side *next_granted(struct qos_zone *zone)
     while (!side && *list != NOBODY) {
         struct qos_wait *w = &s->wait[*list];
         *list = w->next;
-        side = w->side;
-        if (side) {
-            side->wait = NULL;
-            side->credit += (size_t)w->request.tokens[0];
-            zone->waiting--;
-        }
-        free_wait(s, w);
+        side = granted(zone, w, clock_ns());
     }
     return side;
 }
@@ -570,7 +631,7 @@ static size_t take_now(struct qos_zone *zone, uint64_t now_ns, uint32_t id, size
     uint64_t n = qos_min(most, QOS_STEP_CHUNKS * zone->chunk);
     if (tokens > n / 4 || zone->ahead_all + n > all)
         n = tokens;
-    if (s->waiting == 0 && n <= most && htb_take(tree, now_ns, id, n) == QOS_OK) {
+    if (s->waiting == s->held && n <= most && htb_take(tree, now_ns, id, n) == QOS_OK) {
         zone->ahead[id] += n - tokens;
         zone->ahead_all += n - tokens;
         return tokens;
@@ -623,48 +684,170 @@ static ngx_int_t credit(struct qos_zone *zone, uint32_t id, enum qos_op op, size
     return NGX_OK;
 }
 
-ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side)
+/* A wait of this side, held or not; NULL: there is no place. */
+static struct qos_wait *begin_wait(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens,
+                                   struct qos_side *side, bool held)
 {
-    struct qos_shared *s = zone->shared;
-    struct qos_wait *w;
-    uint64_t next_ns, now_ns;
-    size_t taken;
-    if (zone->ahead[id] >= tokens) {
-        zone->ahead[id] -= tokens;
-        zone->ahead_all -= tokens;
-        return credit(zone, id, op, tokens, side);
-    }
-    now_ns = clock_ns(); /* before the lock, to hold the lock for less time */
-    lock(zone);
-    taken = take_now(zone, now_ns, id, tokens);
-    if (taken != 0) {
-        unlock(zone);
-        return credit(zone, id, op, taken, side);
-    }
-    w = new_wait(s, id);
-    if (!w) {
-        unlock(zone);
-        refused(zone, id, QOS_OVER_PLACES);
-        return NGX_ERROR;
-    }
+    struct qos_wait *w = new_wait(zone->shared, id);
+    if (!w)
+        return NULL;
     ngx_memzero(w, sizeof *w);
     w->request.class_id = id;
     w->request.gate = true;
-    w->request.tokens[0] = ngx_min(tokens, zone->chunk);
+    w->request.tokens[0] = tokens;
     w->side = side;
-    w->since_ns = now_ns;
+    w->since_ns = clock_ns();
     w->op = op;
-    w->plan = s->use;
+    w->plan = zone->shared->use;
+    w->held = held;
+    w->dispatched = tokens == 0;
+    w->period = qos_cluster_period(zone, id);
     /* everything that rebuild reads is there */
     __atomic_store_n(&w->owner, (uint32_t)ngx_process_slot + 1, __ATOMIC_RELEASE);
-    must(zone, htb_submit(&s->plan[s->use].tree, now_ns, &w->request));
-    count_wait(s, id, true, now_ns);
-    next_ns = next_event(s, now_ns);
-    unlock(zone);
     side->wait = w;
     zone->waiting++;
+    if (held)
+        hold(zone, w, w->since_ns);
+    else
+        queue_wait(zone, w, w->since_ns);
+    return w;
+}
+
+ngx_int_t qos_zone_take(struct qos_zone *zone, uint32_t id, enum qos_op op, size_t tokens, struct qos_side *side)
+{
+    struct qos_shared *s = zone->shared;
+    const size_t paid = qos_cluster_pay(zone, id, tokens);
+    const bool held = paid == 0 && tokens != 0;
+    const struct qos_wait *w;
+    uint64_t next_ns, now_ns;
+    size_t taken = 0, step;
+    if (!held && zone->ahead[id] >= paid) {
+        zone->ahead[id] -= paid;
+        zone->ahead_all -= paid;
+        return credit(zone, id, op, paid, side);
+    }
+    now_ns = clock_ns(); /* before the lock, to hold the lock for less time */
+    lock(zone);
+    if (!held)
+        taken = take_now(zone, now_ns, id, paid);
+    if (taken != 0) {
+        unlock(zone);
+        qos_cluster_back(zone, id, paid - taken);
+        return credit(zone, id, op, taken, side);
+    }
+    step = ngx_min(held ? tokens : paid, zone->chunk);
+    w = begin_wait(zone, id, op, step, side, held);
+    next_ns = next_event(s, now_ns);
+    unlock(zone);
+    if (!held)
+        qos_cluster_back(zone, id, w ? paid - step : paid);
+    if (!w) {
+        refused(zone, id, QOS_OVER_PLACES);
+        return NGX_ERROR;
+    }
     timer_at(zone, next_ns);
+    if (held)
+        qos_cluster_look_soon(zone);
     return NGX_AGAIN;
+}
+
+ngx_int_t qos_zone_admit(struct qos_zone *zone, uint32_t id, bool reject, struct qos_side *side, uint64_t *wait_ns)
+{
+    const struct qos_wait *w;
+    if (qos_cluster_admits(zone, id, reject))
+        return NGX_OK;
+    if (reject) {
+        *wait_ns = qos_cluster_wait_ns(zone, id);
+        refused(zone, id, QOS_OVER_LIMIT);
+        return NGX_DECLINED;
+    }
+    lock(zone);
+    w = begin_wait(zone, id, QOS_WRITE, 0, side, true);
+    unlock(zone);
+    if (!w) {
+        refused(zone, id, QOS_OVER_PLACES);
+        return NGX_ERROR;
+    }
+    qos_cluster_look_soon(zone);
+    return NGX_AGAIN;
+}
+
+/* Is there something for a held wait to go on with? *paid: how many bytes. */
+static bool pay_wait(struct qos_zone *zone, const struct qos_wait *w, size_t *paid)
+{
+    const uint32_t id = w->request.class_id;
+    *paid = (size_t)w->request.tokens[0];
+    if (*paid == 0)
+        return qos_cluster_admits(zone, id, false);
+    if (w->dispatched)
+        return pay_all(zone, id, *paid);
+    *paid = qos_cluster_pay(zone, id, *paid);
+    return *paid != 0;
+}
+
+/* A held wait has paid: it goes on, or waits in the tree. */
+static void release(struct qos_zone *zone, struct qos_side *side, size_t paid)
+{
+    struct qos_shared *s = zone->shared;
+    struct qos_wait *w = side->wait;
+    const uint32_t id = w->request.class_id;
+    const enum qos_op op = w->op;
+    uint64_t next_ns, now_ns;
+    size_t taken = paid;
+    bool dispatched;
+    lock(zone);
+    now_ns = clock_ns();
+    dispatched = w->dispatched;
+    count_held(s, w, false, now_ns);
+    if (!dispatched)
+        taken = take_now(zone, now_ns, id, paid);
+    if (!dispatched && taken == 0) {
+        w->request.tokens[0] = paid;
+        w->period = qos_cluster_period(zone, id);
+        queue_wait(zone, w, now_ns);
+        next_ns = next_event(s, now_ns);
+        unlock(zone);
+        timer_at(zone, next_ns);
+        return;
+    }
+    if (paid == 0 || !dispatched)
+        note_wait(&s->account[id], qos_sat_sub(now_ns, w->since_ns));
+    free_wait(s, w);
+    unlock(zone);
+    side->wait = NULL;
+    zone->waiting--;
+    if (dispatched)
+        side->credit += taken;
+    else
+        (void)credit(zone, id, op, taken, side);
+    qos_cluster_back(zone, id, paid - taken);
+    side->go(side);
+}
+
+void qos_zone_release(struct qos_zone *zone)
+{
+    uint32_t without = NOBODY; /* an account that has no tokens */
+    ngx_queue_t list, *q;
+    size_t paid;
+    if (ngx_queue_empty(&zone->held_sides))
+        return;
+    ngx_queue_init(&list);
+    ngx_queue_add(&list, &zone->held_sides);
+    ngx_queue_init(&zone->held_sides);
+    while (!ngx_queue_empty(&list)) { /* others may leave it meanwhile */
+        struct qos_side *side;
+        uint32_t id;
+        q = ngx_queue_head(&list);
+        ngx_queue_remove(q);
+        side = ngx_queue_data(q, struct qos_side, held);
+        id = side->wait->request.class_id;
+        if (id != without && pay_wait(zone, side->wait, &paid)) {
+            release(zone, side, paid);
+        } else {
+            ngx_queue_insert_tail(&zone->held_sides, q);
+            without = id;
+        }
+    }
 }
 
 void qos_zone_leave(struct qos_zone *zone, struct qos_side *side)
@@ -676,6 +859,9 @@ void qos_zone_leave(struct qos_zone *zone, struct qos_side *side)
     if (w->granted) {
         w->side = NULL; /* next_granted frees it */
     } else {
+        if (w->held) {
+            ngx_queue_remove(&side->held); /* more than one statement */
+        }
         cancel(zone, w);
         free_wait(zone->shared, w);
     }
@@ -708,7 +894,7 @@ ngx_int_t qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
     struct qos_shared *s = zone->shared;
     struct qos_line **line = zone->lines.elts;
     ngx_uint_t i;
-    uint32_t slot;
+    uint32_t slot, accounts;
     lock_plans(s);
     lock(zone);
     for (slot = 0; slot < NGX_MAX_PROCESSES; slot++)
@@ -726,15 +912,17 @@ ngx_int_t qos_zone_attach(struct qos_zone *zone, ngx_log_t *log)
     zone->held = ngx_calloc(s->accounts * sizeof *zone->held, log);
     if (zone->ahead && zone->held && zone->serial > s->applied)
         apply(zone);
+    accounts = s->accounts;
     (void)pthread_mutex_unlock(&s->plans);
     ngx_memzero(&zone->timer, sizeof zone->timer);
     zone->timer.handler = on_timer;
     zone->timer.data = zone;
     zone->timer.log = log;
     zone->waiting = 0;
+    ngx_queue_init(&zone->held_sides);
     zone->workers = (ngx_uint_t)qos_max(
         (uint64_t)((ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module))->worker_processes, 1);
-    return zone->ahead && zone->held ? NGX_OK : NGX_ERROR;
+    return zone->ahead && zone->held ? qos_cluster_attach(zone, log, accounts) : NGX_ERROR;
 }
 
 /* What waits for a process that had to end at once is taken away like that of a killed one. */
@@ -796,6 +984,56 @@ void qos_zone_end(struct qos_zone *zone, uint32_t id)
 {
     zone->held[id]--;
     requests--;
+}
+
+bool qos_zone_is_first(struct qos_zone *zone, uint64_t grant)
+{
+    bool first;
+    lock(zone);
+    first = zone->shared->grant != grant;
+    zone->shared->grant = grant;
+    unlock(zone);
+    return first;
+}
+
+uint64_t qos_zone_reserved(struct qos_zone *zone, uint32_t id)
+{
+    return zone->shared->account[id].terms[zone->shared->use].rate_per_s[0];
+}
+
+void qos_zone_reserve(struct qos_zone *zone, uint32_t id, uint64_t per_s)
+{
+    struct qos_shared *s = zone->shared;
+    struct qos_account *t = &s->account[id];
+    struct htb_class terms;
+    enum qos_status status = QOS_OK;
+    uint64_t fits = 0;
+    lock(zone);
+    if (id < s->plan[s->use].config.classes && t->in[s->use] && t->terms[s->use].rate_per_s[0] != per_s) {
+        terms = t->terms[s->use];
+        terms.rate_per_s[0] = per_s;
+        status = htb_change(&s->plan[s->use].tree, clock_ns(), id, &terms, &fits);
+        if (status == QOS_EADMISSION || status == QOS_ERANGE) {
+            terms.rate_per_s[0] = status == QOS_EADMISSION ? fits : 0;
+            status = htb_change(&s->plan[s->use].tree, clock_ns(), id, &terms, NULL);
+        }
+        if (status == QOS_OK)
+            t->terms[s->use] = terms;
+        must(zone, status);
+    }
+    unlock(zone);
+}
+
+uint64_t qos_zone_request_bytes(struct qos_zone *zone, uint32_t id)
+{
+    const struct qos_count *c = &zone->shared->count[(size_t)id * COUNTS];
+    uint64_t requests_of = 0, bytes = 0;
+    uint32_t i;
+    for (i = 0; i < COUNTS; i++) {
+        requests_of += __atomic_load_n(&c[i].requests, __ATOMIC_RELAXED);
+        bytes += __atomic_load_n(&c[i].bytes[0], __ATOMIC_RELAXED) + __atomic_load_n(&c[i].bytes[1], __ATOMIC_RELAXED);
+    }
+    return requests_of ? bytes / requests_of : zone->chunk;
 }
 
 uint32_t qos_zone_accounts(struct qos_zone *zone)

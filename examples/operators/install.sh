@@ -10,7 +10,7 @@ here=examples/operators
 bin=$to/bin man=$to/share/man units=$to/lib/systemd/system share=$to/share/qoskit modules=$to/lib/nginx/modules
 built() { ${MAKE:-make} --no-print-directory -s "build/examples/$1" >&2; } # the jobserver is not ours
 if [ "$what" = uninstall ]; then
-    rm -f "$bin"/{memcached_gate,qos_live} "$man"/man1/{memcached_gate,qos_live}.1 "$man/man7/ngx_http_qos_module.7" \
+    rm -f "$bin"/{memcached_gate,cluster_agent,qos_live} "$man"/man1/{memcached_gate,qos_live}.1 "$man/man7/ngx_http_qos_module.7" \
         "$units"/{memcached_gate,nbdkit-qoskit}.service "$share"/{memcached_gate.conf,nginx_qos.conf,qoskit.rules.yml,memcached_gate.dashboard.json} \
         "$modules/ngx_http_qos_module.so"
     rmdir "$bin" "$share" "$modules" "$units" 2>/dev/null
@@ -26,11 +26,13 @@ if built qos_live; then
 else echo "not installed: qos_live, which does not compile here"; fi
 if pkg-config --exists libzmq 2>/dev/null; then
     built memcached_gate
+    built cluster_agent
     put build/examples/memcached_gate "$bin" 755
+    put build/examples/cluster_agent "$bin" 755
     put $here/memcached_gate.1 "$man/man1" 644
     unit memcached_gate
     for f in memcached_gate.conf qoskit.rules.yml memcached_gate.dashboard.json; do put "$here/$f" "$share" 644; done
-    echo "installed memcached_gate, its systemd unit, settings to begin with, alerts and a dashboard"
+    echo "installed memcached_gate and cluster_agent, a systemd unit, settings to begin with, alerts and a dashboard"
 else echo "not installed: memcached_gate, which needs libzmq (libzmq3-dev)"; fi
 if examples/nginx/build.sh --there >/dev/null 2>&1; then
     built ngx_http_qos_module.so

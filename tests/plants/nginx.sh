@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# proves: every bug of tests/plants/nginx/*.txt, planted into a copy of the nginx module, is caught by the section of real/nginx
-# or real/nginx_matrix that it names; without a bug these sections pass (these tests themselves show that)
+# proves: every bug of tests/plants/nginx/*.txt, planted into a copy of the nginx module, is caught by the section of real/nginx,
+# real/nginx_matrix or real/cluster_nginx that it names; without a bug these sections pass (these tests themselves show that)
 # needs: loopback
 # usage: tests/plants/nginx.sh [BUG]
 set -u

@@ -1,6 +1,7 @@
 #!/usr/bin/env perl
-# Asks gates for a key as fast as they answer, one request at a time on each connection, for some seconds, and writes the time of
-# each answer in ms since the epoch to FILE, with the port. A connection that breaks is opened again.
+# Asks servers for a key as fast as they answer, one request at a time on each connection, for some seconds, and writes the time of
+# each answer in ms since the epoch to FILE, with the port, and 1 if it was served. A connection that breaks is opened again.
+# At a PORT that is a memcached the key is got; at web:PORT it is the path, and what is before its colon the tenant.
 # usage: gate_client.pl SECONDS FILE KEY CONNECTIONS PORT...
 use strict;
 use warnings;
@@ -12,11 +13,23 @@ my ($seconds, $file, $key, $each, @ports) = @ARGV;
 open(my $out, '>', $file) or die "$file: $!\n";
 $out->autoflush(1);
 my $select = IO::Select->new;
-my (%port, %got, %closed);
+my ($tenant) = $key =~ /^([^:]*)/;
+my (%port, %got, %closed, %ask);
+for (@ports) {
+    my $web = s/^web://;
+    $ask{$_} = $web ? "GET /small HTTP/1.1\r\nHost: x\r\nX-Tenant: $tenant\r\n\r\n" : "get $key\r\n";
+}
+# undef: the answer is not whole yet
+sub served {
+    my ($text) = @_;
+    return $1 eq 'END' ? 1 : 0 if $text =~ /^(END|SERVER_ERROR[^\n]*)\r\n\z/;
+    return undef unless $text =~ m{^HTTP/1.1 (\d+).*?Content-Length: (\d+)\r.*?\r\n\r\n(.*)\z}si && length $3 == $2;
+    return $1 == 200 ? 1 : 0;
+}
 sub begin {
     my ($p) = @_;
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$p", Timeout => 1);
-    return $closed{$p}++ unless $s && defined syswrite($s, "get $key\r\n");
+    return $closed{$p}++ unless $s && defined syswrite($s, $ask{$p});
     $port{$s} = $p;
     $got{$s} = '';
     $select->add($s);
@@ -32,10 +45,11 @@ while ((my $now = time) < $end) {
             close $s;
             next;
         }
-        next unless $got{$s} =~ /^(END|SERVER_ERROR[^\n]*)\r\n\z/;
-        printf $out "%.3f %d %s\n", time * 1000, $port{$s}, $1 eq 'END' ? 1 : 0;
+        my $served = served($got{$s});
+        next unless defined $served;
+        printf $out "%.3f %d %d\n", time * 1000, $port{$s}, $served;
         $got{$s} = '';
-        syswrite($s, "get $key\r\n");
+        syswrite($s, $ask{$port{$s}});
     }
     next if $now < $again;
     $again = $now + 0.2;

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# proves: nginx as a node of a cluster: examples/cluster_agent/try.sh starts etcd, a controller, two gates and two nginx; one tenant
+# is limited over all four, and `etcdctl put` changes it while wrk runs. A token is a request or a block of bytes; a reservation
+# holds in a zone beside a tenant of a hundred times its weight. Workers, an agent and the controller are killed, nginx is
+# reloaded: at the clients no window of a period has more than two limits, and who has no grant serves nothing under a limit.
+# needs: loopback
+# usage: tests/real/cluster_nginx.sh [limit|bytes]: that section only. MODULE=FILE is another module
+set -u
+. "$(dirname "$0")/../lib.sh"
+only=${1:-all}
+client=$PWD/tests/real/peers/gate_client.pl
+for t in build/examples/pshift_cluster build/examples/memcached_gate build/examples/cluster_agent build/examples/ngx_http_qos_module.so; do
+    [ -e "$t" ] || make -s "$t" || exit 1
+done
+d=$(mktemp -d "$PWD/build/cluster_nginx-XXXXXX") || exit 1
+failed=0 base=$((21000 + RANDOM % 8000))
+declare -A pid
+trap 'kill -9 "${pid[@]}" 2>/dev/null; kill -TERM $cluster 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
+examples/cluster_agent/try.sh "$d" $base >"$d/said" 2>&1 </dev/null &
+cluster=$!
+begun() { grep -q 'until Ctrl-C' "$d/said"; }
+within_s 60 begun || { bad "the cluster does not begin"; tail -n 3 "$d/said" "$d"/log/*; exit 1; }
+export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:$base
+each=2 ports=($((base + 21)) $((base + 22)) web:$((base + 31)) web:$((base + 32)))
+web() { echo "http://127.0.0.1:$((base + 30 + $1))"; }
+contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
+    etcdctl put "qos/config/tenant/$1" "$2" >>"$d/log/etcd" || bad "the contract of $1 is not written"
+    echo "$(date +%s%3N) ${3:-0}" >>"$d/$1.limits"
+}
+in_force() { etcdctl get --print-value-only "qos/status/tenant/$1" | grep -q -- "^in force: $2\$"; }
+of() { sed -n "s/^$1 //p" "$d/pids" | tail -n 1; } # NAME: its process
+served() { awk -v p="${1:-}" '$3 == 1 && (p == "" || p == $2)' "$d/gold.seen" 2>/dev/null | wc -l; }
+more() { [ "$(served "${2:-}")" -gt $(($1 + 10)) ]; } # BEFORE [PORT]
+serves() { within_s 30 more "$(served "${1:-}")" "${1:-}"; } # [PORT]
+stopped() { # [PORT]: after the period that was begun
+    local before
+    sleep 1.2
+    before=$(served "${1:-}")
+    sleep 0.6
+    [ "$(served "${1:-}")" = "$before" ]
+}
+judge() { # PERCENT OF THE LIMIT: prints requests, windows above two limits, the fullest
+    awk -v percent="$1" -v each=$((4 * each)) 'FNR == NR {at[++n] = $1; limit[n] = $2; next}
+        $3 == 1 {t[++m] = $1}
+        END {for (i = j = 1; i <= m; i++) {
+            while (t[i] - t[j] >= 500) j++
+            for (k = most = 0; ++k <= n;) if (at[k] <= t[i] && (k == n || at[k + 1] + 2500 > t[j]) && limit[k] > most) most = limit[k]
+            if (i - j + 1 > 2 * most * percent / 100 + each) over++
+            if (i - j + 1 > worst) worst = i - j + 1
+        } print m + 0, over + 0, worst + 0}' "$d/gold.limits" "$d/gold.seen"
+}
+
+limit() {
+    expect "a tenant without a contract is not served" [ "$(curl -s -m 2 -o "$d/answer" -w '%{http_code}' -H 'X-Tenant: none' "$(web 1)/small")" = 000 ]
+    contract gold reserve=100,limit=400 200
+    nice -n -5 "$client" 300 "$d/gold.seen" gold:1 $each "${ports[@]}" & pid[gold]=$!
+    for p in "${ports[@]}"; do expect "gold is served at $p" serves "${p#web:}"; done
+    [ "$only" = all ] || sleep 3
+}
+kills() {
+    local before wrk at
+    # while wrk runs: what wrk and the client get together, in its seconds and the periods that they touch
+    contract gold limit=200 100
+    within_s 5 in_force gold limit=200
+    sleep 1
+    before=$(served) at=$(date +%s%3N)
+    wrk -t1 -c8 -d6 -H 'X-Tenant: gold' "$(web 1)/small" >"$d/wrk" &
+    wrk=$!
+    sleep 3
+    contract gold limit=800 400
+    wait $wrk
+    at=$(($(date +%s%3N) - at)) before=$(($(served) - before))
+    wrk=$(sed -n 's/^ *\([0-9]*\) requests in.*/\1/p' "$d/wrk")
+    echo "in $at ms wrk was served $wrk requests, the other client $before; its limit went from 200 to 800 a second"
+    expect "while wrk runs etcdctl raises the limit, and it holds for all clients together" \
+        [ $((wrk + before)) -le $((200 * 3 + 800 * (at - 3000) / 1000 + 2 * 400 + 4 * each + 8)) ]
+    expect "wrk was served" [ "${wrk:-0}" -gt 100 ]
+    expect "and more than the old limit gives" [ $((wrk + before)) -gt $((200 * (at + 1000) / 1000)) ]
+
+    kill -9 $(pgrep -P "$(of n1)")
+    expect "after all workers of an nginx were killed it serves" serves $((base + 31))
+    kill -HUP "$(of n2)"
+    expect "after a reload it serves" serves $((base + 32))
+    kill -9 "$(of a1)"
+    expect "without an agent nothing is served under a limit" stopped $((base + 31))
+    expect "while the others are" serves $((base + 32))
+    build/examples/cluster_agent --name n1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" --tokens "$d/tokens1" >>"$d/log/a1" 2>&1 &
+    pid[a1]=$!
+    expect "with an agent it is" serves $((base + 31))
+    expect "of two agents with one file the second is refused" grep -q 'another cluster_agent has it' <<<"$(timeout 10 \
+        build/examples/cluster_agent --name n1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" --tokens "$d/tokens1" 2>&1)"
+    (while curl -s -m 5 -o "$d/answer" -w '%{http_code}\n' -H 'X-Tenant: bulk' "$(web 1)/small" >>"$d/bulk.seen"; do sleep 0.05; done) & pid[bulk]=$!
+    within_s 10 test -s "$d/bulk.seen"
+    kill -9 "$(of c1)"
+    expect "without a controller nothing is served under a limit" stopped
+    : >"$d/bulk.seen"
+    expect "but who has none is served" within_s 5 grep -q 200 "$d/bulk.seen"
+    kill "${pid[bulk]}"
+    wait "${pid[bulk]}" 2>/dev/null
+    unset "pid[bulk]"
+    build/examples/pshift_cluster controller --name c1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" >>"$d/log/c1" 2>&1 &
+    pid[c1]=$!
+    expect "with one it is" serves $((base + 31))
+    contract gold limit=40 20
+    within_s 5 in_force gold limit=40
+    sleep 1
+    wrk -t1 -c4 -d2 -H 'X-Tenant: gold' "$(web 2)/now/small" >"$d/wrk"
+    expect "over=429 refuses what would have to wait for a token" [ "$(sed -n 's/.*Non-2xx or 3xx responses: //p' "$d/wrk")" -gt 100 ]
+    etcdctl del qos/config/tenant/gold >>"$d/log/etcd"
+    echo "$(date +%s%3N) 0" >>"$d/gold.limits"
+    expect "a tenant that is removed is not served" stopped
+    contract gold limit=400 200
+    expect "and is, when it is there again" serves $((base + 32))
+}
+bytes() {
+    local a b got
+    for k in 1 2; do
+        curl -s -m 5 -o "$d/large$k" -H 'X-Tenant: files' "$(web $k)/large" & pid[large$k]=$!
+    done
+    wait "${pid[large1]}" "${pid[large2]}"
+    got=$(($(stat -c %s "$d/large1") + $(stat -c %s "$d/large2")))
+    echo "a limit of 8 MiB a second, in blocks of 64 KiB: $got bytes in 5 s at two servers"
+    # the two periods at its ends, and a block of each worker
+    expect "a limit of bytes holds over both servers" [ "$got" -le $((6 * 8388608 + 4 * 65536)) ]
+    expect_time "and is used" [ "$got" -ge $((5 * 8388608 * 8 / 10)) ]
+    for t in bulk files; do
+        contract $t "$([ $t = bulk ] || echo reserve=40M,)token=64k"
+    done
+    within_s 5 in_force files reserve=40M,token=64k
+    for k in 1 2 3 4; do
+        (while curl -s -o "$d/bulk$k" -H 'X-Tenant: bulk' "$(web 1)/large"; do :; done) & pid[bulk$k]=$!
+    done
+    sleep 1
+    wrk -t1 -c2 -d4 -H 'X-Tenant: files' "$(web 1)/large" >"$d/wrk"
+    for k in 1 2 3 4; do kill "${pid[bulk$k]}"; wait "${pid[bulk$k]}" 2>/dev/null; done
+    got=$(sed -n 's/^Transfer.*: *\([0-9]*\)[.0-9]*MB$/\1/p' "$d/wrk")
+    echo "a reservation of 40 MiB a second beside a hundred times the weight: ${got:-0} MiB a second of 400"
+    expect_time "a reservation holds in the zone" [ "${got:-0}" -ge 36 ]
+}
+[ "$only" = bytes ] || limit
+[ "$only" != all ] || kills
+[ "$only" = limit ] || bytes
+if [ "$only" != bytes ]; then
+    kill "${pid[gold]}"
+    wait "${pid[gold]}" 2>/dev/null
+    read -r requests over worst < <(judge 100)
+    echo "$requests requests, $over windows with more than two limits; the fullest has $worst"
+    expect "no window of a period has more than two limits" [ "$over" = 0 ]
+    expect "there was something to judge" [ "$requests" -ge 100 ]
+    read -r requests over worst < <(judge 30)
+    expect "the judge finds windows above when the limit was a third" [ "$over" -gt 0 ]
+fi
+said=$(grep -hE 'alert|emerg|more tokens' "$d"/log/* | grep -v 'exited on signal 9' | head -n 3)
+expect "nobody had anything to complain of" [ -z "$said" ]
+echo "$said"
+finish $failed
