@@ -30,38 +30,73 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: help test test-side test-real test-beside test-examples side-lane real-lane beside-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
-    figures install uninstall format lint clean
+    figures lib install install-dev uninstall format lint clean
 
 # ---- installation: needs nothing of what follows ---------------------------------------------------------------------
 
 include_dir := $(DESTDIR)$(PREFIX)/include/qoskit
-pc_dir := $(DESTDIR)$(PREFIX)/lib/pkgconfig
-cmake_dir := $(DESTDIR)$(PREFIX)/lib/cmake/qoskit
-filter_dir := $(DESTDIR)$(PREFIX)/lib/nbdkit/filters
+lib_dir := $(DESTDIR)$(PREFIX)/lib
+pc_dir := $(lib_dir)/pkgconfig
+cmake_dir := $(lib_dir)/cmake/qoskit
+filter_dir := $(lib_dir)/nbdkit/filters
 filter := $(B)/examples/nbdkit-qoskit-filter.so
 man_dir := $(DESTDIR)$(PREFIX)/share/man/man1
 filter_man := examples/nbdkit/nbdkit-qoskit-filter.1
 VERSION := $(shell sed -n 's/^.define QOS_VERSION_STRING "\(.*\)"/\1/p' qos.h)
+# Before 1.0 a minor version may change the interface, so it is the version of the shared library's symbols.
+SO_VERSION := $(basename $(VERSION))
+lib_so := libqoskit.so libqoskit.so.$(SO_VERSION) libqoskit.so.$(VERSION)
 
 define pc_file
 prefix=$(PREFIX)
-includedir=$${prefix}/include/qoskit
+includedir=$${prefix}/include
 
 Name: qoskit
-Description: storage quality of service, header-only
+Description: storage quality of service, header-only; needs C11 or C++17
 Version: $(VERSION)
-Cflags: -I"$${includedir}"
+Cflags: -I"$${includedir}" -I"$${includedir}/qoskit"
 endef
+define lib_pc_file
+prefix=$(PREFIX)
+libdir=$${prefix}/lib
+
+Name: libqoskit
+Description: storage quality of service, as a library; needs C11 or C++17
+Version: $(VERSION)
+Requires: qoskit = $(VERSION)
+Cflags: -DQOS_DECLARE_ONLY
+Libs: -L"$${libdir}" -lqoskit
+endef
+# The languages' standards count only where the project has the language.
 define cmake_file
 # find_package(qoskit) and target_link_libraries(server PRIVATE qoskit::qoskit)
+# qoskit::qoskit: the headers. qoskit::shared, qoskit::static: prototypes, and the library with the bodies.
 get_filename_component(qoskit_prefix "$${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+get_property(qoskit_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+set(qoskit_features)
+if("C" IN_LIST qoskit_languages)
+    list(APPEND qoskit_features c_std_11)
+endif()
+if("CXX" IN_LIST qoskit_languages)
+    list(APPEND qoskit_features cxx_std_17)
+endif()
 if(NOT TARGET qoskit::qoskit)
     add_library(qoskit::qoskit INTERFACE IMPORTED)
-    set_target_properties(qoskit::qoskit PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "$${qoskit_prefix}/include/qoskit")
+    set_target_properties(qoskit::qoskit PROPERTIES
+        INTERFACE_INCLUDE_DIRECTORIES "$${qoskit_prefix}/include;$${qoskit_prefix}/include/qoskit"
+        INTERFACE_COMPILE_FEATURES "$${qoskit_features}")
+    add_library(qoskit::shared SHARED IMPORTED)
+    set_target_properties(qoskit::shared PROPERTIES IMPORTED_LOCATION "$${qoskit_prefix}/lib/libqoskit.so.$(VERSION)"
+        IMPORTED_SONAME libqoskit.so.$(SO_VERSION))
+    add_library(qoskit::static STATIC IMPORTED)
+    set_target_properties(qoskit::static PROPERTIES IMPORTED_LOCATION "$${qoskit_prefix}/lib/libqoskit.a")
+    set_target_properties(qoskit::shared qoskit::static PROPERTIES
+        INTERFACE_LINK_LIBRARIES qoskit::qoskit INTERFACE_COMPILE_DEFINITIONS QOS_DECLARE_ONLY)
 endif()
 unset(qoskit_prefix)
+unset(qoskit_languages)
+unset(qoskit_features)
 endef
-# Before 1.0 a minor version may change the interface.
 define cmake_version_file
 set(PACKAGE_VERSION $(VERSION))
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" qoskit_minor "$${PACKAGE_FIND_VERSION}")
@@ -76,9 +111,10 @@ else()
     set(PACKAGE_VERSION_COMPATIBLE FALSE)
 endif()
 endef
-install: export pc_file := $(pc_file)
-install: export cmake_file := $(cmake_file)
-install: export cmake_version_file := $(cmake_version_file)
+install-dev: export pc_file := $(pc_file)
+install-dev: export lib_pc_file := $(lib_pc_file)
+install-dev: export cmake_file := $(cmake_file)
+install-dev: export cmake_version_file := $(cmake_version_file)
 
 .PHONY: dist
 dist: ## makes build/qoskit-VERSION.tar.gz of the last commit, reproducibly
@@ -86,13 +122,40 @@ dist: ## makes build/qoskit-VERSION.tar.gz of the last commit, reproducibly
 	@git archive --format=tar --prefix=qoskit-$(VERSION)/ HEAD | gzip -9n >$(B)/qoskit-$(VERSION).tar.gz
 	@echo $(B)/qoskit-$(VERSION).tar.gz
 
-install: ## installs headers, servers, manuals, pkg-config, CMake files: PREFIX=/usr/local
+# A header's bodies; the functions of qos.h are inline in those of the others.
+$(B)/bodies/%.c: Makefile
+	@mkdir -p $(@D)
+	@{ [ $* = qos ] || printf '#include "qos.h"\n#undef QOS_API\n'; printf '#define QOS_API\n#include "%s.h"\n' $*; } >$@
+
+# The library, and what a generator of bindings reads (docs/bindings.md).
+LIB := $(B)/lib
+$(LIB)/%.o: $(B)/bodies/%.c $(HEADERS)
+	@mkdir -p $(@D)
+	@$(CC) -std=gnu11 -O2 -g1 -fPIC -I. -c -o $@ $<
+$(LIB)/libqoskit.a: $(HEADERS:%.h=$(LIB)/%.o)
+	@rm -f $@ && $(AR) rcs $@ $^
+$(LIB)/libqoskit.so.$(VERSION): $(HEADERS:%.h=$(LIB)/%.o)
+	@echo 'QOSKIT_$(SO_VERSION) {global: $(HEADERS:%.h=%_*;) local: *;};' >$(LIB)/symbols
+	@$(CC) -shared -Wl,-soname,libqoskit.so.$(SO_VERSION) -Wl,--version-script=$(LIB)/symbols -Wl,--no-undefined -o $@ $^
+	@ln -sf $(@F) $(LIB)/libqoskit.so.$(SO_VERSION) && ln -sf libqoskit.so.$(SO_VERSION) $(LIB)/libqoskit.so
+$(LIB)/bindings.h: examples/bindings/constants.sh $(HEADERS)
+	@mkdir -p $(@D) && examples/bindings/constants.sh >$@
+lib: $(LIB)/libqoskit.a $(LIB)/libqoskit.so.$(VERSION) $(LIB)/bindings.h ## builds a static and a shared library in build/lib/
+	@echo "$(LIB)/libqoskit.a, $(LIB)/libqoskit.so.$(VERSION), $(LIB)/bindings.h"
+
+# Headers and library alone.
+install-dev: lib
 	@install -d '$(include_dir)' '$(pc_dir)' '$(cmake_dir)'
-	@install -m 644 $(HEADERS) '$(include_dir)/'
+	@install -m 644 $(HEADERS) $(LIB)/bindings.h '$(include_dir)/'
+	@install -m 644 $(LIB)/libqoskit.a '$(lib_dir)/' && install -m 755 $(LIB)/libqoskit.so.$(VERSION) '$(lib_dir)/'
+	@cp -P $(LIB)/libqoskit.so.$(SO_VERSION) $(LIB)/libqoskit.so '$(lib_dir)/'
 	@printf '%s\n' "$$pc_file" >'$(pc_dir)/qoskit.pc'
+	@printf '%s\n' "$$lib_pc_file" >'$(pc_dir)/libqoskit.pc'
 	@printf '%s\n' "$$cmake_file" >'$(cmake_dir)/qoskitConfig.cmake'
 	@printf '%s\n' "$$cmake_version_file" >'$(cmake_dir)/qoskitConfigVersion.cmake'
-	@echo "installed $(HEADERS), qoskit.pc and qoskitConfig.cmake below $(DESTDIR)$(PREFIX)"
+	@echo "installed $(HEADERS), libqoskit, qoskit.pc, libqoskit.pc and qoskitConfig.cmake below $(DESTDIR)$(PREFIX)"
+
+install: install-dev ## installs headers, library, servers, manuals, .pc and CMake files: PREFIX=/usr/local
 	@if tests/packages.sh --quiet filter; then \
 	    $(MAKE) --no-print-directory -s $(filter) && install -d '$(filter_dir)' '$(man_dir)' && \
 	    install -m 755 $(filter) '$(filter_dir)/' && install -m 644 $(filter_man) '$(man_dir)/' && \
@@ -101,7 +164,8 @@ install: ## installs headers, servers, manuals, pkg-config, CMake files: PREFIX=
 	@MAKE='$(MAKE)' examples/operators/install.sh install '$(DESTDIR)' '$(PREFIX)'
 
 uninstall: ## removes what make install installed: PREFIX=/usr/local
-	@rm -f $(HEADERS:%='$(include_dir)/%') '$(pc_dir)/qoskit.pc' '$(cmake_dir)/qoskitConfig.cmake' \
+	@rm -f $(HEADERS:%='$(include_dir)/%') '$(include_dir)/bindings.h' $(lib_so:%='$(lib_dir)/%') '$(lib_dir)/libqoskit.a' \
+	    '$(pc_dir)/qoskit.pc' '$(pc_dir)/libqoskit.pc' '$(cmake_dir)/qoskitConfig.cmake' \
 	    '$(cmake_dir)/qoskitConfigVersion.cmake' '$(filter_dir)/$(notdir $(filter))' '$(man_dir)/$(notdir $(filter_man))'
 	@examples/operators/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
 	@rmdir '$(include_dir)' '$(cmake_dir)' '$(filter_dir)' 2>/dev/null || true
@@ -126,7 +190,7 @@ $(nginx_module): $(wildcard examples/nginx/*) examples/cluster_agent/tokens.h ht
 	@C_WARNINGS='$(C_WARNINGS)' examples/nginx/build.sh $@
 
 # The next part reads every source's first lines; these targets do without it.
-ifneq ($(filter-out help install uninstall clean format $(filter) $(nginx_module),$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help lib install install-dev uninstall clean format $(LIB)/% $(filter) $(nginx_module),$(or $(MAKECMDGOALS),help)),)
 
 # ---- the first lines of the sources -----------------------------------------------------------------------------------
 
@@ -241,14 +305,12 @@ variants = $(or $(call says,$(1),variants),$(if $(filter tests/property/htb_% te
 name = $(basename $(1:tests/%=%))
 kind = $(word 2,$(subst /, ,$(1)))
 
-# A header's bodies; the functions of qos.h are inline in those of the others.
-$(B)/bodies/%.c: Makefile
-	@mkdir -p $(@D)
-	@{ [ $* = qos ] || printf '#include "qos.h"\n#undef QOS_API\n'; printf '#define QOS_API\n#include "%s.h"\n' $*; } >$@
+# For tests/build/stack.sh; clang, which some systems call gcc, has no such thing.
+callgraph := $(shell gcc -fcallgraph-info=su -E -x c /dev/null >/dev/null 2>&1 && echo -fcallgraph-info=su)
 define bodies_object
 $(B)/bodies/$(1)_%.o: $(B)/bodies/%.c Makefile
 	@rm -f $$@
-	@$($(1)) -I. $($(1)_FLAGS) $(if $(filter native,$(1)),-fcallgraph-info=su) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
+	@$($(1)) -I. $($(1)_FLAGS) $(if $(filter native,$(1)),$(callgraph)) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
 endef
 $(foreach v,$(VARIANTS),$(eval $(call bodies_object,$v)))
 -include $(wildcard $(B)/bodies/*.d)

@@ -77,8 +77,8 @@
 
 /* ---- configuration and public types -------------------------------------------------------------- */
 
-#if !defined(__GNUC__)
-#error "qoskit needs the gcc or clang builtins (__atomic_*, __builtin_*_overflow)"
+#if !defined(__GNUC__) && !defined(__clang__)
+#error "qoskit needs the builtins of gcc or clang (__atomic_*, __builtin_*_overflow): on Windows compile with clang-cl, not with cl"
 #endif
 #if defined(__cplusplus) ? __cplusplus < 201703L : __STDC_VERSION__ < 201112L
 #error "qoskit needs C11 or C++17: compile with -std=c11 or -std=c++17, or a newer standard"
@@ -132,6 +132,8 @@ extern "C" {
 
 /* 1: the target has a lock-free 64-bit word. Shared state (tokenpool.h, shared tags) needs one, the rest does not. */
 #if defined(__GCC_ATOMIC_LLONG_LOCK_FREE) && __GCC_ATOMIC_LLONG_LOCK_FREE == 2
+#define QOS_HAS_ATOMIC64 1
+#elif defined(__CLANG_ATOMIC_LLONG_LOCK_FREE) && __CLANG_ATOMIC_LLONG_LOCK_FREE == 2 /* clang-cl */
 #define QOS_HAS_ATOMIC64 1
 #else
 #define QOS_HAS_ATOMIC64 0

@@ -23,6 +23,9 @@ case ${1:-} in
 --pymemcache) # Debian's Python has it, whichever program python3 is
     /usr/bin/python3 -c 'import pymemcache'
     exit ;;
+--cffi) # the same; a module is compiled, so Python's headers must be there
+    /usr/bin/python3 -c 'import cffi, os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
+    exit ;;
 esac
 target=$1
 

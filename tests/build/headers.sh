@@ -59,6 +59,9 @@ export -f too_old
         echo "clang++ -x c++ -std=c++17 -Weverything -Wno-c++98-compat-pedantic -Werror -isystem . -fsyntax-only $out/alone_${a%.h}.c"
         echo "g++ -x c++ -std=c++17 -Wall -Wextra -Wpedantic -Wold-style-cast -Wuseless-cast -Wconversion -Werror -isystem . -fsyntax-only $out/alone_${a%.h}.c"
     done
+    # Windows: clang-cl, whose system headers are not here; what clang brings itself is enough.
+    for a in $headers; do echo "clang --target=x86_64-pc-windows-msvc -ffreestanding -std=c11 $C_WARNINGS -DQOS_API= -I. -fsyntax-only $out/alone_${a%.h}.c"; done
+    echo "clang++ --target=x86_64-pc-windows-msvc -ffreestanding -x c++ -std=c++17 $WARNINGS -I. -fsyntax-only $out/reverse.c"
     for a in $headers; do # the line that refuses them is in qos.h
         for standard in $([ $a != qos.h ] || echo c90 gnu99) c99; do echo "too_old gcc -std=$standard -I. -fsyntax-only $out/alone_${a%.h}.c"; done
         for standard in $([ $a != qos.h ] || echo c++98 c++11) c++14; do echo "too_old clang++ -x c++ -std=$standard -I. -fsyntax-only $out/alone_${a%.h}.c"; done

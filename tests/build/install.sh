@@ -48,14 +48,26 @@ mkdir -p "$user"
 cat >"$user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.16)
 project(user C CXX)
-set(CMAKE_C_STANDARD 11)
-set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_C_STANDARD 99) # too old: the package names what is needed
 find_package(qoskit ${WANTED} REQUIRED)
 add_executable(user_c main.c)
 target_link_libraries(user_c PRIVATE qoskit::qoskit)
 add_executable(user_cxx main.cc)
 target_link_libraries(user_cxx PRIVATE qoskit::qoskit)
+add_executable(user_shared main.c)
+target_link_libraries(user_shared PRIVATE qoskit::shared)
+add_executable(user_static main.cc)
+target_link_libraries(user_static PRIVATE qoskit::static)
 END
+mkdir -p "$user/only_c" "$user/only_cxx"
+# A project of one language, which includes the headers by their folder, beside a file of its own named as one of them.
+for language in C CXX; do
+    here=$user/only_${language,,}
+    ext=c && [ $language = C ] || ext=cc
+    printf 'cmake_minimum_required(VERSION 3.16)\nproject(one %s)\nfind_package(qoskit REQUIRED)\nadd_executable(one main.%s)\ntarget_link_libraries(one PRIVATE qoskit::qoskit)\n' $language $ext >"$here/CMakeLists.txt"
+    printf '#define MINE 1\n' >"$here/tags.h"
+    printf '#include "tags.h"\n#include <qoskit/tags.h>\nint main(void)\n{\n    return MINE == 1 && sizeof(struct tags) > 1 ? 0 : 1;\n}\n' >"$here/main.$ext"
+done
 (
     cd "$user" || exit 1
     eval "flags=($(pkg-config --cflags qoskit))" # as a shell reads it: the path may have a space
@@ -63,7 +75,11 @@ END
     g++ -std=c++17 -Wall -Werror "${flags[@]}" -o cxx main.cc && ./cxx || { echo "pkg-config, C++"; exit 1; }
     minor=${version%.*}
     cmake -DCMAKE_PREFIX_PATH="$out/usr" -DWANTED="$minor" -S . -B build >cmake.log 2>&1 && cmake --build build >>cmake.log 2>&1 &&
-        build/user_c && build/user_cxx || { cat cmake.log; echo "CMake"; exit 1; }
+        build/user_c && build/user_cxx && build/user_shared && build/user_static || { cat cmake.log; echo "CMake"; exit 1; }
+    for one in only_c only_cxx; do
+        cmake -DCMAKE_PREFIX_PATH="$out/usr" -S $one -B $one/build >cmake.log 2>&1 && cmake --build $one/build >>cmake.log 2>&1 && $one/build/one ||
+            { cat cmake.log; echo "CMake, $one alone"; exit 1; }
+    done
     # A version that is not there must not be found.
     for wanted in 99.0 "$((${minor%%.*} + 1)).0" 0.1; do
         cmake -DCMAKE_PREFIX_PATH="$out/usr" -DWANTED="$wanted" -S . -B "build_$wanted" >cmake.log 2>&1 &&
