@@ -28,8 +28,9 @@ source_of() { # property/htb_tree -> tests/property/htb_tree.c or .cc
 
 # build TEST PROGRAM HEADER_DIR HEADER: only the header with the bug is compiled again
 build() {
-    local source compiler extra= h objects=
+    local source compiler extra= h objects= world=
     source=$(source_of "$1") || { echo "no such test"; return 1; }
+    case $source in tests/world/*) world="$(echo examples/world/*.c) -ffp-contract=off -lm" ;; esac
     if ! has_own_bodies "$source"; then
         for h in $(bodies_of_test "$source"); do
             if [ "$h" = "$4" ] || [ "$4" = qos ]; then
@@ -38,15 +39,15 @@ build() {
             else objects="$objects build/bodies/native_$h.o"; fi
         done
         # shellcheck disable=SC2046,SC2086
-        gcc -I. $(says "$source" flags) -o "$2" "build/native/$1.o" $objects $(says "$source" links)
+        gcc -I. $(says "$source" flags) -o "$2" "build/native/$1.o" $objects $world $(says "$source" links)
         return
     fi
     case $source in *.cc) compiler="g++ -std=c++17" ;; *) compiler="gcc -std=gnu11" ;; esac
     case $source in tests/fuzz/*) extra="tests/fuzz/driver.c -DFUZZ_NAME=\"$(basename "$1")\"" ;; esac
-    case $source in tests/interleave/*) extra=-O1 ;; esac # a long exploration
+    case $source in tests/interleave/* | tests/world/*) extra=-O1 ;; esac # long
     # Unquoted on purpose: lists of flags. The planted copy comes first, so that it hides the headers of the root.
     # shellcheck disable=SC2046,SC2086
-    $compiler -O0 $extra -w -I"$3" -I. -Itests $(says "$source" flags) -o "$2" "$source" $(objects_in "$source")
+    $compiler -O0 $extra -w -I"$3" -I. -Itests $(says "$source" flags) -o "$2" "$source" $world $(objects_in "$source")
 }
 # What a test links: for sources, the objects that make has compiled.
 objects_in() { says "$1" links | tr ' ' '\n' | sed 's,^tests/\(.*\)\.cc$,build/\1.o,'; }
@@ -107,7 +108,7 @@ if [ -z "$only${BASELINE:-}" ]; then
     # $5 and the next ones: TEST or TEST:CASE. Each time the bug that shows most tests of those left.
     awk -v later="$later" '{
             line[NR] = $1 " " $2 " " $3 " " $4
-            for (i = 5; i <= NF; i++) if ($i ~ /^(property|paper|adversary|interleave)/) names[NR] = names[NR] " " $i
+            for (i = 5; i <= NF; i++) if ($i ~ /^(property|paper|adversary|interleave|world)/) names[NR] = names[NR] " " $i
         }
         function shows(b, taken,   i, n, of, test, now) {
             n = 0

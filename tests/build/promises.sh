@@ -15,12 +15,12 @@ mkdir -p "$out"
 #     open | words | why nothing judges this promise yet: counted and printed
 #     all ORACLE | why: an oracle that no sentence names (every request ends once)
 sentences_of() { # HEADER: one sentence a line
-    perl -0777 -ne '($_) = /^ \* THE CONTRACT\n(.*?)^ \*\//ms or exit 1; s/^ \*//mg; s/\s+/ /g; s/^ //;
+    perl -0777 -ne '($_) = /^ \* THE CONTRACT[^\n]*\n(.*?)^ \*\//ms or exit 1; s/^ \*//mg; s/\s+/ /g; s/^ //;
         s/(?<=[.:;]) (?=(- )?[A-Z])/\n/g; s/(?<=[.,:;]) (?=- )/\n/g; print "$_\n"' "$1" | sed 's/^- //; s/ *$//' | grep -vE '^([A-Z][a-z]+( \([A-Za-z]+\))?\.)?$' # without titles, as `Limit.`
 }
 judge() { # HEADER NAME PROMISES ADAPTER: prints what is wrong
     sentences_of "$1" >"$out/$2.sentences" || { echo "$2: has no THE CONTRACT"; return; }
-    perl -0777 -ne 'while (/world_fail\((.*?);/gs) { my $call = $1; $call =~ s/^.*?,\s*//s; $call =~ s/run\.now.*|,\s*(e->at_ns|0),.*//s;
+    perl -0777 -ne 'while (/world_fail\((.*?);/gs) { my $call = $1; $call =~ s/^.*?,\s*//s; $call =~ s/(run\.now|ps->now_ns|\bnow,|at_ns,).*|,\s*0,.*//s;
         while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }' "$4" tests/world/world_test.h | sort -u >"$out/$2.oracles"
     perl -e '
         my ($promises, $sentences, $oracles, $name) = @ARGV;
