@@ -6,7 +6,7 @@
 #     real      20 runs of the real tests in a row, for a quiet machine: no failure, at most one in 20 inconclusive
 #               (RUNS=n: n runs)
 #     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
-#     adversary ten minutes for each           mutate    each setting, and 300 mutants, of each header
+#     adversary ten minutes for each           mutate    each setting, and 300 mutants, of each header, and those that were caught before
 #     world     ten minutes of fresh worlds for each header; what they find in version 0.2
 #     cells     the 1,008 cells of world/htb_cells: 99 % must reach what the best fixed bound does
 #     fuzz      half an hour for each header
@@ -74,6 +74,7 @@ adversary() {
 }
 mutate() {
     local h rc=0
+    tests/build/mutants.sh all || rc=1
     for h in *.h; do
         tests/mutate/mutate.py settings "${h%.h}" || rc=1
         tests/mutate/mutate.py run "${h%.h}" "${MUTANTS:-300}" "${SEED:-1}" || rc=1

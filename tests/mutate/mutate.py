@@ -7,6 +7,7 @@ usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER
        tests/mutate/mutate.py list HEADER [N] [SEED]  only prints them
        tests/mutate/mutate.py pick HEADER [SEED]      5 caught mutants, spread over the header, as a list to replay
        tests/mutate/mutate.py replay FILE [HEADER]    mutants of a list: each must still be caught by the test it names
+       tests/mutate/mutate.py texts FILE [HEADER]     only that each can still be made
        tests/mutate/mutate.py work HEADER             counts the work of the mutants judged `performance`
 
 A mutant is one small change of one function body: an operator, a constant, a condition, a statement, two arguments
@@ -860,7 +861,7 @@ def pick_command(header, seed):
         print(write_entry(header, r["mutant"], f"caught by: {r['by'][0]}"))
 
 
-def replay_command(path, only):
+def replay_command(path, only, run_them=True):
     failed = count = gone = 0
     benches = {}
     for e in read_list(path):
@@ -874,6 +875,8 @@ def replay_command(path, only):
             print(f"GONE      {what}: {'no such test: ' + e['reason'] if text else 'the old text is not there any more'}"
                   f" ({path}:{e['line']}: choose another, see `mutate.py pick`)")
             gone += 1
+            continue
+        if not run_them:
             continue
         work = f"{OUT}/replay.{os.getpid()}"
         bench = benches.setdefault(e["header"], None)
@@ -898,7 +901,7 @@ def replay_command(path, only):
         good = status not in (0, 77)
         failed += not good
         print(f"{'caught  ' if good else 'SURVIVED'}  {what} by {e['reason']}: {how}", flush=True)
-    print(f"{count} mutants, {count - failed - gone} caught again")
+    print(f"{count} mutants, {count - failed - gone} {'caught again' if run_them else 'can still be made'}")
     return 1 if failed or gone > GONE_MAX or not count else 0
 
 
@@ -977,6 +980,8 @@ def main():
         return pick_command(a[1], a[2] if len(a) > 2 else "1")
     if len(a) >= 2 and a[0] == "replay":
         return replay_command(a[1], a[2] if len(a) > 2 else None)
+    if len(a) >= 2 and a[0] == "texts":
+        return replay_command(a[1], a[2] if len(a) > 2 else None, False)
     if len(a) >= 2 and a[0] == "work":
         return work_command(a[1])
     print(__doc__)
