@@ -155,7 +155,7 @@ install-dev: lib
 	@printf '%s\n' "$$cmake_version_file" >'$(cmake_dir)/qoskitConfigVersion.cmake'
 	@echo "installed $(HEADERS), libqoskit, qoskit.pc, libqoskit.pc and qoskitConfig.cmake below $(DESTDIR)$(PREFIX)"
 
-install: install-dev ## installs headers, library, servers, manuals, .pc and CMake files: PREFIX=/usr/local
+install: install-dev ## installs headers, library, servers, manuals, .pc, CMake files: PREFIX=/usr/local
 	@if tests/packages.sh --quiet filter; then \
 	    $(MAKE) --no-print-directory -s $(filter) && install -d '$(filter_dir)' '$(man_dir)' && \
 	    install -m 755 $(filter) '$(filter_dir)/' && install -m 644 $(filter_man) '$(man_dir)/' && \
@@ -511,9 +511,9 @@ objects = $(patsubst examples/%.c,$(B)/examples/objects/%.o,$(wildcard examples/
 # $(1) tool, $(2) compiler, $(3) links, $(4) flags
 define example_tool
 $(call example_objects,$(filter-out $(SHARED_OBJECTS),$(call objects,$(1))),$(2),$(4) $(if $(several),-DQOS_DECLARE_ONLY))
-$(B)/examples/$(1): $(sort $(call objects,$(1)) $(if $(call says,examples/$(1)/main.c,shares),$(SHARED_OBJECTS))) $(COMMON_OBJECTS) $(if $(several),$(HEADERS:%.h=$(B)/bodies/native_%.o))
+$(B)/examples/$(1): $(sort $(call objects,$(1)) $(if $(call says,examples/$(1)/main.c,shares),$(SHARED_OBJECTS))) $(COMMON_OBJECTS) $(filter %.c,$(3)) $(if $(several),$(HEADERS:%.h=$(B)/bodies/native_%.o))
 	@rm -f $$@
-	@$(2) $(4) -o $$@ $$(filter %.o,$$^) $(3) -lm
+	@$(2) $(4) -O2 -o $$@ $$(filter %.o,$$^) $(3) -lm
 endef
 $(eval $(call example_objects,$(COMMON_OBJECTS),gcc))
 # What the tools of a cluster share.
@@ -569,6 +569,11 @@ figures: ## draws the papers' figures from our runs: build/figures/index.html
 	@bench/figures/index.sh $(B)/figures
 	@if tests/packages.sh figures; then bench/figures/check.sh $(B)/figures; \
 	else echo "$(B)/figures/index.html was not checked in a browser"; fi
+
+.PHONY: playground
+playground: ## builds one HTML page: htb.h in the browser: build/playground.html
+	@tests/packages.sh playground
+	@examples/playground/build.sh $(B)/playground.html
 
 demo: ## runs three tenants on this disk, without and with a scheduler, in a minute
 	@tests/packages.sh demo

@@ -1,0 +1,4 @@
+#ifndef PLAYGROUND_MATH_H
+#define PLAYGROUND_MATH_H
+#define sqrt __builtin_sqrt
+#endif

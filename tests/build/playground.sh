@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# proves: make playground gives one HTML file below 1 MB that asks for nothing else; in Chromium it starts, its numbers are
+# those of a native run with the same settings, each control changes a line, the link holds the settings, a missed promise is
+# red, and nothing is wider than the page at 400 and at 1200 pixels, light and dark
+set -u
+. "$(dirname "$0")/../lib.sh"
+failed=0
+out=$PWD/build/playground
+page=$out/playground.html
+native=build/examples/playground
+rm -rf "$out"
+mkdir -p "$out"
+examples/playground/build.sh "$page" || exit 1
+expect "it is below 1 MB" [ "$(wc -c <"$page")" -lt 1000000 ]
+expect "it names no address but that of SVG" [ "$(grep -oE "https?://[^\"' )]*" "$page" | sort -u)" = http://www.w3.org/2000/svg ]
+grep -qE '<(link|img|iframe)|src=|@import|fetch\(|XMLHttp' "$page" && bad "it loads something"
+
+# What the reader's browser is made to do, behind the page's own script. It leaves its findings in <pre id=findings>.
+cat >"$out/judge.html" <<'HTML'
+<pre id="findings"></pre>
+<script>
+(async () => {
+    const lines = [], say = (what, good) => lines.push((good ? "ok " : "BAD ") + what)
+    const settle = async () => { for (let i = 0; i < 3; i++) await new Promise((f) => setTimeout(f, 20)) }
+    const drawn = () => [...document.querySelectorAll("svg")].map((s) => s.innerHTML).join("\n")
+    for (let i = 0; i < 200 && !now; i++) await settle()
+    const wanted = new URLSearchParams(location.search).get("judge")
+    if (wanted === "numbers") {
+        now.forEach((r, i) => {
+            r.tenths.forEach((t, k) => lines.push([i, k, ...t].join(" ")))
+            lines.push([i, "all", ...r.totals].join(" "))
+        })
+    } else {
+        say("it starts", now && drawn().length > 5000)
+        const wide = document.documentElement
+        say("nothing is wider than the page (" + (wide.scrollWidth - wide.clientWidth) + ")", wide.scrollWidth <= wide.clientWidth)
+        say("each control has a name and is reached by keys", [...document.querySelectorAll("input, select, button")].every((c) => c.tabIndex >= 0 && (c.labels ? c.labels.length || c.textContent : 0)))
+        const plain = drawn(), link = location.href.replace(/#.*/, "")
+        const controls = [...document.querySelectorAll("input[data-setting], select[data-setting]")]
+        say("there are 15 sliders and choices: " + controls.length, controls.length === 15)
+        for (const c of controls) {
+            const values = c.tagName === "SELECT" ? [...c.options].map((o) => o.value).filter((v) => v !== c.value) : [/_rate$/.test(c.dataset.setting) ? Number(c.value) + 4 : Math.round((Number(c.min) + Number(c.max)) / 2) + 3]
+            for (const v of values) {
+                const before = c.value
+                c.value = v
+                c.dispatchEvent(new Event("input", {bubbles: true}))
+                await settle()
+                say(`${c.dataset.setting}=${v} changes a line`, drawn() !== plain)
+                say(`${c.dataset.setting}=${v} is in the link`, location.hash === `#${c.dataset.setting}=${v}`)
+                c.value = before
+                c.dispatchEvent(new Event("input", {bubbles: true}))
+                await settle()
+                say(`${c.dataset.setting} back: the lines are as before`, drawn() === plain && location.hash === "")
+            }
+        }
+        for (const b of document.querySelectorAll("[data-toggle], [data-qos='0']")) {
+            b.click()
+            await settle()
+            say(`the button ${b.textContent} changes a line and is pressed`, drawn() !== plain && b.getAttribute("aria-pressed") === "true")
+            $("reset").click()
+            await settle()
+            say("reset after it", drawn() === plain)
+        }
+        location.hash = "#qos=0&backup_does=2"
+        await settle()
+        const missed = now.filter((r) => r.missed > 0).length, red = document.querySelectorAll("rect.red").length
+        say(`missed promises are red: ${missed} tenants, ${red} tenths`, missed > 0 && red >= 10 && $("verdict").classList.contains("missed"))
+        say("red is counted from the numbers", red === now.reduce((s, r) => s + r.tenths.reduce((n, t) => n + (t[4] & 5 ? 1 : 0) + (t[4] & 2 ? 1 : 0), 0), 0))
+        location.hash = "#database_rate=90"
+        await settle()
+        say("a reservation that does not fit is refused, in red", now[0].refused < 0 && $("database_says").classList.contains("missed") && /Refused/.test($("database_says").textContent))
+    }
+    $("findings").textContent = lines.join("\n") + "\nend\n"
+})()
+</script>
+HTML
+cat "$page" "$out/judge.html" >"$out/judged.html"
+browser() { # WIDTH QUERY FLAG...: prints the findings
+    timeout 120 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile" --window-size="$1",1200 --virtual-time-budget=60000 "${@:3}" \
+        --dump-dom "file://$out/judged.html$2" 2>"$out/err" | sed -n '/<pre id="findings">/,/^end$/p' | sed 's/.*<pre id="findings">//; /^end$/d'
+}
+for with in "" "database_rate=70&flood=1&stall=1&restart=1" "qos=0&seed=8" "device=1&backup_does=1&single=1" "device=3&backup_does=5&backup_limit=20&web_demand=60"; do
+    # shellcheck disable=SC2086
+    $native ${with//&/ } >"$out/native" || bad "the native run fails: $with"
+    browser 1200 "?judge=numbers#$with" >"$out/page"
+    expect "the browser's $(wc -l <"$out/native") lines of numbers are the native ones: ${with:-as it opens}" diff -q "$out/native" "$out/page"
+done
+for width in 1200 400; do
+    browser $width "?judge=controls" >"$out/controls_$width"
+    grep BAD "$out/controls_$width" && failed=1
+    expect "$width pixels: $(grep -c '^ok' "$out/controls_$width") findings, none bad" [ "$(grep -c '^ok' "$out/controls_$width")" -ge 60 ]
+    grep -iE 'CONSOLE.*(error|uncaught)' "$out/err" && bad "the browser reports an error"
+done
+# Pictures to look at.
+for kind in 1200,1330:1 400,3000:1 1200,1330:0; do
+    timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$out/profile" --blink-settings=preferredColorScheme=${kind#*:} --virtual-time-budget=5000 \
+        --window-size=${kind%:*} --screenshot="$out/${kind%,*}_$([ ${kind#*:} = 0 ] && echo dark || echo light).png" "file://$page" >/dev/null 2>&1
+done
+expect "dark is dark: another picture than light" [ -s "$out/1200_dark.png" -a "$(cksum <"$out/1200_dark.png")" != "$(cksum <"$out/1200_light.png")" ]
+rm -rf "$out/profile"
+finish $failed
