@@ -82,10 +82,13 @@ else
     echo "    apt-get update && $line" >&2
     exit 1
 fi
-echo "installing$missing"
+# What and why, before anything is installed.
+echo "make $target needs what is not installed:$told"
 log=$(mktemp)
 # If the list cannot be updated, the old one may be enough; only the installation decides.
 $sudo apt-get $patience update >"$log" 2>&1 || echo "apt-get update failed" >>"$log"
+$line --assume-no 2>/dev/null | sed -n 's/^Need to get .*\|^After this operation, .*/    &/p'
+echo "installing it by apt-get (Ctrl-C stops; make check and make test-quick need a compiler only)"
 # env: sudo drops the variables that it is called with.
 if $sudo env DEBIAN_FRONTEND=noninteractive $line $patience >>"$log" 2>&1 </dev/null; then
     rm -f "$log"

@@ -11,7 +11,7 @@ anchors() { sed -n 's/^##* //p' "$1" | tr '[:upper:]' '[:lower:]' | tr ' ' '-' |
 # A document without its blocks of code.
 prose() { awk '/^```/ {code = !code; next} !code' "$1"; }
 
-for m in README.md SECURITY.md CHANGELOG.md examples/README.md docs/*.md; do
+for m in README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md examples/README.md docs/*.md; do
     dir=$(dirname "$m")
     while read -r link; do
         case $link in http://* | https://*) continue ;; esac
