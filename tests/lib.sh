@@ -208,6 +208,19 @@ serve() {
     cat "$d/err"
     exit 1
 }
+# U6: more connections than the server may have files, which send nothing; when they are gone it serves as before.
+survives_flood() { # LINE BYTES PROGRAM ARGUMENT...
+    local line=$1 bytes=$2 got
+    printf '#!/bin/bash\nulimit -n 40\nexec "%s" "$@"\n' "$3" >"$d/few" && chmod +x "$d/few"
+    serve "$d/few" "${@:4}"
+    perl -MIO::Socket::INET -e 'my @s = map {IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0], Timeout => 2)} 1 .. 100; sleep 1' "$port"
+    got=$( (exec 5<>"/dev/tcp/127.0.0.1/$port" && printf '%s\n' "$line" >&5 && timeout 20 head -c "$bytes" <&5 | wc -c) 2>/dev/null)
+    expect "after a flood of idle connections it answers" [ "$got" = "$bytes" ]
+    kill -TERM "$pid"
+    wait "$pid"
+    expect "and ends by SIGTERM" [ $? = 0 ]
+    pid=
+}
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 up_or_ended() { listens "$port" || ! kill -0 "$pid" 2>/dev/null; }
 ask() { # PORT LINE: prints the server's answer, until it closes

@@ -16,6 +16,7 @@
 #define REQUEST_MAX 1048576u
 #define TENANTS 3
 #define FILES_MAX 1024
+#define ACCEPT_AGAIN_NS 100000000u /* after an accept that failed */
 static const struct htb_class terms[TENANTS] = {
     {.rate_per_s = {10000000}},                          /* 10 MB/s reserved, and half of the surplus */
     {.rate_per_s = {5000000}, .limit_per_s = {8000000}}, /* 5 MB/s reserved, never more than 8 */
@@ -29,6 +30,8 @@ static struct source {          /* 1. what epoll points to: a listener, or a con
     char line[16];
 } sources[FILES_MAX]; /* by file descriptor */
 static struct htb tree;
+static struct source *listeners[TENANTS];
+static uint64_t accept_ns = QOS_NEVER; /* when to accept again; QOS_NEVER: it does */
 static int epoll_fd;
 static volatile sig_atomic_t stop;
 
@@ -64,10 +67,24 @@ static void hang_up(struct source *s) /* 5. a client that goes takes its request
     close(s->fd);
 }
 
+static void accept_clients(bool yes)
+{
+    for (int i = 0; i < TENANTS; i++)
+        watch(listeners[i], yes ? EPOLLIN : 0, EPOLL_CTL_MOD);
+    accept_ns = yes ? QOS_NEVER : clock_ns() + ACCEPT_AGAIN_NS;
+}
+
 static void on_listener(const struct source *listener)
 {
     const int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    must(fd >= 0 && fd < FILES_MAX, "no more connections");
+    if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
+        return; /* that client has gone */
+    if (fd < 0 || fd >= FILES_MAX) { /* no more files: those who are here are served on, others wait */
+        if (fd >= 0)
+            close(fd);
+        accept_clients(false);
+        return;
+    }
     sources[fd] = (struct source){.request = {.class_id = listener->request.class_id}, .fd = fd};
     watch(&sources[fd], EPOLLIN, EPOLL_CTL_ADD);
 }
@@ -112,6 +129,7 @@ static void add_tenant(uint32_t id, int port)
     must(htb_reserve(&tree, clock_ns(), id, &terms[id - 1], NULL) == QOS_OK, "a reservation does not fit");
     must(bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 64) == 0, "the port is taken");
     sources[fd] = (struct source){.request = {.class_id = id}, .fd = fd, .listens = true};
+    listeners[id - 1] = &sources[fd];
     watch(&sources[fd], EPOLLIN, EPOLL_CTL_ADD);
 }
 
@@ -129,12 +147,17 @@ int main(int argc, char **argv)
         add_tenant(id, port + (int)id - 1);
     signal(SIGTERM, on_signal);
     while (!stop) {
-        uint64_t now_ns = clock_ns(), wait_ns;
+        const uint64_t now_ns = clock_ns();
+        uint64_t next_ns;
+        struct timespec wait;
         struct source *s;
+        if (now_ns >= accept_ns)
+            accept_clients(true);
         while ((s = (struct source *)(void *)htb_dispatch(&tree, now_ns)) != NULL) /* 3. send what may go, */
             send_more(s);
-        wait_ns = qos_min(htb_dispatch_next_ns(&tree, now_ns) - now_ns, QOS_NS_PER_S - 1); /* then sleep */
-        if (epoll_pwait2(epoll_fd, &e, 1, &(struct timespec){.tv_nsec = (long)wait_ns}, NULL) != 1)
+        next_ns = qos_min(htb_dispatch_next_ns(&tree, now_ns), accept_ns);
+        wait = (struct timespec){.tv_nsec = (long)qos_min(next_ns - now_ns, QOS_NS_PER_S - 1)};
+        if (epoll_pwait2(epoll_fd, &e, 1, &wait, NULL) != 1) /* then sleep */
             continue;
         s = e.data.ptr; /* one event at a time: a later one may be of a connection that this one closed */
         if (s->listens)

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TENANTS = 3, DEPTH = 16, LENGTH_MAX = 131072 };
+enum { TENANTS = 3, DEPTH = 16, LENGTH_MAX = 131072, WAIT_MAX_NS = 200000000 };
 static const struct tags_client terms[TENANTS] = {
     {.weight = 2, .reservation_per_s = 2000000}, /* 2 MB/s reserved, and half of the device's time */
     {.weight = 1, .limit_per_s = 4000000},       /* never more than 4 MB/s */
@@ -31,6 +31,9 @@ struct client {                                     /* or the listener */
 };
 static struct tags tags;
 static struct io_uring ring;
+static struct client listener;
+static bool accepting;
+
 static uint64_t clock_ns(void)
 {
     struct timespec t;
@@ -66,10 +69,12 @@ static void on_line(struct client *c, uint64_t now_ns)
     }
     c->line_len = 0;
     const unsigned long tenant = strtoul(at, &at, 10);
-    c->offset = strtoul(at, &at, 10), c->length = strtoul(at, &at, 10);
+    c->offset = strtoul(at, &at, 10);
+    c->length = strtoul(at, &at, 10);
     if (strspn(c->line, "0123456789 \n") == strlen(c->line) && strcmp(at, "\n") == 0 && tenant < TENANTS &&
         c->length - 1 < LENGTH_MAX && c->offset <= INT64_MAX) {
-        c->waits = true, c->request.cost = c->length; /* 2. its cost is bytes; it waits in its tenant's queue */
+        c->waits = true; /* 2. its cost is bytes; it waits in its tenant's queue */
+        c->request.cost = c->length;
         must(tags_push(&tags, now_ns, (uint32_t)tenant, &c->request) == QOS_OK, "a valid request was refused");
         return;
     }
@@ -77,15 +82,32 @@ static void on_line(struct client *c, uint64_t now_ns)
     shutdown(c->fd, SHUT_RDWR);
 }
 
+static void accept_next(void)
+{
+    io_uring_prep_accept(entry(&listener, ACCEPTED), listener.fd, NULL, NULL, SOCK_CLOEXEC);
+    accepting = true;
+}
+
+static void on_accepted(int fd, uint64_t now_ns)
+{
+    struct client *fresh = fd >= 0 ? calloc(1, sizeof *fresh) : NULL;
+    accepting = false;
+    if (!fresh) { /* no more files or memory: the loop accepts again after its next sleep */
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    fresh->fd = fd;
+    io_uring_prep_poll_add(entry(fresh, HUNG_UP), fd, POLLRDHUP);
+    on_line(fresh, now_ns);
+    accept_next();
+}
+
 static void on_event(struct client *c, enum event event, int result, uint64_t now_ns)
 {
     c->operations--;
     if (event == ACCEPTED) { /* c is the listener */
-        struct client *fresh = calloc(1, sizeof *fresh);
-        must(fresh && (fresh->fd = result) >= 0, "no more connections");
-        io_uring_prep_poll_add(entry(fresh, HUNG_UP), fresh->fd, POLLRDHUP);
-        on_line(fresh, now_ns);
-        io_uring_prep_accept(entry(c, ACCEPTED), c->fd, NULL, NULL, SOCK_CLOEXEC);
+        on_accepted(result, now_ns);
         return;
     }
     if (event == READ) /* 4. the device is done; all that are reaped together carry one time */
@@ -102,15 +124,16 @@ static void on_event(struct client *c, enum event event, int result, uint64_t no
         c->line_len += event == LINE ? (size_t)result : 0;
         on_line(c, now_ns);
     }
-    if (c->gone && c->operations == 0)
-        close(c->fd), free(c);
+    if (c->gone && c->operations == 0) {
+        close(c->fd);
+        free(c);
+    }
 }
 
 int main(int argc, char **argv)
 {
     static unsigned char memory[16384] __attribute__((aligned(64)));
     static struct tags_config config = {.clients = TENANTS, .at_device_max = DEPTH, .cost_max = LENGTH_MAX};
-    static struct client listener;
     const int port = argc == 3 ? (int)strtol(argv[1], NULL, 10) : 0,
               file = argc == 3 ? open(argv[2], O_RDONLY | O_CLOEXEC) : -1;
     const struct sockaddr_in a = {AF_INET, htons((uint16_t)port), {htonl(0x7f000001)}, {0}};
@@ -125,20 +148,23 @@ int main(int argc, char **argv)
     listener.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     must(!bind(listener.fd, (const struct sockaddr *)&a, sizeof a) && !listen(listener.fd, 64), "the port is taken");
     must(io_uring_queue_init(256, &ring, 0) == 0, "no io_uring on this machine");
-    io_uring_prep_accept(entry(&listener, ACCEPTED), listener.fd, NULL, NULL, SOCK_CLOEXEC);
     must(!sigemptyset(&ends) && !sigaddset(&ends, SIGTERM) && !sigprocmask(SIG_BLOCK, &ends, NULL), "signals");
     while (sigtimedwait(&ends, NULL, &(struct timespec){0, 0}) != SIGTERM) {
         struct io_uring_cqe *cqe;
         struct tags_request *r;
-        uint64_t now_ns = clock_ns(), wait_ns;
+        uint64_t now_ns = clock_ns(), next_ns;
+        struct __kernel_timespec wait = {0, WAIT_MAX_NS};
         while (tags_pop(&tags, now_ns, &r) == QOS_OK) { /* 3. whose turn it is, with up to DEPTH at the device */
             struct client *c = (struct client *)(void *)r;
             c->waits = false;
             io_uring_prep_read(entry(c, READ), file, c->data, (unsigned)c->length, c->offset);
         }
-        wait_ns = tags_next_ns(&tags, now_ns) - now_ns; /* 6. sleep until then; 0: DEPTH are at the device */
-        struct __kernel_timespec t = {0, wait_ns - 1 < 200000000 ? (long long)wait_ns : 200000000};
-        io_uring_submit_and_wait_timeout(&ring, &cqe, 1, &t, NULL);
+        next_ns = tags_next_ns(&tags, now_ns); /* 6. sleep until then; now_ns: DEPTH are at the device, an event comes */
+        if (next_ns > now_ns)
+            wait.tv_nsec = (long long)qos_min(next_ns - now_ns, WAIT_MAX_NS);
+        io_uring_submit_and_wait_timeout(&ring, &cqe, 1, &wait, NULL);
+        if (!accepting && io_uring_cq_ready(&ring) == 0)
+            accept_next();
         for (now_ns = clock_ns(); io_uring_peek_cqe(&ring, &cqe) == 0;) {
             struct client *c = (struct client *)(uintptr_t)(cqe->user_data & ~UINT64_C(7));
             on_event(c, (enum event)(cqe->user_data & 7), cqe->res, now_ns);

@@ -15,6 +15,7 @@ failed=0 seconds=4 size=262144
 "$server" >"$d/usage" 2>&1
 expect "without a port: status 2 and a sentence" grep -q 'usage: quickstart_htb PORT' "$d/usage"
 
+survives_flood 1000 1000 "$server"
 serve "$server" # and the two ports after it
 "$server" "$port" >"$d/taken" 2>&1
 expect "a port that is taken: a sentence" grep -q 'the port is taken' "$d/taken"

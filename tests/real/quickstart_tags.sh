@@ -16,6 +16,7 @@ head -c $((mib * 1048576)) /dev/urandom >"$d/file"
 "$server" >"$d/usage" 2>&1
 expect "without arguments: a sentence" grep -q 'usage: quickstart_tags PORT FILE' "$d/usage"
 
+survives_flood "0 0 8" 8 "$server" "$d/file"
 serve "$server" "$d/file"
 "$server" "$port" "$d/file" >"$d/taken" 2>&1
 expect "a port that is taken: a sentence" grep -q 'the port is taken' "$d/taken"
