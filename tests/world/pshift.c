@@ -1,0 +1,1088 @@
+// proves: pshift.h keeps its promises in worlds that nobody drew for it: controllers, servers and a store that are killed,
+// proves: paused, cut off and started again with other clocks, messages that are lost, late, repeated and damaged, by seed;
+// proves: and its solver on chains, rings and random rows beside a plain max flow. The oracles are written from the first page
+#define WORLD_HEADER "pshift"
+#define WORLD_FIELDS(X)                                                                                                \
+    X(MODE, "mode", "cluster chain ring random")                                                                       \
+    X(LENGTH, "periods", "12 6 30 60")                                                                                 \
+    X(SERVERS, "servers", "3 1 2 5 8 11")                                                                              \
+    X(CONTROLLERS, "controllers", "1 2 3")                                                                             \
+    X(INTERVALS, "intervals", "8 3 20")                                                                                \
+    X(TAKES, "periods_a_swap", "1 2 5")                                                                                \
+    X(CAPACITY, "capacity", "200 20 2000")                                                                             \
+    X(UNCHANGED, "unchanged", "0 20 200")                                                                              \
+    X(LOST, "lost", "0 20 200 700")                                                                                    \
+    X(REPEATED, "repeated", "0 50 500")                                                                                \
+    X(DAMAGED, "damaged", "0 20 200")                                                                                  \
+    X(LATE, "late", "0 50 300")                                                                                        \
+    X(LATE_BY, "late_by", "500 1500 6000")                                                                             \
+    X(DELAY, "delay", "0 5 60")                                                                                        \
+    X(CUTS, "cuts", "0 2 10")                                                                                          \
+    X(SERVER_RUNS, "server_runs", "0 10000 2000 300")                                                                  \
+    X(CONTROLLER_RUNS, "controller_runs", "0 5000 1500 200")                                                           \
+    X(DOWN, "down", "10 300 2500")                                                                                     \
+    X(PAUSE, "pause", "0 100 1200 5000")                                                                               \
+    X(STORE_SLOW, "store_slow", "0 30 400 1500")                                                                       \
+    X(STORE_LOST, "store_lost", "0 100 500")                                                                           \
+    X(STORE_GONE, "store_gone", "0 1500 4000")                                                                         \
+    X(DRIFT, "drift_ppm", "0 100")                                                                                     \
+    X(GROWS, "grows", "no yes")                                                                                        \
+    X(SHRINKS, "shrinks", "no yes")                                                                                    \
+    X(QUIET, "quiet", "8 20")
+#define WORLD_COHORT(X)                                                                                                \
+    X(NUMBER, "buckets", "0 1 2 4")                                                                                    \
+    X(RESERVED, "reserved", "200 0 50 300")                                                                            \
+    X(LIMIT, "limit", "2000 0 1000 1100 5000 nothing")                                                                 \
+    X(DEMAND, "demand", "2000 1000 500 10000")                                                                         \
+    X(SPREAD, "spread", "all one two")                                                                                 \
+    X(ON_OFF, "on_off", "no yes")                                                                                      \
+    X(FORCE, "forced", "0 30")                                                                                         \
+    X(CLOSE, "closed", "no yes")                                                                                       \
+    X(CHURN, "churn", "none change lower")
+#include "world_test.h"
+#include "pshift.h"
+#include "examples/world/clocks.h"
+#include "examples/world/networks.h"
+
+#define SERVERS 12u
+#define CONTROLLERS 3u
+#define BUCKETS 12u
+#define T UINT64_C(1000000000) /* a period; scale is in counts */
+#define STEPS 40u              /* serving steps of a period */
+#define PERIODS 4096u
+#define DEBT 8u
+#define NONE UINT32_MAX
+
+enum kind { STEP, INTERVAL, ROUND, AGAIN, KILL, START, STORE, REPLY, CUT, PAUSE, CHANGE, HELD };
+
+/* A server or a controller. */
+struct node {
+    bool up, gone;
+    uint64_t life, paused_ns, boots, boot_ns; /* life: its events of a former one count no more */
+    struct world_clock clock;
+    struct qos_u128 nonce;
+};
+
+struct server {
+    struct node node;
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    uint32_t queue[BUCKETS];
+    bool open[BUCKETS];
+    uint64_t capacity, arrived[BUCKETS], served[BUCKETS], cancelled[BUCKETS];
+    double credit, due[BUCKETS];
+};
+
+struct controller {
+    struct node node;
+    struct pshift_controller controller;
+    struct pshift_owner owner;
+    uint64_t period;   /* that it began last */
+    uint64_t asked_ns; /* when it asked the store last */
+    bool waits, again; /* a reply of the store is outstanding; a round will be repeated */
+};
+
+struct bucket {
+    uint32_t cohort;
+    uint64_t id, reservation, limit, limit_was, changed_ns; /* limit: QOS_UNLIMITED none, QOS_NOTHING */
+    double rate[SERVERS];                                   /* requests per period that arrive at each server */
+    bool at[SERVERS];
+    struct taken {
+        uint64_t at_ns, n;
+    } * journal;
+    size_t taken, room, first; /* first: begin of the window */
+    uint64_t in_window;
+};
+
+/* What the world knows of a period number. */
+struct period {
+    uint64_t number, from_ns, until_ns; /* when its tokens may be spent, true time */
+    struct qos_u128 nonce;              /* whose it is */
+    uint64_t served[BUCKETS], forced[BUCKETS];
+    bool owned;
+};
+
+static struct server server[SERVERS];
+static struct controller controller[CONTROLLERS];
+static struct bucket bucket[BUCKETS];
+static struct period periods[PERIODS];
+static unsigned char memory[SERVERS + CONTROLLERS][1 << 19] __attribute__((aligned(64)));
+static unsigned char queues[SERVERS][1 << 15] __attribute__((aligned(64)));
+static uint64_t digest;
+
+static struct {
+    struct world *w;
+    struct world_rng rng;
+    struct world_network network;
+    struct world_queue due;
+    uint64_t now, end_ns, quiet_ns, W, nonces, disturbed_ns, swapped_ns, most_periods;
+    uint32_t servers, controllers, buckets, k;
+    double drift;
+    bool quiet;
+    /* the store: one key */
+    uint64_t number, gone_ns;
+    struct qos_u128 nonce;
+    /* operations under way: slots */
+    struct op {
+        uint32_t controller;
+        uint64_t life, expected, number; /* number 0: a read */
+        struct qos_u128 nonce;
+        bool used;
+    } op[256];
+    /* packets that a paused node has not read */
+    struct held {
+        uint32_t to;
+        size_t size;
+        uint8_t *bytes;
+    } held[4096];
+    uint32_t helds;
+} run;
+
+static void fold(uint64_t x)
+{
+    digest = check_wrap_mul(digest ^ x, UINT64_C(0x100000001b3));
+}
+
+static bool same(struct qos_u128 a, struct qos_u128 b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+
+static uint64_t of_T(double permille)
+{
+    return (uint64_t)((double)T * permille / 1000);
+}
+
+/* ---- a plain maximum flow (Edmonds, Karp, 1972): source, buckets, servers, sink --------------------------------------------- */
+
+#define NODES (2 + BUCKETS * 4 + SERVERS)
+static uint64_t flow_room[NODES][NODES];
+
+static uint64_t max_flow(uint32_t nodes)
+{
+    uint64_t flow = 0;
+    for (;;) {
+        uint32_t from[NODES], list[NODES], first = 0, count = 1, v;
+        uint64_t least = UINT64_MAX;
+        for (v = 0; v < nodes; v++)
+            from[v] = NONE;
+        list[0] = 0;
+        from[0] = 0;
+        while (first < count && from[nodes - 1] == NONE) {
+            uint32_t u = list[first++];
+            for (v = 0; v < nodes; v++)
+                if (from[v] == NONE && flow_room[u][v]) {
+                    from[v] = u;
+                    list[count++] = v;
+                }
+        }
+        if (from[nodes - 1] == NONE)
+            return flow;
+        for (v = nodes - 1; v != 0; v = from[v])
+            least = flow_room[from[v]][v] < least ? flow_room[from[v]][v] : least;
+        for (v = nodes - 1; v != 0; v = from[v]) {
+            flow_room[from[v]][v] -= least;
+            flow_room[v][from[v]] += least;
+        }
+        flow += least;
+    }
+}
+
+/* Phi of a problem: the most tokens that can be consumed. */
+static uint64_t most_tokens(const struct pshift_problem *p)
+{
+    uint32_t i, e, nodes = 2 + p->buckets + p->servers;
+    memset(flow_room, 0, sizeof flow_room);
+    for (i = 0; i < p->buckets; i++) {
+        uint64_t all = 0;
+        for (e = p->row[i]; e < p->row[i + 1]; e++) {
+            flow_room[1 + i][1 + p->buckets + p->server[e]] += p->demand[e];
+            all += p->demand[e];
+        }
+        flow_room[0][1 + i] = all < p->reservation[i] ? all : p->reservation[i];
+    }
+    for (i = 0; i < p->servers; i++)
+        flow_room[1 + p->buckets + i][nodes - 1] = p->capacity[i];
+    return max_flow(nodes);
+}
+
+/* Promise `max_flow`, `certificate`: the result is a maximum flow, its rows are prudent, and its cut proves it. */
+static void judge_solution(const struct pshift_problem *p, const struct pshift_solution *s)
+{
+    uint64_t load[SERVERS] = {0}, phi = 0, sum = 0, cut = 0, most = most_tokens(p);
+    uint32_t i, e;
+    for (i = 0; i < p->buckets; i++) {
+        uint64_t row = 0, all = 0, outside = 0, a;
+        for (e = p->row[i]; e < p->row[i + 1]; e++) {
+            if (s->alloc[e] > p->demand[e])
+                world_fail(run.w, "certificate", run.now, "bucket %" PRIu32 " gets more than its demand", i);
+            row += s->alloc[e];
+            all += p->demand[e];
+            load[p->server[e]] += s->alloc[e];
+            outside += s->cut[p->server[e]] ? 0 : p->demand[e];
+        }
+        a = all < p->reservation[i] ? all : p->reservation[i];
+        if (row != a)
+            world_fail(run.w, "certificate", run.now, "row %" PRIu32 " sums to %" PRIu64 ", not %" PRIu64, i, row, a);
+        sum += a;
+        cut += a < outside ? a : outside;
+    }
+    for (i = 0; i < p->servers; i++) {
+        phi += load[i] < p->capacity[i] ? load[i] : p->capacity[i];
+        cut += s->cut[i] ? p->capacity[i] : 0;
+    }
+    if (phi != most)
+        world_fail(run.w, "max_flow", run.now, "%" PRIu64 " tokens are consumed, %" PRIu64 " are possible", phi, most);
+    if (s->effective.lo != phi || s->tokens.lo != sum || s->excess.lo != sum - phi)
+        world_fail(run.w, "certificate", run.now, "the solution says Phi = %" PRIu64 ", and it is %" PRIu64,
+                   s->effective.lo, phi);
+    if (!s->exact || cut != phi)
+        world_fail(run.w, "certificate", run.now, "the cut is %" PRIu64 ", Phi %" PRIu64, cut, phi);
+    fold(phi);
+}
+
+/* ---- oracles of the cluster ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t limit_of(const struct bucket *b, uint64_t since_ns)
+{
+    uint64_t l = b->limit, was = b->limit_was;
+    if (b->changed_ns + 2 * T < since_ns || !b->changed_ns)
+        return l;
+    return l == QOS_NOTHING ? was : was == QOS_NOTHING ? l : l > was ? l : was;
+}
+
+static struct period *period_of(uint64_t number)
+{
+    struct period *p = &periods[number % PERIODS];
+    if (p->number != number) {
+        memset(p, 0, sizeof *p);
+        p->number = number;
+    }
+    return p;
+}
+
+/* Server j served a request of bucket i in the period that its agent names. */
+static void took(uint32_t j, uint32_t i, bool forced)
+{
+    struct bucket *b = &bucket[i];
+    struct pshift_agent_state info;
+    struct period *p;
+    uint64_t l, extra;
+    uint32_t k;
+    (void)pshift_agent_info(&server[j].agent, &info);
+    p = period_of(info.period);
+    l = limit_of(b, run.now);
+    fold(run.now ^ (uint64_t)i << 48 ^ (uint64_t)j << 56);
+    world_trace(run.now, i, "given", 1);
+    server[j].served[i]++;
+    if (forced)
+        p->forced[i]++;
+    else
+        p->served[i]++;
+    if (l == QOS_UNLIMITED)
+        return;
+    /* Promise `isolation`: a bucket spends its own tokens only. */
+    if (l == QOS_NOTHING && !forced)
+        world_fail(run.w, "isolation", run.now, "bucket %" PRIu32 " has nothing, and server %" PRIu32 " serves it", i,
+                   j);
+    if (l == QOS_NOTHING)
+        return;
+    /* Promise `period_limit`: at most L in a period. Forced ones may exceed it by the debt at most. */
+    for (extra = 0, k = 0; k < run.servers; k++)
+        extra += DEBT * server[k].node.boots;
+    if (p->owned && run.now <= p->until_ns &&
+        ((!forced && p->served[i] > l) || p->served[i] + p->forced[i] > l + extra))
+        world_fail(run.w, "period_limit", run.now,
+                   "bucket %" PRIu32 ": %" PRIu64 " and %" PRIu64 " forced in period %" PRIu64 ", limit %" PRIu64, i,
+                   p->served[i], p->forced[i], info.period, l);
+    if (forced)
+        return;
+    /* Promise `after_end`: tokens of a period are spent between its swap and T later. */
+    if (!p->owned || run.now > p->until_ns || run.now < p->from_ns)
+        world_fail(run.w, "after_end", run.now,
+                   "bucket %" PRIu32 " at server %" PRIu32 ": a token of period %" PRIu64 ", which %s %.6f ms ago", i,
+                   j, info.period, p->owned ? "ended" : "nobody owns",
+                   p->owned ? (double)((int64_t)run.now - (int64_t)p->until_ns) / 1e6 : 0.0);
+    /* Promise `window`: at most 2 L in any window of T, less the drift. */
+    b->journal = (struct taken *)world_grow(b->journal, b->taken, &b->room, sizeof *b->journal);
+    b->journal[b->taken].at_ns = run.now;
+    b->journal[b->taken++].n = 1;
+    b->in_window++;
+    while (b->journal[b->first].at_ns + run.W <= run.now) {
+        b->in_window -= b->journal[b->first].n;
+        b->first++;
+    }
+    if (b->in_window > 2 * l)
+        world_fail(run.w, "window", run.now, "bucket %" PRIu32 ": %" PRIu64 " in a window of T, limit %" PRIu64, i,
+                   b->in_window, l);
+}
+
+/* Promise `reservation`, in periods without any fault: who wants it, and whose reservations fit with a fifth to spare, gets
+ * it; a server that is silent costs others nothing. Called when period `number` is over. */
+static void judge_period(uint64_t number)
+{
+    const struct period *p = period_of(number);
+    uint64_t sum = 0, phi;
+    uint32_t i, j, nodes = 2 + run.buckets + run.servers;
+    if (!run.quiet || p->from_ns < run.quiet_ns + 3 * T || !p->owned)
+        return;
+    memset(flow_room, 0, sizeof flow_room);
+    for (i = 0; i < run.buckets; i++) {
+        double all = 0;
+        for (j = 0; j < run.servers; j++)
+            if (bucket[i].at[j] && server[j].node.up) {
+                uint64_t d = (uint64_t)(bucket[i].rate[j] * 0.9);
+                flow_room[1 + i][1 + run.buckets + j] = d;
+                all += (double)d;
+            }
+        flow_room[0][1 + i] = (double)bucket[i].reservation < all ? bucket[i].reservation : (uint64_t)all;
+        sum += flow_room[0][1 + i];
+    }
+    for (j = 0; j < run.servers; j++)
+        flow_room[1 + run.buckets + j][nodes - 1] = server[j].node.up ? server[j].capacity * 8 / 10 : 0;
+    phi = max_flow(nodes);
+    if (phi < sum)
+        return; /* not all fit */
+    for (i = 0; i < run.buckets; i++) {
+        double want = 0, got = (double)(p->served[i] + p->forced[i]), slack = 2.0 * run.servers + 2;
+        uint32_t k = bucket[i].cohort;
+        for (j = 0; j < run.servers; j++)
+            want += bucket[i].at[j] && server[j].node.up ? bucket[i].rate[j] * 0.9 : 0;
+        if (want > (double)bucket[i].reservation)
+            want = (double)bucket[i].reservation;
+        if (bucket[i].limit == QOS_NOTHING || world_choice(run.w, world_of(k, F_ON_OFF)) ||
+            world_choice(run.w, world_of(k, F_CLOSE)) || world_choice(run.w, world_of(k, F_FORCE)))
+            continue;
+        if (got + slack < want * 0.97)
+            world_fail(run.w, "reservation", run.now,
+                       "bucket %" PRIu32 ": %.0f of %" PRIu64 " in period %" PRIu64 ", wanted %.0f", i, got,
+                       bucket[i].reservation, number, want);
+    }
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------------------------------------- */
+
+static struct node *node_of(uint32_t n)
+{
+    return n < SERVERS ? &server[n].node : &controller[n - SERVERS].node;
+}
+
+static uint64_t clock_of(struct node *n)
+{
+    return world_clock_read(&n->clock, run.now);
+}
+
+/* A start: another nonce, and a clock that shows anything. */
+static void boot(uint32_t number)
+{
+    struct node *n = node_of(number);
+    struct world_clock_config config;
+    memset(&config, 0, sizeof config);
+    config.drift_ppm = (int32_t)(world_between(&run.rng, 0, 2) - 1) * (int32_t)run.drift;
+    world_clock_init(&n->clock, &config, world_scale(&run.rng, 1, UINT64_C(1) << 60), run.w->seed, number);
+    n->nonce.hi = run.w->seed;
+    n->nonce.lo = ++run.nonces;
+    n->up = true;
+    n->life++;
+    n->boots++;
+    n->boot_ns = run.now;
+    n->paused_ns = 0;
+}
+
+static void later(uint32_t kind, uint32_t number, uint64_t in_ns)
+{
+    world_queue_add(&run.due, run.now + in_ns, kind, number);
+}
+
+static void send_to(uint32_t from, uint32_t to, const void *bytes, size_t size)
+{
+    world_network_send(&run.network, run.now, from, to, bytes, size);
+}
+
+/* -- a server */
+
+static void open_bucket(uint32_t j, uint32_t i)
+{
+    struct server *s = &server[j];
+    if (s->open[i] || !bucket[i].at[j])
+        return;
+    if (pshift_agent_open(&s->agent, bucket[i].id, &s->queue[i]) != QOS_OK) {
+        world_fail(run.w, "open", run.now, "server %" PRIu32 " has no queue for bucket %" PRIu32, j, i);
+        return;
+    }
+    s->open[i] = true;
+}
+
+static void server_start(uint32_t j)
+{
+    struct server *s = &server[j];
+    struct pshift_scheduler_config sc = {2 * BUCKETS, DEBT};
+    struct pshift_agent_config ac;
+    uint32_t i;
+    boot(j);
+    memset(&ac, 0, sizeof ac);
+    ac.scheduler = &s->scheduler;
+    ac.server = j;
+    ac.boot = s->node.nonce;
+    ac.period_ns = T;
+    ac.unchanged_permille = (uint32_t)world_value(run.w, F_UNCHANGED);
+    if (pshift_scheduler_memsize(&sc) > sizeof queues[j] || pshift_agent_memsize(&ac) > sizeof memory[j] ||
+        pshift_scheduler_init(&s->scheduler, queues[j], sizeof queues[j], &sc) != QOS_OK ||
+        pshift_agent_init(&s->agent, memory[j], sizeof memory[j], &ac) != QOS_OK) {
+        world_fail(run.w, "init", run.now, "a configuration within the ranges is refused");
+        return;
+    }
+    for (i = 0; i < BUCKETS; i++) {
+        s->open[i] = false;
+        s->arrived[i] = s->served[i] = s->cancelled[i] = 0;
+        s->due[i] = 0;
+    }
+    for (i = 0; i < run.buckets; i++)
+        open_bucket(j, i);
+    s->credit = 0;
+    later(STEP, j | (uint32_t)(s->node.life & 0xffffff) << 8, T / STEPS + world_between(&run.rng, 0, T / STEPS));
+    later(INTERVAL, j | (uint32_t)(s->node.life & 0xffffff) << 8, world_between(&run.rng, 1, T / 50));
+}
+
+/* All that the agent has to say goes to all controllers. */
+static void report(uint32_t j)
+{
+    struct server *s = &server[j];
+    struct pshift_message m;
+    struct pshift_report_entry entry[8];
+    uint8_t bytes[1024];
+    size_t size;
+    uint32_t c, n;
+    for (n = 0; n < 64 && pshift_agent_report(&s->agent, &m, entry, 8) == QOS_OK; n++) {
+        struct pshift_agent_state info;
+        uint64_t shown = clock_of(&s->node);
+        (void)pshift_agent_info(&s->agent, &info);
+        m.capacity = info.ends_ns > shown ? (uint64_t)((double)s->capacity * (double)(info.ends_ns - shown) / (double)T)
+                                          : s->capacity;
+        if (pshift_report_encode(&m, entry, bytes, sizeof bytes, &size) != QOS_OK) {
+            world_fail(run.w, "wire", run.now, "a report of %" PRIu32 " entries cannot be encoded", m.count);
+            return;
+        }
+        for (c = 0; c < run.controllers; c++)
+            send_to(j, SERVERS + c, bytes, size);
+    }
+}
+
+static void server_receive(uint32_t j, const uint8_t *bytes, size_t size)
+{
+    struct server *s = &server[j];
+    struct pshift_message m;
+    struct pshift_grant_entry entry[64];
+    if (pshift_grant_decode(bytes, size, &m, entry, 64) != QOS_OK)
+        return;
+    if (pshift_agent_install(&s->agent, clock_of(&s->node), &m, entry) == QOS_OK)
+        report(j);
+}
+
+/* Requests arrive, and the device serves. */
+static void server_step(uint32_t j)
+{
+    struct server *s = &server[j];
+    uint64_t shown = clock_of(&s->node);
+    uint32_t i, n;
+    for (i = 0; i < run.buckets; i++) {
+        const struct bucket *b = &bucket[i];
+        uint32_t k = b->cohort;
+        struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+        bool on = !world_choice(run.w, world_of(k, F_ON_OFF)) || (run.now / (3 * T) + i) % 2 == 0;
+        if (!s->open[i]) {
+            if (world_choice(run.w, world_of(k, F_CLOSE)) && world_rand(&run.rng) % 40 == 0)
+                open_bucket(j, i);
+            continue;
+        }
+        s->due[i] += on ? b->rate[j] / STEPS : 0;
+        n = (uint32_t)s->due[i];
+        s->due[i] -= n;
+        if (n && pshift_scheduler_arrive(&s->scheduler, s->queue[i], n) != QOS_OK)
+            world_fail(run.w, "arrive", run.now, "requests are refused");
+        s->arrived[i] += n;
+        (void)pshift_scheduler_info(&s->scheduler, s->queue[i], &info);
+        if (info.pending > 2 * s->capacity + 10) { /* an impatient queue */
+            n = (uint32_t)(info.pending - 2 * s->capacity - 10);
+            (void)!pshift_scheduler_cancel(&s->scheduler, s->queue[i], n);
+            s->cancelled[i] += n;
+        }
+        if (info.pending && world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(k, F_FORCE))) &&
+            pshift_scheduler_force(&s->scheduler, shown, s->queue[i]) == QOS_OK)
+            took(j, i, true);
+        if (world_choice(run.w, world_of(k, F_CLOSE)) && world_rand(&run.rng) % 40 == 0) {
+            (void)pshift_scheduler_info(&s->scheduler, s->queue[i], &info);
+            (void)!pshift_scheduler_cancel(&s->scheduler, s->queue[i], info.pending);
+            s->cancelled[i] += info.pending;
+            if (pshift_agent_close(&s->agent, b->id) == QOS_OK)
+                s->open[i] = false;
+            else
+                world_fail(run.w, "close", run.now, "an empty queue cannot be closed");
+        }
+    }
+    s->credit += (double)s->capacity / STEPS;
+    if (s->credit > (double)s->capacity / STEPS + 1)
+        s->credit = (double)s->capacity / STEPS + 1;
+    while (s->credit >= 1) {
+        struct pshift_pick pick;
+        if (pshift_scheduler_pick(&s->scheduler, shown, &pick) != QOS_OK)
+            break;
+        for (i = 0; i < run.buckets && !(s->open[i] && s->queue[i] == pick.queue); i++) {
+        }
+        if (i == run.buckets) {
+            world_fail(run.w, "once", run.now, "queue %" PRIu32 " of server %" PRIu32 " is nobody's", pick.queue, j);
+            return;
+        }
+        s->credit -= 1;
+        took(j, i, false);
+        if (s->served[i] + s->cancelled[i] > s->arrived[i])
+            world_fail(run.w, "once", run.now, "bucket %" PRIu32 ": more requests served than arrived", i);
+    }
+}
+
+/* -- a controller */
+
+static void controller_start(uint32_t c)
+{
+    struct controller *x = &controller[c];
+    struct pshift_controller_config cc;
+    struct pshift_owner_config oc;
+    uint32_t i;
+    boot(SERVERS + c);
+    memset(&cc, 0, sizeof cc);
+    memset(&oc, 0, sizeof oc);
+    cc.servers = SERVERS;
+    cc.buckets = 2 * BUCKETS;
+    cc.records = SERVERS * BUCKETS * 2;
+    cc.nonce = oc.nonce = x->node.nonce;
+    cc.period_ns = oc.period_ns = T;
+    oc.periods = run.k;
+    x->period = 0;
+    x->waits = x->again = false;
+    x->asked_ns = 0;
+    if (pshift_controller_memsize(&cc) > sizeof memory[0] ||
+        pshift_controller_init(&x->controller, memory[SERVERS + c], sizeof memory[0], &cc) != QOS_OK ||
+        pshift_owner_init(&x->owner, &oc) != QOS_OK) {
+        world_fail(run.w, "init", run.now, "a configuration within the ranges is refused");
+        return;
+    }
+    for (i = 0; i < run.buckets; i++)
+        if (pshift_controller_change(&x->controller, bucket[i].id, bucket[i].reservation, bucket[i].limit) != QOS_OK)
+            world_fail(run.w, "contract", run.now, "a contract within the ranges is refused");
+    later(ROUND, (SERVERS + c) | (uint32_t)(x->node.life & 0xffffff) << 8, world_between(&run.rng, 1, T / 20));
+}
+
+static void plan(uint32_t c)
+{
+    struct controller *x = &controller[c];
+    struct pshift_message m;
+    struct pshift_grant_entry entry[8];
+    struct pshift_problem problem;
+    struct pshift_solution solution;
+    uint8_t bytes[1024];
+    size_t size;
+    uint32_t j, n;
+    if (pshift_controller_plan(&x->controller, NULL) != QOS_OK)
+        return;
+    if (pshift_controller_certificate(&x->controller, &problem, &solution) == QOS_OK)
+        judge_solution(&problem, &solution);
+    for (j = 0; j < run.servers; j++)
+        for (n = 0; n < 64 && pshift_controller_grant(&x->controller, clock_of(&x->node), j, &m, entry, 8) == QOS_OK;
+             n++) {
+            if (pshift_grant_encode(&m, entry, bytes, sizeof bytes, &size) != QOS_OK) {
+                world_fail(run.w, "wire", run.now, "a grant of %" PRIu32 " entries cannot be encoded", m.count);
+                return;
+            }
+            send_to(SERVERS + c, j, bytes, size);
+        }
+}
+
+/* Asks the store: a swap, if the owner says so, else a read. */
+static void ask_store(uint32_t c, uint64_t swap)
+{
+    struct controller *x = &controller[c];
+    uint32_t s;
+    for (s = 0; s < 256 && run.op[s].used; s++) {
+    }
+    if (s == 256)
+        return;
+    run.op[s].used = true;
+    run.op[s].controller = c;
+    run.op[s].life = x->node.life;
+    run.op[s].expected = x->owner.seen;
+    run.op[s].number = swap;
+    run.op[s].nonce = x->node.nonce;
+    x->waits = true;
+    x->asked_ns = run.now;
+    later(STORE, s, world_between(&run.rng, 0, of_T(run.quiet ? 1 : world_value(run.w, F_STORE_SLOW))));
+}
+
+static void owner_turn(uint32_t c)
+{
+    struct controller *x = &controller[c];
+    uint64_t shown = clock_of(&x->node), number;
+    if (x->waits && run.now < x->asked_ns + T / 4)
+        return;
+    x->waits = false;
+    switch (pshift_owner_ask(&x->owner, shown, &number)) {
+    case QOS_OK: ask_store(c, number); break;
+    case QOS_EBUSY: ask_store(c, 0); break;
+    default: ask_store(c, 0); break;
+    }
+}
+
+static void controller_round(uint32_t c)
+{
+    struct controller *x = &controller[c];
+    uint64_t number, start, shown;
+    owner_turn(c);
+    shown = clock_of(&x->node);
+    if (pshift_owner_holds(&x->owner, shown, &number, &start) != QOS_OK)
+        return;
+    if (number != x->period) {
+        struct period *p = period_of(number);
+        /* Promise `owner`: at most one controller owns a period. */
+        if (!p->owned || !same(p->nonce, x->node.nonce))
+            world_fail(run.w, "owner", run.now, "controller %" PRIu32 " holds period %" PRIu64 ", which %s", c, number,
+                       p->owned ? "is another's" : "it never took");
+        if (pshift_controller_begin(&x->controller, start, number) != QOS_OK)
+            world_fail(run.w, "begin", run.now, "period %" PRIu64 " cannot begin", number);
+        if (x->period)
+            judge_period(x->period);
+        x->period = number;
+        world_trace(run.now, 90 + c, "period", number);
+    }
+    plan(c);
+}
+
+static void controller_receive(uint32_t c, const uint8_t *bytes, size_t size)
+{
+    struct controller *x = &controller[c];
+    struct pshift_message m;
+    struct pshift_report_entry entry[64];
+    struct pshift_controller_state info;
+    if (pshift_report_decode(bytes, size, &m, entry, 64) != QOS_OK)
+        return;
+    if (pshift_controller_report(&x->controller, &m, entry) != QOS_OK)
+        return;
+    (void)pshift_controller_info(&x->controller, &info);
+    if (x->period && (info.withheld || info.awaited) && !x->again) { /* the round is repeated, once for all answers */
+        x->again = true;
+        later(AGAIN, (SERVERS + c) | (uint32_t)(x->node.life & 0xffffff) << 8, T / 500);
+    }
+}
+
+/* -- the store */
+
+static void store_performs(uint32_t s)
+{
+    struct op *op = &run.op[s];
+    uint32_t k;
+    if (run.now < run.gone_ns && world_chance(&run.rng, 700)) {
+        op->used = false; /* it never arrives */
+        return;
+    }
+    if (op->number && op->expected == run.number) {
+        run.number = op->number;
+        run.nonce = op->nonce;
+        run.swapped_ns = run.now;
+        world_trace(run.now, 80 + op->controller, "swap", op->number);
+        for (k = 0; k < run.k; k++) {
+            struct period *p = period_of(op->number - run.k + 1 + k);
+            memset(p->served, 0, sizeof p->served);
+            p->owned = true;
+            p->nonce = op->nonce;
+            p->from_ns = run.now > T && k ? run.now - T : run.now;
+            if (k)
+                p->from_ns = run.now;
+            p->until_ns = run.now + (k + 1) * T + (uint64_t)(2 * run.drift / 1e6 * (double)((k + 1) * T)) + 2;
+        }
+    }
+    if (!run.quiet && (run.now < run.gone_ns || world_chance(&run.rng, (uint32_t)world_value(run.w, F_STORE_LOST)))) {
+        op->used = false;
+        return;
+    }
+    op->number = run.number;
+    op->nonce = run.nonce;
+    later(REPLY, s, world_between(&run.rng, 0, of_T(run.quiet ? 1 : world_value(run.w, F_STORE_SLOW))));
+}
+
+static void store_replies(uint32_t s)
+{
+    struct op *op = &run.op[s];
+    struct controller *x = &controller[op->controller];
+    op->used = false;
+    if (!x->node.up || x->node.life != op->life)
+        return;
+    x->waits = false;
+    pshift_owner_saw(&x->owner, clock_of(&x->node), op->number, op->nonce);
+}
+
+/* ---- a world --------------------------------------------------------------------------------------------------------------------- */
+
+static void receive(uint32_t to, const uint8_t *bytes, size_t size)
+{
+    if (!node_of(to)->up)
+        return;
+    if (to < SERVERS)
+        server_receive(to, bytes, size);
+    else
+        controller_receive(to - SERVERS, bytes, size);
+}
+
+static void event(const struct world_event *e)
+{
+    struct node *n = e->kind == STEP || e->kind == INTERVAL || e->kind == ROUND || e->kind == AGAIN
+                         ? node_of(e->index & 0xff)
+                         : NULL;
+    uint32_t i, number = e->index & 0xff;
+    uint64_t runs;
+    if (n && (!n->up || (e->index >> 8) != (n->life & 0xffffff)))
+        return;
+    if (n && n->paused_ns > run.now) { /* what is due while it stands still comes after */
+        world_queue_add(&run.due, n->paused_ns, e->kind, e->index);
+        return;
+    }
+    switch ((enum kind)e->kind) {
+    case STEP:
+        server_step(number);
+        world_queue_add(&run.due, run.now + T / STEPS, STEP, e->index);
+        break;
+    case INTERVAL:
+        pshift_agent_measure(&server[number].agent, clock_of(n));
+        report(number);
+        world_queue_add(&run.due, run.now + T / (uint64_t)world_value(run.w, F_INTERVALS), INTERVAL, e->index);
+        break;
+    case ROUND:
+        controller_round(number - SERVERS);
+        world_queue_add(&run.due, run.now + T / (uint64_t)world_value(run.w, F_INTERVALS) / 2, ROUND, e->index);
+        break;
+    case AGAIN:
+        controller[number - SERVERS].again = false;
+        plan(number - SERVERS);
+        break;
+    case KILL:
+        if (run.quiet)
+            break;
+        n = node_of(number);
+        n->up = false;
+        n->life++;
+        run.disturbed_ns = run.now;
+        later(START, number,
+              world_between(&run.rng, of_T(world_value(run.w, F_DOWN)) / 2, of_T(world_value(run.w, F_DOWN)) * 3 / 2));
+        break;
+    case START:
+        n = node_of(number);
+        if (n->up || n->gone)
+            break;
+        if (number < SERVERS)
+            server_start(number);
+        else
+            controller_start(number - SERVERS);
+        run.disturbed_ns = run.now;
+        runs = of_T(world_value(run.w, number < SERVERS ? F_SERVER_RUNS : F_CONTROLLER_RUNS));
+        if (runs)
+            later(KILL, number, world_between(&run.rng, runs / 4, runs * 7 / 4));
+        break;
+    case STORE: store_performs(number); break;
+    case REPLY: store_replies(number); break;
+    case CUT:
+        if (run.quiet)
+            break;
+        world_network_part(&run.network, world_chance(&run.rng, 500) ? world_rand(&run.rng) & 0x7fff : 0);
+        later(CUT, 0, of_T(12000 / world_value(run.w, F_CUTS)) * world_between(&run.rng, 1, 19) / 10);
+        break;
+    case PAUSE:
+        if (run.quiet)
+            break;
+        n = node_of(number);
+        n->paused_ns = run.now + world_between(&run.rng, 1, of_T(world_value(run.w, F_PAUSE)));
+        later(PAUSE, number, world_between(&run.rng, 2 * T, 12 * T));
+        break;
+    case CHANGE:
+        if (run.quiet)
+            break;
+        i = number;
+        if (bucket[i].limit != QOS_UNLIMITED && bucket[i].limit != QOS_NOTHING) {
+            uint32_t c;
+            bool lower = world_choice(run.w, world_of(bucket[i].cohort, F_CHURN)) == 2;
+            bucket[i].limit_was = limit_of(&bucket[i], run.now);
+            bucket[i].limit = world_between(&run.rng, 1, lower ? bucket[i].limit : 2 * bucket[i].limit + 1);
+            bucket[i].reservation = bucket[i].reservation < bucket[i].limit ? bucket[i].reservation : bucket[i].limit;
+            bucket[i].changed_ns = run.now;
+            for (c = 0; c < run.controllers; c++)
+                if (controller[c].node.up && pshift_controller_change(&controller[c].controller, bucket[i].id,
+                                                                      bucket[i].reservation, bucket[i].limit) != QOS_OK)
+                    world_fail(run.w, "contract", run.now, "a contract within the ranges is refused");
+        }
+        later(CHANGE, i, world_between(&run.rng, 3 * T, 9 * T));
+        break;
+    case HELD:
+        receive(run.held[e->index].to, run.held[e->index].bytes, run.held[e->index].size);
+        free(run.held[e->index].bytes);
+        run.held[e->index].bytes = NULL;
+        break;
+    }
+}
+
+static void draw_cluster(void)
+{
+    struct world *w = run.w;
+    uint32_t k, i, j;
+    double capacity = world_value(w, F_CAPACITY);
+    run.servers = (uint32_t)world_value(w, F_SERVERS);
+    run.controllers = (uint32_t)world_value(w, F_CONTROLLERS);
+    run.k = (uint32_t)world_value(w, F_TAKES);
+    run.drift = world_value(w, F_DRIFT);
+    run.W = T - (uint64_t)(2 * run.drift / 1e6 * (double)(run.k * T)) - (run.drift > 0 ? 2 : 0);
+    run.buckets = 0;
+    for (j = 0; j < run.servers; j++)
+        server[j].capacity = (uint64_t)(capacity * (double)world_between(&run.rng, 500, 1500) / 1000) + 1;
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        uint32_t n = (uint32_t)world_value(w, world_of(k, F_NUMBER)), spread = world_choice(w, world_of(k, F_SPREAD));
+        for (i = 0; i < n && run.buckets < BUCKETS; i++) {
+            struct bucket *b = &bucket[run.buckets];
+            struct taken *journal = b->journal;
+            size_t room = b->room;
+            double each;
+            uint32_t places = 0, first = (uint32_t)world_between(&run.rng, 0, run.servers - 1);
+            memset(b, 0, sizeof *b);
+            b->journal = journal;
+            b->room = room;
+            b->cohort = k;
+            b->id = 1 + run.buckets++ * UINT64_C(0x1000193);
+            b->reservation = (uint64_t)(capacity * run.servers * world_value(w, world_of(k, F_RESERVED)) / 1000 / n);
+            each = b->reservation ? (double)b->reservation : capacity * run.servers / 20;
+            b->limit = world_choice(w, world_of(k, F_LIMIT)) == 1 ? QOS_UNLIMITED
+                       : world_choice(w, world_of(k, F_LIMIT)) == 5
+                           ? QOS_NOTHING
+                           : (uint64_t)(each * world_value(w, world_of(k, F_LIMIT)) / 1000) + 1;
+            if (b->limit == QOS_NOTHING)
+                b->reservation = 0;
+            for (j = 0; j < run.servers; j++)
+                b->at[j] = spread == 0 || (j + run.servers - first) % run.servers < (spread == 1 ? 1u : 2u);
+            for (j = 0; j < run.servers; j++)
+                places += b->at[j];
+            for (j = 0; j < run.servers; j++)
+                b->rate[j] = b->at[j] ? each * world_value(w, world_of(k, F_DEMAND)) / 1000 / places : 0;
+        }
+    }
+}
+
+static void begin_cluster(void)
+{
+    struct world *w = run.w;
+    struct world_network_config config;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    config.lost = (uint32_t)world_value(w, F_LOST);
+    config.repeated = (uint32_t)world_value(w, F_REPEATED);
+    config.damaged = (uint32_t)world_value(w, F_DAMAGED);
+    config.late = (uint32_t)world_value(w, F_LATE);
+    config.late_ns = of_T(world_value(w, F_LATE_BY));
+    config.delay_ns = 1;
+    config.jitter_ns = of_T(world_value(w, F_DELAY));
+    world_network_init(&run.network, &config, w->seed);
+    for (i = 0; i < run.servers; i++) {
+        memset(&server[i].node, 0, sizeof server[i].node);
+        world_queue_add(&run.due,
+                        world_choice(w, F_GROWS) && i >= (run.servers + 1) / 2 ? world_between(&run.rng, 2 * T, 8 * T)
+                                                                               : i,
+                        START, i);
+        if (world_choice(w, F_PAUSE))
+            later(PAUSE, i, world_between(&run.rng, T, 9 * T));
+    }
+    for (i = 0; i < run.controllers; i++) {
+        memset(&controller[i].node, 0, sizeof controller[i].node);
+        later(START, SERVERS + i, i * (T / 3));
+        if (world_choice(w, F_PAUSE))
+            later(PAUSE, SERVERS + i, world_between(&run.rng, T, 9 * T));
+    }
+    for (i = 0; i < run.buckets; i++)
+        if (world_choice(w, world_of(bucket[i].cohort, F_CHURN)))
+            later(CHANGE, i, world_between(&run.rng, 2 * T, 6 * T));
+    if (world_choice(w, F_CUTS))
+        later(CUT, 0, T);
+}
+
+/* The last faults: from now on every message arrives, and who is down starts again. */
+static void be_quiet(void)
+{
+    uint32_t i;
+    run.quiet = true;
+    run.quiet_ns = run.now;
+    memset(&run.network.config, 0, sizeof run.network.config);
+    run.network.config.delay_ns = 1;
+    world_network_part(&run.network, 0);
+    run.gone_ns = 0;
+    if (world_choice(run.w, F_SHRINKS) && run.servers > 1) { /* one leaves for good */
+        server[0].node.up = false;
+        server[0].node.gone = true;
+    }
+    for (i = 0; i < run.servers; i++)
+        server[i].node.paused_ns = 0;
+    for (i = 0; i < run.controllers; i++)
+        controller[i].node.paused_ns = 0;
+}
+
+static void cluster(void)
+{
+    struct world_event e;
+    struct world_packet packet;
+    uint64_t length = (uint64_t)world_value(run.w, F_LENGTH) * T, since;
+    draw_cluster();
+    begin_cluster();
+    run.end_ns = length + (uint64_t)world_value(run.w, F_QUIET) * T;
+    if (world_choice(run.w, F_STORE_GONE))
+        run.gone_ns = of_T(world_value(run.w, F_STORE_GONE));
+    while (!run.w->broken) {
+        uint64_t next = world_network_next_ns(&run.network), t = world_queue_next_ns(&run.due);
+        bool message = next < t;
+        next = message ? next : t;
+        if (!run.quiet && next >= length) {
+            run.now = length;
+            be_quiet();
+            continue;
+        }
+        if (next >= run.end_ns || run.w->events > 3000000)
+            break;
+        run.now = next;
+        run.w->events++;
+        /* the store is gone at times */
+        if (!run.quiet && world_choice(run.w, F_STORE_GONE) && run.now > run.gone_ns + 3 * T)
+            run.gone_ns = run.now + of_T(world_value(run.w, F_STORE_GONE)) * world_between(&run.rng, 1, 10) / 10;
+        if (!message) {
+            (void)world_queue_take(&run.due, next, &e);
+            event(&e);
+            continue;
+        }
+        (void)world_network_take(&run.network, next, &packet);
+        if (node_of(packet.to)->paused_ns > run.now && run.helds < 4096) {
+            struct held *h = &run.held[run.helds];
+            h->to = packet.to;
+            h->size = packet.size;
+            h->bytes = (uint8_t *)world_alloc(packet.size, 1);
+            memcpy(h->bytes, packet.bytes, packet.size);
+            world_queue_add(&run.due, node_of(packet.to)->paused_ns, HELD, run.helds++);
+        } else {
+            receive(packet.to, packet.bytes, packet.size);
+        }
+    }
+    /* `progress`: at the end, with a store and messages that arrive, periods follow each other. */
+    since = run.swapped_ns > run.disturbed_ns ? run.swapped_ns : run.disturbed_ns;
+    since = since > run.quiet_ns ? since : run.quiet_ns;
+    if (!run.w->broken && run.w->events <= 3000000 && run.now > since + (run.k + 3) * T)
+        world_fail(run.w, "progress", run.now, "no period for %.1f T", (double)(run.now - run.swapped_ns) / (double)T);
+    while (run.helds > 0)
+        free(run.held[--run.helds].bytes);
+    world_network_free(&run.network);
+    world_queue_free(&run.due);
+}
+
+/* ---- the solver alone: cold, then warm steps ------------------------------------------------------------------------------------ */
+
+#define ROWS (BUCKETS * 4)
+#define ENTRIES (ROWS * 4)
+
+static void solver_world(void)
+{
+    static unsigned char mem[1 << 16] __attribute__((aligned(64)));
+    static uint64_t capacity[SERVERS], reservation[ROWS], demand[ENTRIES], alloc[ENTRIES], most;
+    static uint32_t row[ROWS + 1], at[ENTRIES], changed[ROWS];
+    static uint8_t cut[SERVERS];
+    struct pshift_solver solver;
+    struct pshift_solver_config config;
+    struct pshift_problem p;
+    struct pshift_solution s;
+    uint32_t instance, step, i, e, mode = world_choice(run.w, F_MODE), servers, rows;
+    for (instance = 0; instance < 60 && !run.w->broken; instance++) {
+        memset(&p, 0, sizeof p);
+        memset(&s, 0, sizeof s);
+        servers = (uint32_t)world_between(&run.rng, 3, SERVERS);
+        rows = mode == 3 ? (uint32_t)world_between(&run.rng, 1, ROWS)
+                         : servers + (uint32_t)world_between(&run.rng, 0, ROWS - SERVERS);
+        most = world_scale(&run.rng, 2, 1000);
+        for (i = 0; i < servers; i++)
+            capacity[i] = world_between(&run.rng, 0, most);
+        for (row[0] = 0, i = 0; i < rows; i++) {
+            uint32_t n = mode == 3 ? (uint32_t)world_between(&run.rng, 0, 4) : 2, split = servers / 2;
+            row[i + 1] = row[i] + n;
+            for (e = 0; e < n; e++) {
+                at[row[i] + e] = mode == 3 ? (uint32_t)world_between(&run.rng, 0, servers - 1) : (i + e) % servers;
+                if (mode == 1 && i % servers + e == split) /* two chains */
+                    at[row[i] + e] = e ? i % servers : split;
+                demand[row[i] + e] = world_between(&run.rng, 0, most);
+            }
+            reservation[i] = world_between(&run.rng, 0, most);
+        }
+        config.servers = servers;
+        config.buckets = rows;
+        config.entries = row[rows];
+        p.servers = servers;
+        p.buckets = rows;
+        p.capacity = capacity;
+        p.reservation = reservation;
+        p.row = row;
+        p.server = at;
+        p.demand = demand;
+        s.alloc = alloc;
+        s.cut = cut;
+        if (pshift_solver_memsize(&config) > sizeof mem ||
+            pshift_solver_init(&solver, mem, sizeof mem, &config) != QOS_OK ||
+            pshift_solver_solve(&solver, &p, NULL, &s) != QOS_OK) {
+            world_fail(run.w, "init", 0, "a problem within the ranges is refused");
+            return;
+        }
+        judge_solution(&p, &s);
+        for (step = 0; step < 12 && !run.w->broken; step++) {
+            uint32_t n = (uint32_t)world_between(&run.rng, 1, rows < 3 ? 1 : 3),
+                     first = (uint32_t)world_between(&run.rng, 0, rows - 1);
+            for (i = 0; i < n && i < rows; i++)
+                changed[i] = (first + i * (rows / n ? rows / n : 1)) % rows;
+            n = rows == 1 ? 1 : n;
+            if (pshift_solver_retract(&solver, changed, n, &p, &s) != QOS_OK)
+                break; /* a row twice */
+            for (i = 0; i < n; i++) {
+                reservation[changed[i]] = world_between(&run.rng, 0, most);
+                for (e = row[changed[i]]; e < row[changed[i] + 1]; e++)
+                    if (world_chance(&run.rng, 700))
+                        demand[e] = world_between(&run.rng, 0, most);
+            }
+            if (world_chance(&run.rng, 300)) {
+                i = (uint32_t)world_between(&run.rng, 0, servers - 1);
+                capacity[i] = world_between(&run.rng, 0, most);
+            }
+            if (pshift_solver_resolve(&solver, changed, n, &p, NULL, &s) != QOS_OK) {
+                world_fail(run.w, "resolve", 0, "a warm start within the ranges is refused");
+                return;
+            }
+            run.w->events++;
+            judge_solution(&p, &s);
+            if (pshift_solver_verify(&solver, &p, &s) != QOS_OK)
+                world_fail(run.w, "certificate", 0, "the verifier refuses a solution");
+        }
+    }
+}
+
+static void world_run(struct world *w)
+{
+    uint32_t i;
+    memset(&run, 0, sizeof run);
+    memset(periods, 0, sizeof periods);
+    run.w = w;
+    world_rng_init(&run.rng, w->seed, 0x9500);
+    for (i = 0; i < BUCKETS; i++)
+        bucket[i].taken = 0;
+    if (world_choice(w, F_MODE) == 0)
+        cluster();
+    else
+        solver_world();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct world_open open[] = {{0, NULL}};
+    int rc = world_main(argc, argv, "tests/world/pshift.worlds", 300, open);
+    printf("digest %016" PRIx64 "\n", digest);
+    return rc;
+}
