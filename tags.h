@@ -208,11 +208,13 @@ struct tags_choice {
     enum tags_phase phase;
 };
 
-/* One dispatched request. Read client and phase; the other fields are the scheduler's. */
+/* One dispatched request. Read client and phase. cost is what was said at dispatch; if the request took another one, set
+ * it before tags_complete. The other fields are the scheduler's. */
 struct tags_grant {
     uint32_t client;
     enum tags_phase phase;
     uint32_t slot;
+    uint32_t cost;
     uint64_t serial;
 };
 
@@ -285,10 +287,12 @@ struct tags_shared;
 /* ---- the API --------------------------------------------------------------------------------------
  *
  * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
- * second before, the clock was set back: time continues from the latest, until a now_ns reaches the latest again. A
- * now_ns more than a year ahead counts as no time. So a stale or wrong now_ns gives no client anything. An id is below
- * config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients at their limits
- * take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
+ * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns, until
+ * a now_ns reaches the latest again. A now_ns more than a year ahead counts as no time. So stale ones give no client
+ * anything, and wrong ones between right ones, however many, at most a second and limit_burst_ns of its limit.
+ *
+ * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients at
+ * their limits take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
 
 /* NULL, or a sentence that names the field and says what to do. */
 QOS_API const char *tags_config_error(const struct tags_config *config);
@@ -345,12 +349,13 @@ QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
- * waits or the device is full. Exact for up to a year; with shared tags it may be early. */
+ * waits or the device is full. Exact for up to a year; early with shared tags, and once after a setback of now_ns. */
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
 /* The device is done with it. service_ns: the time that the device spent on it. With one request at a time, that is
  * the time since its dispatch. With more, set config.attribute: the header measures, service_ns is ignored, and all
- * completions of one now_ns count as one look at the device. QOS_ESTALE: the grant was given back before. */
+ * completions of one now_ns count as one look at the device. grant->cost (0: as at dispatch) is charged where the cost
+ * at dispatch was; QOS_ERANGE: above config.cost_max. QOS_ESTALE: the grant was given back before. */
 QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                     uint64_t service_ns);
 /* The same for a request that failed at the device: charged like any other, as the device worked on it. */
@@ -464,7 +469,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *             min    min    min    min
  *            0 1 2 3 4 5 6 7 ...                 places = client ids
  *
- *   Bytes per client from 10,000 on: 137, under reward 169, with TAGS_ALLOW 16 more.
+ *   Bytes per client from 10,000 on: 145, under reward 177, with TAGS_ALLOW 16 more.
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -473,6 +478,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_AT_LIMIT (UINT64_C(1) << 63)
 #define TAGS_PRIV_AXIS_END (UINT64_C(1) << TAGS_AXIS_BITS) /* in the high word, 4 units of work per weight each */
 #define TAGS_PRIV_LEAD_MAX (UINT64_C(1) << 61)
+#define TAGS_PRIV_UNIT_LEAST (UINT64_C(1) << 42) /* weights above 2^20 take 32 bits more */
 #define TAGS_PRIV_AMOUNT_MAX (UINT64_C(1) << 54) /* of one charge; times a unit of at most 2^62: below 2^116 */
 #define TAGS_PRIV_SETBACK_NS QOS_NS_PER_S        /* a clock further behind was set back */
 #define TAGS_PRIV_LEAP_NS (UINT64_C(1) << 55)    /* a year; a time further ahead counts as no time */
@@ -493,12 +499,13 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 
 /* What every dispatch touches. */
 struct tags_priv_hot {
-    struct qos_u128 tag; /* work per weight: 66 integer bits, 62 fraction bits */
-    uint64_t unit;       /* floor(2^62 / w) */
-    uint64_t packed;     /* weight and flags */
+    struct qos_u128 tag;      /* work per weight: 66 integer bits, 62 fraction bits */
+    uint64_t unit;            /* floor(2^62 / w) */
+    uint32_t unit_more, rest; /* a large weight: 32 more bits of the unit, and of the tag */
+    uint64_t packed;          /* weight and flags */
     uint32_t queued, at_device;
 };
-QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 40, "what a dispatch touches is small");
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 48, "what a dispatch touches is small");
 
 /* Limit or reservation tag: tag_ns + rest / rate ns. The spacing 10^9 / rate is computed at each use: a division
  * of 32 bits is cheaper than memory for its result. */
@@ -584,10 +591,12 @@ struct tags {
     struct tags_priv_pool root;     /* all clients, or all groups */
     uint64_t now_ns;                /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
     uint64_t shift_ns;              /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
+    uint64_t late_ns;               /* how far the last now_ns was behind that came late */
+    uint64_t held_ns, stood_ns;     /* after a setback: for how long time stands still; how long it did so far */
     uint64_t queued;                /* requests, all clients */
     uint32_t at_device;             /* the same */
     uint64_t serial;                /* of the last grant */
-    uint64_t estimate;              /* service time in 1/256 ns for a client without history */
+    uint32_t measured;              /* whose service time was the last: the estimate of a client without history */
     int64_t weight_credit;          /* work that is due to the weight phase, times 1000 */
     uint32_t ids, grouped;          /* clients and groups; clients if there are groups, else 0 */
     uint32_t *group;                /* the id of a client's group, or QOS_NONE; NULL without groups */
@@ -607,7 +616,7 @@ struct tags {
     struct tags_priv_slot *slot;          /* NULL with no_completions: then every request passes through spare */
     struct tags_priv_slot spare;
     uint64_t passed, passed_rest;       /* device time per request at work, in 1/256 ns; what the division left */
-    uint64_t passed_ns, batch_ns;       /* until when passed counts; time of the completions in batch */
+    uint64_t passed_ns, batch_ns;       /* device time: until when passed counts; of the completions in batch */
     uint32_t oldest, newest, free_slot; /* slots */
     uint32_t worked_last, worked;       /* the newest slot that the device works on; how many */
     uint32_t at_work_max;               /* M, or 1 while the device does not keep the order */
@@ -693,6 +702,43 @@ QOS_PRIV void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct q
             key = others;
     }
     pool->s_top = key;
+}
+
+/* The same for a key that comes, or is less than before: nobody else becomes the least. */
+QOS_PRIV_NOINLINE void tags_priv_s_lower(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
+{
+    size_t i = id - pool->first, at = i & 3;
+    struct tags_priv_node *node = pool->s + (i >> 2);
+    uint32_t k;
+    for (k = 1; k < pool->s_levels; k++) {
+        node->hi[at] = key.hi;
+        node->lo[at] = key.lo;
+        i >>= 2;
+        at = i & 3;
+        node = pool->s + pool->s_base[k] + (i >> 2);
+        if (!tags_priv_less(key, tags_priv_s_key(node, at)))
+            return;
+    }
+    node->hi[at] = key.hi;
+    node->lo[at] = key.lo;
+    if (tags_priv_less(key, pool->s_top))
+        pool->s_top = key;
+}
+
+/* The same for the key of a client that is in s. One that rises and was not the least of its node changes nothing else. */
+TAGS_PRIV_INLINE void tags_priv_s_move(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
+{
+    const uint32_t i = id - pool->first, at = i & 3;
+    struct tags_priv_node *node = pool->s + (i >> 2);
+    const struct tags_priv_node *up = pool->s + pool->s_base[1] + (i >> 4);
+    if (tags_priv_less(key, tags_priv_s_key(node, at))) {
+        tags_priv_s_lower(pool, id, key);
+    } else if (pool->s_levels == 1 || node->lo[at] == up->lo[i >> 2 & 3]) { /* the low words of two ids differ */
+        tags_priv_s_put(pool, id, key);
+    } else {
+        node->hi[at] = key.hi;
+        node->lo[at] = key.lo;
+    }
 }
 
 /* The same in r, d or l. */
@@ -871,22 +917,32 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns)
     return ahead < TAGS_PRIV_LEAP_NS || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
 }
 
-/* A now_ns that does not follow the latest time. The shift ends when the caller's own time follows it again. So a time
- * that a paused thread read long ago moves no tag, and neither does garbage. */
+/* A now_ns that does not follow the latest time, or one while time is shifted. The shift ends when the caller's own time
+ * follows the latest again. After a setback either this time is wrong, or the latest was, and gave what was not due. So
+ * time stands still for as long as that may be, and the step that ends this gives nothing either: wrong times between
+ * right ones give no more than one of them does. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
-    uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
-    if (ahead < TAGS_PRIV_LEAP_NS || (tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS))
-        tags->now_ns = now_ns;
-    if (tags_priv_follows(tags, now_ns) || tags->config.shared) {
+    uint64_t ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns), behind = qos_wrap_sub(0, ahead);
+    bool begins = tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS;
+    if (behind <= TAGS_PRIV_SETBACK_NS)
+        tags->late_ns = behind;
+    if (begins || tags->config.shared || (tags->held_ns == 0 && tags_priv_follows(tags, now_ns))) {
+        if (begins || qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_LEAP_NS)
+            tags->now_ns = now_ns;
         tags->shift_ns = 0;
-        return;
-    }
-    ahead = qos_wrap_add(ahead, tags->shift_ns);
-    if (ahead < TAGS_PRIV_LEAP_NS)
+    } else if (ahead < TAGS_PRIV_LEAP_NS && tags->held_ns == 0) {
         tags->now_ns = qos_min(qos_sat_add(tags->now_ns, ahead), TAGS_PRIV_ABSENT - 2);
-    else if (qos_wrap_sub(0, ahead) > TAGS_PRIV_SETBACK_NS)
+    } else if (ahead < TAGS_PRIV_LEAP_NS) {
         tags->shift_ns = qos_wrap_sub(tags->shift_ns, ahead);
+        tags->stood_ns += qos_min(tags->held_ns, ahead);
+        tags->held_ns = qos_sat_sub(tags->held_ns, ahead);
+    } else if (behind > TAGS_PRIV_SETBACK_NS) {
+        tags->shift_ns = qos_wrap_sub(tags->shift_ns, ahead);
+        if (behind < TAGS_PRIV_LONGEST_NS) /* else it is years ahead */
+            tags->held_ns = qos_min(behind, tags->late_ns + tags->config.limit_burst_ns);
+        tags->late_ns = 0;
+    }
 }
 
 QOS_PRIV void tags_priv_now(struct tags *tags, uint64_t now_ns)
@@ -913,10 +969,22 @@ QOS_PRIV void tags_priv_raise_v(struct tags_priv_pool *pool)
         pool->v = top;
 }
 
-/* An amount over the weight: of cost, or under reward of 1/256 ns. */
-QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags *tags, uint32_t id, uint64_t amount)
+/* Of a large weight the unit has few bits: more of them. *rest: what was, and is, below the last bit of the axis. */
+QOS_PRIV_NOINLINE struct qos_u128 tags_priv_per_large(const struct tags_priv_hot *h, uint64_t amount, uint32_t *rest)
 {
-    struct qos_u128 p = qos_mul_wide(tags->hot[id].unit, amount); /* < 2^63 * 2^54 */
+    struct qos_u128 more = qos_add_wide(qos_mul_wide(h->unit_more, amount), tags_priv_wide(0, *rest));
+    *rest = (uint32_t)(more.lo & UINT32_MAX);
+    more = tags_priv_wide(more.hi >> 32, more.hi << 32 | more.lo >> 32);
+    return qos_add_wide(qos_mul_wide(h->unit, amount), more);
+}
+
+/* An amount over the weight: of cost, or under reward of 1/256 ns. 2^42 of them are exact to one. */
+QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags *tags, uint32_t id, uint64_t amount, uint32_t *rest)
+{
+    const struct tags_priv_hot *h = &tags->hot[id];
+    struct qos_u128 p = qos_mul_wide(h->unit, amount); /* < 2^63 * 2^54 */
+    if (QOS_UNLIKELY(h->unit < TAGS_PRIV_UNIT_LEAST))
+        p = tags_priv_per_large(h, amount, rest);
     return tags->mean ? tags_priv_wide(p.hi >> 8, (p.hi & 0xff) << 56 | p.lo >> 8) : p;
 }
 
@@ -952,28 +1020,28 @@ QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags *tags, const struct
         h->tag = least;
 }
 
-/* Share or surplus tag += plus - minus. It is not placed more than TAGS_PRIV_LEAD_MAX ahead of its V. */
-QOS_PRIV void tags_priv_move(struct qos_u128 *tag, struct qos_u128 v, struct qos_u128 plus, struct qos_u128 minus)
+/* Share or surplus tag += by. It is not placed more than TAGS_PRIV_LEAD_MAX ahead of its V. */
+QOS_PRIV void tags_priv_move(struct qos_u128 *tag, struct qos_u128 v, struct qos_u128 by)
 {
-    *tag = qos_add_wide(*tag, plus); /* below 2^62 + 2^61 + 2^53 in the high word */
-    if (minus.hi | minus.lo)
-        *tag = tags_priv_lead(*tag, minus);
-    if (QOS_UNLIKELY(tag->hi >= v.hi && tag->hi - v.hi > TAGS_PRIV_LEAD_MAX))
+    *tag = qos_add_wide(*tag, by); /* below 2^62 + 2^61 + 2^53 in the high word */
+    if (QOS_UNLIKELY((int64_t)tag->hi - (int64_t)v.hi > (int64_t)TAGS_PRIV_LEAD_MAX))
         *tag = tags_priv_wide(v.hi + TAGS_PRIV_LEAD_MAX, 0);
 }
 
 /* The key that s holds for a client in its state. */
-QOS_PRIV void tags_priv_s_set(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+QOS_PRIV struct qos_u128 tags_priv_key(const struct tags *tags, uint32_t id)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 key = tags_priv_wide(h->tag.hi, (h->tag.lo & ~TAGS_PRIV_ID_MASK) | id);
-    if (QOS_UNLIKELY((h->packed & TAGS_PRIV_WAITING) != 0)) {
-        key = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
-        if (tags->surplus)
-            key = tags_priv_wide(tags->surplus[id].hi | TAGS_PRIV_AT_LIMIT,
-                                 (tags->surplus[id].lo & ~TAGS_PRIV_ID_MASK) | id);
-    }
-    tags_priv_s_put(pool, id, key);
+    if (QOS_LIKELY((h->packed & TAGS_PRIV_WAITING) == 0))
+        return tags_priv_wide(h->tag.hi, (h->tag.lo & ~TAGS_PRIV_ID_MASK) | id);
+    if (!tags->surplus)
+        return tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+    return tags_priv_wide(tags->surplus[id].hi | TAGS_PRIV_AT_LIMIT, (tags->surplus[id].lo & ~TAGS_PRIV_ID_MASK) | id);
+}
+
+QOS_PRIV void tags_priv_s_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
 }
 
 /* What the request of a slot was charged to an id, its client or its group; NULL: it is of another. */
@@ -1012,9 +1080,10 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
 QOS_PRIV void tags_priv_count(struct tags *tags, uint32_t id, size_t offset, uint64_t n)
 {
     qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->counters + offset), n);
-    if (tags->by_client)
-        qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[id] + offset), n);
-    if (tags->by_client && id < tags->grouped)
+    if (QOS_LIKELY(!tags->by_client))
+        return;
+    qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[id] + offset), n);
+    if (id < tags->grouped)
         qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[tags->group[id]] + offset), n);
 }
 
@@ -1046,7 +1115,7 @@ QOS_PRIV void tags_priv_r_clear(const struct tags *tags, struct tags_priv_pool *
 /* Into the trees: its queue has a request again, or its limit tag is due. */
 QOS_PRIV void tags_priv_enter_trees(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
-    tags_priv_s_set(tags, pool, id);
+    tags_priv_s_lower(pool, id, tags_priv_key(tags, id));
     if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
         tags_priv_r_set(tags, pool, id);
 }
@@ -1457,19 +1526,21 @@ QOS_PRIV uint64_t tags_priv_window(const struct tags *tags, const struct tags_pr
     return sum * tags->block_requests + m->sum;
 }
 
-/* F in 1/256 ns. */
+/* F in 1/256 ns; of a client without history, that of the client that was measured last. */
 QOS_PRIV uint64_t tags_priv_mean_of(const struct tags *tags, uint32_t id)
 {
     uint64_t count, sum = tags_priv_window(tags, &tags->mean[id], &count) << 8;
     if (count == TAGS_PRIV_BLOCKS) /* the usual case, without a division */
         return sum / TAGS_PRIV_BLOCKS;
-    return count ? sum / count : tags->estimate;
+    if (count == 0 && tags->measured != QOS_NONE)
+        sum = tags_priv_window(tags, &tags->mean[tags->measured], &count) << 8;
+    return count ? sum / count : tags->config.service_ns << 8;
 }
 
 /* What a request that brings delta units from elsewhere is charged under reward. */
 QOS_PRIV uint64_t tags_priv_mean_amount(uint64_t mean, uint32_t delta)
 {
-    return qos_min(qos_sat_mul(mean, UINT64_C(1) + delta), TAGS_PRIV_AMOUNT_MAX);
+    return delta ? qos_min(qos_sat_mul(mean, UINT64_C(1) + delta), TAGS_PRIV_AMOUNT_MAX) : mean;
 }
 
 QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t service_ns)
@@ -1489,39 +1560,48 @@ QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t s
     m->open = 0;
 }
 
-/* The share tag that it was charged to, or the surplus tag. */
-QOS_PRIV struct qos_u128 *tags_priv_axis(struct tags *tags, const struct tags_priv_pool *pool,
-                                         const struct tags_priv_charge *charge, struct qos_u128 *v)
+/* The share tag that it was charged to, or the surplus tag; and its V. */
+QOS_PRIV struct qos_u128 *tags_priv_axis(struct tags *tags, const struct tags_priv_charge *charge)
 {
-    *v = charge->flags & TAGS_PRIV_SURPLUS ? pool->surplus_v : pool->v;
-    return charge->flags & TAGS_PRIV_SURPLUS ? &tags->surplus[charge->id] : &tags->hot[charge->id].tag;
+    return QOS_UNLIKELY(charge->flags & TAGS_PRIV_SURPLUS) ? &tags->surplus[charge->id] : &tags->hot[charge->id].tag;
+}
+
+QOS_PRIV struct qos_u128 tags_priv_axis_v(const struct tags_priv_pool *pool, const struct tags_priv_charge *charge)
+{
+    return QOS_UNLIKELY(charge->flags & TAGS_PRIV_SURPLUS) ? pool->surplus_v : pool->v;
 }
 
 /* Moves it by plus - minus, amounts without the weight. */
-QOS_PRIV void tags_priv_recharge(struct tags *tags, struct tags_priv_pool *pool, const struct tags_priv_charge *charge,
-                                 uint64_t plus, uint64_t minus)
+TAGS_PRIV_INLINE void tags_priv_recharge(struct tags *tags, struct tags_priv_pool *pool,
+                                         const struct tags_priv_charge *charge, uint64_t plus, uint64_t minus)
 {
-    struct qos_u128 v, *tag = tags_priv_axis(tags, pool, charge, &v);
-    struct qos_u128 by = tags_priv_per_weight(tags, charge->id, plus > minus ? plus - minus : minus - plus);
+    struct qos_u128 by, *tag = tags_priv_axis(tags, charge);
+    uint32_t rest = 0;
     if (charge->flags & TAGS_PRIV_NO_SHARE)
         return;
+    by = tags_priv_per_weight(tags, charge->id, plus > minus ? plus - minus : minus - plus, &rest);
     if (plus > minus)
-        tags_priv_move(tag, v, by, tags_priv_wide(0, 0));
+        tags_priv_move(tag, tags_priv_axis_v(pool, charge), by);
     else
         *tag = tags_priv_lead(*tag, by);
     if (tags->hot[charge->id].queued)
-        tags_priv_s_set(tags, pool, charge->id);
+        tags_priv_s_move(pool, charge->id, tags_priv_key(tags, charge->id));
+}
+
+QOS_PRIV_NOINLINE void tags_priv_recharge_grouped(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
+{
+    const struct tags_priv_charge *own = &tags->slot[i].own;
+    tags_priv_recharge(tags, tags_priv_pool_of(tags, own->id), own, plus, minus);
+    tags_priv_recharge(tags, &tags->root, &tags->outer[i], plus, minus);
 }
 
 /* The same for the client of a slot, and its group. */
 QOS_PRIV void tags_priv_recharge_slot(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
 {
-    const struct tags_priv_charge *own = &tags->slot[i].own;
-    if (plus == minus)
-        return;
-    tags_priv_recharge(tags, tags_priv_pool_of(tags, own->id), own, plus, minus);
     if (tags->outer)
-        tags_priv_recharge(tags, &tags->root, &tags->outer[i], plus, minus);
+        tags_priv_recharge_grouped(tags, i, plus, minus);
+    else
+        tags_priv_recharge(tags, &tags->root, &tags->slot[i].own, plus, minus);
 }
 
 /* A client's part of an amount, by weight. */
@@ -1559,7 +1639,7 @@ QOS_PRIV void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint64_t floor = tags->config.service_floor_ns, estimate = slot->amount, work;
     uint32_t id = slot->own.id;
-    if (slot->delta)
+    if (QOS_UNLIKELY(slot->delta != 0))
         estimate /= UINT64_C(1) + slot->delta;
     work = tags_priv_worth(tags, id, service_ns, estimate);
     if (work < floor << 8) {
@@ -1567,8 +1647,14 @@ QOS_PRIV void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_
         work = floor << 8;
     }
     tags_priv_measure(tags, id, qos_min(work >> 8, QOS_TOKENS_MAX));
-    tags->estimate = tags_priv_mean_of(tags, id);
+    tags->measured = id;
     tags_priv_recharge_slot(tags, i, work, estimate);
+}
+
+/* The device does not stand still. */
+QOS_PRIV uint64_t tags_priv_device_ns(const struct tags *tags)
+{
+    return qos_sat_add(tags->now_ns, tags->stood_ns);
 }
 
 /* The list of the requests at the device, and which of them it works on. */
@@ -1579,7 +1665,7 @@ QOS_PRIV uint32_t tags_priv_slot_take(struct tags *tags)
     tags->free_slot = slot->next;
     slot->next = QOS_NONE;
     slot->prev = tags->newest;
-    slot->dispatch_ns = tags->now_ns;
+    slot->dispatch_ns = tags_priv_device_ns(tags);
     slot->entered = tags->passed;
     slot->serial = ++tags->serial;
     if (tags->newest != QOS_NONE)
@@ -1720,7 +1806,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
 {
     if (tags->batch != QOS_NONE)
         tags_priv_settle_batch(tags);
-    tags->passed = qos_wrap_add(tags->passed, tags_priv_pass(tags, tags->now_ns, tags->worked));
+    tags->passed = qos_wrap_add(tags->passed, tags_priv_pass(tags, tags_priv_device_ns(tags), tags->worked));
 }
 
 /* ==== chapter: requests ============================================================================
@@ -1993,7 +2079,7 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
     tags_priv_layout(&layout, &fresh, &filled);
     fresh.config = filled;
     fresh.at_work_max = filled.channels;
-    fresh.estimate = filled.service_ns << 8;
+    fresh.measured = QOS_NONE;
     fresh.blocks = (uint32_t)qos_min(filled.window, TAGS_PRIV_BLOCKS);
     fresh.block_requests = (filled.window + fresh.blocks - 1) / fresh.blocks;
     *tags = fresh;
@@ -2065,12 +2151,10 @@ QOS_PRIV void tags_priv_rescale_slots(struct tags *tags, uint32_t id, uint64_t w
     uint32_t i, left = h->at_device;
     for (i = tags->newest; left > 0 && i != QOS_NONE; i = tags->slot[i].prev) {
         struct tags_priv_charge *charge = tags_priv_charge_of(tags, i, id);
-        struct qos_u128 v;
         if (!charge || tags->slot[i].serial == 0)
             continue;
         left--;
-        (void)tags_priv_axis(tags, pool, charge, &v);
-        charge->share = tags_priv_reweigh(charge->share, v, tags_priv_weight(h), weight);
+        charge->share = tags_priv_reweigh(charge->share, tags_priv_axis_v(pool, charge), tags_priv_weight(h), weight);
         if (reservation)
             charge->reserve_ns =
                 tags_priv_rescale(charge->reserve_ns, tags->reserve[id].rate_per_s, reservation, clock);
@@ -2096,6 +2180,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
             tags->surplus[id] = tags_priv_reweigh(tags->surplus[id], pool->surplus_v, old, weight);
     }
     h->unit = (UINT64_C(1) << 62) / weight;
+    h->unit_more = (uint32_t)qos_mul_div_floor((UINT64_C(1) << 62) % weight, UINT64_C(1) << 32, weight);
     if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     if (!(h->packed & TAGS_PRIV_RESERVED))
@@ -2294,24 +2379,28 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
     tags_priv_return(pool, h);
 }
 
+/* Its queue was empty: into the trees. */
+QOS_PRIV_NOINLINE void tags_priv_begin(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint64_t cost)
+{
+    uint32_t at = id - pool->first;
+    __builtin_prefetch(&pool->s[pool->s_base[0] + (at >> 2)]); /* of many clients, all these lines are far away */
+    __builtin_prefetch(&pool->r.key[8 * (pool->t_base[0] + (at >> 3))]);
+    __builtin_prefetch(&tags->limit[id]);
+    if (tags->reserve_units)
+        tags->reserve_units[id] = (uint32_t)cost;
+    tags_priv_wake(tags, pool, id);
+    pool->weights += tags_priv_weight(&tags->hot[id]);
+    pool->backlogged++;
+    tags_priv_enter_trees(tags, pool, id);
+}
+
 /* count requests of cost each join the queue of a client or group. */
 TAGS_PRIV_INLINE void tags_priv_join(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t count,
                                      uint64_t cost)
 {
-    struct tags_priv_hot *h = &tags->hot[id];
-    uint32_t at = id - pool->first;
-    if (h->queued == 0) {
-        __builtin_prefetch(&pool->s[pool->s_base[0] + (at >> 2)]); /* of many clients, all these lines are far away */
-        __builtin_prefetch(&pool->r.key[8 * (pool->t_base[0] + (at >> 3))]);
-        __builtin_prefetch(&tags->limit[id]);
-        if (tags->reserve_units)
-            tags->reserve_units[id] = (uint32_t)cost;
-        tags_priv_wake(tags, pool, id);
-        pool->weights += tags_priv_weight(h);
-        pool->backlogged++;
-        tags_priv_enter_trees(tags, pool, id);
-    }
-    h->queued += count;
+    if (tags->hot[id].queued == 0)
+        tags_priv_begin(tags, pool, id, cost);
+    tags->hot[id].queued += count;
     if (tags->queued_cost)
         tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
 }
@@ -2388,8 +2477,7 @@ QOS_API enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32
 /* -- choice */
 
 /* The client is first in r. Has no other one that is due an earlier deadline? */
-QOS_PRIV_NOINLINE bool tags_priv_alone(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id,
-                                       uint64_t clock)
+QOS_PRIV bool tags_priv_alone(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id, uint64_t clock)
 {
     uint64_t second;
     if (pool->d.least != TAGS_PRIV_ABSENT)
@@ -2468,7 +2556,7 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uin
 }
 
 /* As tags_choose; QOS_EBUSY: moves are used up. */
-QOS_PRIV enum qos_status tags_priv_choose(struct tags *tags, uint64_t now_ns, struct tags_choice *choice)
+TAGS_PRIV_INLINE enum qos_status tags_priv_choose(struct tags *tags, uint64_t now_ns, struct tags_choice *choice)
 {
     struct tags_priv_pool *root = &tags->root;
     uint32_t moves = tags->config.moves_max;
@@ -2521,7 +2609,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     next = tags->root.l.least; /* all that wait now wait at their limits: below it, a weight is enough */
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
-    at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), next - tags->now_ns);
+    at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), qos_sat_add(next - tags->now_ns, tags->held_ns));
     return qos_max(tags_priv_follows(tags, at) ? next : at, now_ns); /* a call at that time ends the shift */
 }
 
@@ -2557,16 +2645,21 @@ QOS_PRIV void tags_priv_charge_reserve(struct tags *tags, struct tags_priv_pool 
         pool->behind_ns += qos_sat_sub(oldest, tags_priv_rate_key(&tags->reserve[id]));
 }
 
+QOS_PRIV void tags_priv_charge_limit(const struct tags *tags, uint32_t id, uint64_t units)
+{
+    tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), units);
+}
+
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
 TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool,
                                              struct tags_priv_slot *slot, struct tags_priv_charge *charge,
                                              enum tags_phase phase)
 {
     uint32_t id = charge->id;
-    uint64_t packed = tags->hot[id].packed, clock = tags_priv_clock(tags, pool), reserved, limited;
+    uint64_t packed = tags->hot[id].packed, reserved, limited;
     if (packed & TAGS_PRIV_RESERVED) {
         if (phase == TAGS_PHASE_RESERVATION ||
-            (phase == TAGS_PHASE_FORCED && tags_priv_rate_key(&tags->reserve[id]) <= clock))
+            (phase == TAGS_PHASE_FORCED && tags_priv_rate_key(&tags->reserve[id]) <= tags_priv_clock(tags, pool)))
             charge->flags |= TAGS_PRIV_BY_RESERVE;
     } else {
         slot->rho = 0;
@@ -2586,7 +2679,7 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     }
     if (limited) {
         if (!tags->config.shared)
-            tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), limited);
+            tags_priv_charge_limit(tags, id, limited);
         charge->limit_ns = tags_priv_rate_key(&tags->limit[id]);
     }
     return true;
@@ -2622,7 +2715,7 @@ QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_p
     charge->flags |= TAGS_PRIV_SURPLUS;
     if (tags_priv_less(pool->surplus_v, *tag))
         pool->surplus_v = *tag;
-    tags_priv_move(tag, pool->surplus_v, by, tags_priv_wide(0, 0));
+    tags_priv_move(tag, pool->surplus_v, by);
     charge->share = *tag;
 }
 
@@ -2631,9 +2724,9 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
                                              struct tags_priv_charge *charge, enum tags_phase phase)
 {
     struct tags_priv_hot *h = &tags->hot[charge->id];
-    struct qos_u128 by = tags_priv_per_weight(tags, charge->id, amount);
+    struct qos_u128 by = tags_priv_per_weight(tags, charge->id, amount, &h->rest);
     tags_priv_raise_v(pool);
-    if (QOS_UNLIKELY(qos_max(pool->v.hi, pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
+    if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
     pool->largest = qos_max(amount, pool->largest);
     if (phase == TAGS_PHASE_RESERVATION &&
@@ -2645,12 +2738,12 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
         tags_priv_charge_surplus(tags, pool, charge, by);
         return;
     }
-    tags_priv_move(&h->tag, pool->v, by, tags_priv_wide(0, 0));
+    tags_priv_move(&h->tag, pool->v, by);
     charge->share = h->tag;
 }
 
 /* What the share tags are charged, and to which credit of the weight phase. */
-QOS_PRIV void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
+TAGS_PRIV_INLINE void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
 {
     slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, slot->own.id), slot->delta)
                               : (uint64_t)slot->cost + slot->delta;
@@ -2731,6 +2824,7 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *p
         tags_priv_charge_group(tags, slot, phase, units);
     grant->client = id;
     grant->phase = phase;
+    grant->cost = slot->cost;
     grant->slot = QOS_NONE;
     grant->serial = 0;
     if (tags->slot) {
@@ -2815,8 +2909,8 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, 
 
 /* After tags_priv_now. The choice and the amounts are valid. The choice comes by address: as a value of 8 bytes, loaded
  * right after its halves were stored, it costs 5 ns. */
-QOS_PRIV enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
-                                            uint32_t rho, uint32_t delta, struct tags_grant *grant)
+TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
+                                                    uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {
     if (tags->grouped)
         return tags_priv_dispatch_grouped(tags, choice, cost, rho, delta, grant);
@@ -2869,7 +2963,7 @@ QOS_PRIV void tags_priv_place(struct tags *tags, struct tags_priv_pool *pool, ui
 {
     tags_priv_settle_rates(tags, pool, id);
     if (tags->hot[id].queued)
-        tags_priv_s_set(tags, pool, id);
+        tags_priv_s_move(pool, id, tags_priv_key(tags, id));
 }
 
 /* Units by which the client is ahead of its limit, beyond the one that it always may be. */
@@ -2887,6 +2981,7 @@ QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool
 {
     uint64_t debt = tags->config.force_debt_requests, most = tags->config.cost_max;
     struct tags_priv_hot *h = &tags->hot[id];
+    uint32_t rest = 0;
     if (h->queued == 0)
         tags_priv_wake(tags, pool, id);
     else if (h->packed & TAGS_PRIV_WAITING)
@@ -2894,7 +2989,7 @@ QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool
     if (tags->queued == 0 && tags->at_device == 0 && tags->slot && tags_priv_less(pool->v, h->tag))
         pool->v = h->tag;
     return tags_priv_debt_units(tags, id) <= debt * (tags->config.count_cost ? most : 1) &&
-           tags_priv_within(pool->v, h->tag, tags_priv_per_weight(tags, id, amount), debt);
+           tags_priv_within(pool->v, h->tag, tags_priv_per_weight(tags, id, amount, &rest), debt);
 }
 
 QOS_PRIV void tags_priv_note_debt(struct tags_priv_counters *c, uint64_t units)
@@ -2952,7 +3047,7 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     if (grant->serial == 0 || slot->serial != grant->serial)
         return QOS_ESTALE;
     tags_priv_now(tags, now_ns);
-    if (tags->config.attribute && tags->batch != QOS_NONE && tags->batch_ns != tags->now_ns)
+    if (tags->config.attribute && tags->batch != QOS_NONE && tags->batch_ns != tags_priv_device_ns(tags))
         tags_priv_settle_batch(tags);
     slot->serial = 0;
     tags_priv_count_at_device(tags, slot->own.id, false);
@@ -2960,17 +3055,109 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     return QOS_OK;
 }
 
+/* What a client, or its group, was charged is given back, as far as it was not overtaken meanwhile. What it was charged
+ * later moves with it, so that no part of a tag is given back twice. */
+QOS_PRIV void tags_priv_refund(struct tags *tags, struct tags_priv_pool *pool, uint32_t i,
+                               struct tags_priv_charge *charge)
+{
+    const struct tags_priv_slot *slot = &tags->slot[i];
+    const uint32_t id = charge->id, axis = charge->flags & TAGS_PRIV_SURPLUS;
+    uint64_t reserved = tags_priv_reserved_units(tags, slot, charge);
+    uint64_t limited = tags_priv_limited_units(tags, slot, charge);
+    uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, true);
+    uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
+    struct qos_u128 *tag = tags_priv_axis(tags, charge), share = tags_priv_wide(0, 0);
+    uint32_t rest = 0;
+    if (tags->config.shared) {
+        reserved = charge->reserve_ns > reserve_floor ? reserved : 0;
+        limited = charge->limit_ns > limit_floor ? limited : 0;
+        tags_priv_refund_shared(tags, id, reserved, limited);
+    }
+    if (reserved)
+        reserved = tags_priv_rate_refund(&tags->reserve[id], charge->reserve_ns, reserve_floor, reserved);
+    if (limited)
+        limited = tags_priv_rate_refund(&tags->limit[id], charge->limit_ns, limit_floor, limited);
+    if (!(charge->flags & TAGS_PRIV_NO_SHARE)) {
+        share = tags_priv_least(tags_priv_per_weight(tags, id, slot->amount, &rest),
+                                tags_priv_lead(charge->share, tags_priv_axis_v(pool, charge)));
+        *tag = tags_priv_lead(*tag, share);
+    }
+    charge->flags &= ~TAGS_PRIV_NO_SHARE; /* the time in which it may have kept the device is charged */
+    for (i = slot->next; i != QOS_NONE; i = tags->slot[i].next) {
+        struct tags_priv_charge *later = tags_priv_charge_of(tags, i, id);
+        if (!later)
+            continue;
+        later->reserve_ns = qos_sat_sub(later->reserve_ns, reserved);
+        later->limit_ns = qos_sat_sub(later->limit_ns, limited);
+        if ((later->flags & TAGS_PRIV_SURPLUS) == axis)
+            later->share = tags_priv_lead(later->share, share);
+    }
+    tags_priv_place(tags, pool, id);
+}
+
+/* It took more than was said: the slot holds the difference. */
+QOS_PRIV void tags_priv_charge_more(struct tags *tags, struct tags_priv_pool *pool, uint32_t i,
+                                    const struct tags_priv_charge *charge)
+{
+    const struct tags_priv_slot *slot = &tags->slot[i];
+    const uint32_t id = charge->id;
+    uint64_t reserved = tags_priv_reserved_units(tags, slot, charge);
+    uint64_t limited = tags_priv_limited_units(tags, slot, charge);
+    if (tags->config.shared)
+        (void)tags_priv_claim(tags, id, TAGS_PHASE_FORCED, reserved, limited); /* forced claims are not refused */
+    else if (reserved)
+        tags_priv_rate_charge(&tags->reserve[id], 0, reserved);
+    if (limited && !tags->config.shared)
+        tags_priv_charge_limit(tags, id, limited);
+    tags_priv_recharge(tags, pool, charge, slot->amount, 0);
+    tags_priv_place(tags, pool, id);
+}
+
+/* It is complete and took another cost than was said: what it was charged by cost is corrected. */
+QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const struct tags_grant *grant)
+{
+    struct tags_priv_slot *slot = &tags->slot[i];
+    const struct tags_priv_slot was = *slot;
+    const bool more = grant->cost > was.cost;
+    struct tags_priv_charge *charge = &slot->own;
+    slot->cost = more ? grant->cost - was.cost : was.cost - grant->cost;
+    slot->amount = tags->mean ? 0 : slot->cost;
+    slot->rho = slot->delta = 0;
+    tags_priv_credit_weight(tags, slot, more ? 1 : -1);
+    for (; charge; charge = tags->outer && charge == &slot->own ? &tags->outer[i] : NULL) {
+        struct tags_priv_pool *pool = tags_priv_pool_of(tags, charge->id);
+        const uint32_t flags = charge->flags;
+        if (!tags->config.count_cost)
+            charge->flags &= ~(TAGS_PRIV_BY_RESERVE | TAGS_PRIV_BY_LIMIT);
+        if (more)
+            tags_priv_charge_more(tags, pool, i, charge);
+        else
+            tags_priv_refund(tags, pool, i, charge);
+        charge->flags = flags;
+    }
+    tags_priv_tell_group(tags, was.own.id);
+    slot->cost = grant->cost;
+    slot->amount = was.amount;
+    slot->rho = was.rho;
+    slot->delta = was.delta;
+}
+
 QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                       uint64_t service_ns)
 {
     uint32_t i = 0;
-    enum qos_status status = tags_priv_back(tags, now_ns, grant, &i);
+    enum qos_status status;
+    if (grant && grant->cost > tags->config.cost_max)
+        return QOS_ERANGE;
+    status = tags_priv_back(tags, now_ns, grant, &i);
     if (status != QOS_OK)
         return status;
+    if (QOS_UNLIKELY(grant->cost != tags->slot[i].cost && grant->cost != 0))
+        tags_priv_true_cost(tags, i, grant);
     if (tags->config.attribute) {
         tags->slot[i].batch = tags->batch;
         tags->batch = i;
-        tags->batch_ns = tags->now_ns;
+        tags->batch_ns = tags_priv_device_ns(tags);
         tags->batch_count++;
     } else {
         if (tags->mean)
@@ -2987,44 +3174,6 @@ QOS_API enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const stru
     if (status == QOS_OK)
         tags_priv_count(tags, grant->client, offsetof(struct tags_priv_counters, failed), 1);
     return status;
-}
-
-/* What a client, or its group, was charged is given back, as far as it was not overtaken meanwhile. What it was charged
- * later moves with it, so that no part of a tag is given back twice. */
-QOS_PRIV void tags_priv_refund(struct tags *tags, struct tags_priv_pool *pool, uint32_t i,
-                               struct tags_priv_charge *charge)
-{
-    const struct tags_priv_slot *slot = &tags->slot[i];
-    const uint32_t id = charge->id, axis = charge->flags & TAGS_PRIV_SURPLUS;
-    uint64_t reserved = tags_priv_reserved_units(tags, slot, charge);
-    uint64_t limited = tags_priv_limited_units(tags, slot, charge);
-    uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, true);
-    uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
-    struct qos_u128 v, *tag = tags_priv_axis(tags, pool, charge, &v), share = tags_priv_wide(0, 0);
-    if (tags->config.shared) {
-        reserved = charge->reserve_ns > reserve_floor ? reserved : 0;
-        limited = charge->limit_ns > limit_floor ? limited : 0;
-        tags_priv_refund_shared(tags, id, reserved, limited);
-    }
-    if (reserved)
-        reserved = tags_priv_rate_refund(&tags->reserve[id], charge->reserve_ns, reserve_floor, reserved);
-    if (limited)
-        limited = tags_priv_rate_refund(&tags->limit[id], charge->limit_ns, limit_floor, limited);
-    if (!(charge->flags & TAGS_PRIV_NO_SHARE)) {
-        share = tags_priv_least(tags_priv_per_weight(tags, id, slot->amount), tags_priv_lead(charge->share, v));
-        *tag = tags_priv_lead(*tag, share);
-    }
-    charge->flags &= ~TAGS_PRIV_NO_SHARE; /* the time in which it may have kept the device is charged */
-    for (i = slot->next; i != QOS_NONE; i = tags->slot[i].next) {
-        struct tags_priv_charge *later = tags_priv_charge_of(tags, i, id);
-        if (!later)
-            continue;
-        later->reserve_ns = qos_sat_sub(later->reserve_ns, reserved);
-        later->limit_ns = qos_sat_sub(later->limit_ns, limited);
-        if ((later->flags & TAGS_PRIV_SURPLUS) == axis)
-            later->share = tags_priv_lead(later->share, share);
-    }
-    tags_priv_place(tags, pool, id);
 }
 
 QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant)
@@ -3064,13 +3213,14 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     if (tags->oldest == QOS_NONE)
         return QOS_EAGAIN;
     slot = &tags->slot[tags->oldest];
-    if (qos_elapsed_ns(slot->dispatch_ns, tags->now_ns) < age_ns)
+    if (qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags)) < age_ns)
         return QOS_EAGAIN;
     found.client = slot->own.id;
     found.phase = slot->own.flags & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
     found.slot = tags->oldest;
+    found.cost = slot->cost;
     found.serial = slot->serial;
-    status = tags_complete(tags, now_ns, &found, qos_elapsed_ns(slot->dispatch_ns, tags->now_ns));
+    status = tags_complete(tags, now_ns, &found, qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags)));
     tags_priv_count(tags, found.client, offsetof(struct tags_priv_counters, given_up), 1);
     *grant = found;
     return status;

@@ -11,7 +11,8 @@
 static struct tags tags;
 static struct tags_config config;
 static unsigned char memory[1 << 16] __attribute__((aligned(64)));
-static uint64_t now, limit[CLIENTS], reservation[CLIENTS], group_limit[GROUPS], group_reservation[GROUPS];
+static bool set_back;
+static uint64_t now, latest, limit[CLIENTS], reservation[CLIENTS], group_limit[GROUPS], group_reservation[GROUPS];
 static struct tags_grant grant[GRANTS], stale;
 static unsigned grants, queued[CLIENTS], at_device[CLIENTS];
 static bool present[CLIENTS];
@@ -111,7 +112,8 @@ static void open_tags(struct fuzz_input *in)
     c->service_ns = any(in, QOS_TOKENS_MAX);
     c->service_floor_ns = any_or_nothing(in, QOS_NS_PER_S);
     c->groups = fuzz_between(in, 0, 1) ? GROUPS : 0;
-    now = any(in, UINT64_MAX);
+    now = latest = any(in, UINT64_MAX);
+    set_back = false;
     memset(group_limit, 0, sizeof group_limit);
     memset(group_reservation, 0, sizeof group_reservation);
     memset(queued, 0, sizeof queued);
@@ -232,7 +234,14 @@ static void dispatch_op(struct fuzz_input *in)
         if (next != QOS_NEVER && next > now && next - now < UINT64_C(1) << 55 && fuzz_between(in, 0, 1)) {
             FUZZ_CHECK(tags_choose(&tags, next - 1, &choice) == QOS_EAGAIN || next - 1 == now);
             now = next;
-            FUZZ_CHECK(tags_choose(&tags, now, &choice) == QOS_OK);
+            if (tags_choose(&tags, now, &choice) == QOS_EAGAIN) { /* time stood still after a setback: once */
+                FUZZ_CHECK(set_back);
+                next = tags_next_ns(&tags, now);
+                if (next == QOS_NEVER || next - now >= UINT64_C(1) << 55)
+                    return;
+                now = next;
+                FUZZ_CHECK(tags_choose(&tags, now, &choice) == QOS_OK);
+            }
         }
         return;
     }
@@ -315,7 +324,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         case 6: /* time: forward, backward, to its end */
             count = any(&in, UINT64_MAX);
+            latest = now > latest ? now : latest;
             now = fuzz_between(&in, 0, 7) ? qos_sat_add(now, count) : count;
+            set_back |= now < latest;
             break;
         case 7:
             if (grants >= GRANTS)

@@ -323,7 +323,7 @@ static double heavy(bool by_paper)
     }
     CHECK(reward_arrive(&r, 0, 2, 1000000));
     while (now < UINT64_C(10000000000)) {
-        struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0};
+        struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0, 0};
         for (i = 0; i < 2; i++)
             if (arrives[i] <= now) {
                 CHECK(reward_arrive(&r, now, i, 1));

@@ -1,7 +1,9 @@
 // proves: who waits at a limit neither falls behind nor gains: everybody has 99 % of its max-min share with limits of
 // proves: 0.8 to 1.5 of the share, and the surplus above limits goes by weight whenever a client came. Reservations that
 // proves: fit are late by at most D requests, for sets that come at once, with requests of any size. Cancelled requests,
-// proves: in any order, pass no window. A stall, a wrong now_ns or a cancelled request costs nobody more than the lag
+// proves: in any order, pass no window. A stall, a wrong now_ns or a cancelled request costs nobody more than the lag.
+// proves: What is wrong about a cost is charged at completion; wrong times between right ones give a limit no more than
+// proves: a second and its burst; the largest weights do not drift
 #include "check.h"
 #include "tags.h"
 
@@ -423,7 +425,7 @@ static void hangs(bool behind, uint32_t channels)
     CHECK_EQ(tags_arrive(&tags, now, 0, 1000000, 1), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, now, 1, 1000000, 1), QOS_OK);
     for (i = 0; i < 20000; i++) {
-        struct tags_grant g, m = {0, TAGS_PHASE_WEIGHT, 0, 0};
+        struct tags_grant g, m = {0, TAGS_PHASE_WEIGHT, 0, 0, 0};
         bool hung = false;
         if (behind)
             CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
@@ -451,6 +453,157 @@ static void hangs(bool behind, uint32_t channels)
     }
     CHECK_GE(times, 1000);
     CHECK_WITHIN((double)served[0] / (double)served[1], 0.97, 1.03);
+    CHECK(check_mem_free(&memory));
+}
+
+/* ---- lies about the cost. m says anything, and its grants say what they took when they end. Counted by what they took, m
+ * gets its limit, and more by its D requests at the device; PS: of a client that waits, by weight, as much. One that said
+ * too much has its limit as well. */
+struct took {
+    double level, most;
+    uint64_t at_ns;
+};
+
+static void window_of(struct took *w, double rate_per_s, uint64_t now, double units)
+{
+    w->level -= rate_per_s * (double)(now - w->at_ns) / 1e9;
+    w->level = larger(w->level, 0) + units;
+    w->most = larger(w->most, w->level);
+    w->at_ns = now;
+}
+
+static void lies(uint64_t stream, enum tags_mode mode, bool limited, bool too_much)
+{
+    struct tags_config c = plain(2, mode);
+    const uint64_t largest = 100, limit = limited ? check_between(&rng, 1000, 20000) : 0;
+    const uint32_t depth = (uint32_t)check_between(&rng, 1, 8);
+    struct tags_grant flight[8];
+    uint64_t now = SECOND, costs[8];
+    struct took window = {0, 0, SECOND};
+    double high = 0, low = 0, rise = 0, sum = 0, weight[2];
+    uint32_t i, k = 0;
+    c.count_cost = true;
+    c.cost_max = largest;
+    c.at_device_max = depth;
+    c.attribute = mode == TAGS_REWARD;
+    c.channels = c.attribute ? 1 : 0;
+    c.limit_burst_ns = check_between(&rng, 1, 100) * MS;
+    open_tags(&c);
+    CHECK_CONTEXT("lies, run %" PRIu64 ", mode %u, limit %" PRIu64 ", depth %u", stream, (unsigned)mode, limit, depth);
+    for (i = 0; i < 2; i++) {
+        weight[i] = (double)check_between(&rng, 1, 5);
+        add(now, i, (uint64_t)weight[i], 0, i ? limit : 0);
+        CHECK_EQ(tags_arrive(&tags, now, i, 100000000, 1), QOS_OK);
+    }
+    while (now < 60 * SECOND) {
+        struct tags_choice choice;
+        uint64_t cost = check_between(&rng, 1, largest), said;
+        if (k < depth && tags_choose(&tags, now, &choice) == QOS_OK) {
+            said = choice.client == 0 ? cost
+                   : too_much         ? check_between(&rng, cost, largest)
+                                      : check_between(&rng, 1, cost);
+            CHECK_EQ(tags_dispatch(&tags, now, &choice, said, 0, 0, &flight[k]), QOS_OK);
+            CHECK_EQ(flight[k].cost, said);
+            costs[k++] = cost;
+            if (choice.client == 1) {
+                window_of(&window, (double)limit, now, (double)cost);
+                sum += (double)cost;
+            }
+            high += (choice.client ? (double)cost : -(double)cost) / weight[choice.client];
+            low = smaller(low, high);
+            rise = larger(rise, high - low);
+            continue;
+        }
+        if (k == 0) {
+            now = tags_next_ns(&tags, now);
+            continue;
+        }
+        i = (uint32_t)check_between(&rng, 0, mode == TAGS_REWARD ? 0 : k - 1);
+        now += costs[i] * 10000;
+        flight[i].cost = (uint32_t)largest + 1;
+        CHECK_EQ(tags_complete(&tags, now, &flight[i], 0), QOS_ERANGE);
+        flight[i].cost = (uint32_t)costs[i];
+        CHECK_EQ(tags_complete(&tags, now, &flight[i], costs[i] * 10000), QOS_OK);
+        k--;
+        memmove(flight + i, flight + i + 1, (k - i) * sizeof *flight);
+        memmove(costs + i, costs + i + 1, (k - i) * sizeof *costs);
+    }
+    if (limited) {
+        CHECK_WITHIN(window.most, 0, (double)limit * (double)c.limit_burst_ns / 1e9 + (1 + depth) * (double)largest);
+        if (c.limit_burst_ns > 50 * MS && /* more than it waits for the device */
+            (double)limit < 0.9 * 100000 * smaller(weight[1] / (weight[0] + weight[1]), 0.5))
+            CHECK_WITHIN(sum / 59 / (double)limit, 0.98, 1.05);
+    } else if (mode == TAGS_PS) {
+        CHECK_WITHIN(rise, 0, (1 + depth) * (double)largest / weight[1] + (1 + depth) * (double)largest / weight[0]);
+    }
+    CHECK(check_mem_free(&memory));
+}
+
+/* ---- times that are wrong, between right ones: as far ahead, or as old, as they like. */
+static void wrong_times(uint64_t stream)
+{
+    struct tags_config c = plain(1, TAGS_PS);
+    const uint64_t limit = check_between(&rng, 10, 5000), style = stream % 4;
+    const uint64_t farthest = stream % 3 == 0 ? 2 * SECOND : stream % 3 == 1 ? 10000 * SECOND : UINT64_C(1) << 54;
+    uint64_t now = 100 * SECOND, wrong = 0;
+    struct took window = {0, 0, 100 * SECOND};
+    double sum = 0;
+    c.limit_burst_ns = check_between(&rng, 1, 400) * MS;
+    c.no_completions = true;
+    open_tags(&c);
+    CHECK_CONTEXT("wrong times, run %" PRIu64 ", limit %" PRIu64 ", burst %" PRIu64 " ms", stream, limit,
+                  c.limit_burst_ns / MS);
+    add(now, 0, 1, 0, limit);
+    CHECK_EQ(tags_arrive(&tags, now, 0, 1000000000, 1), QOS_OK);
+    while (now < 120 * SECOND) {
+        struct tags_grant g;
+        uint64_t at = now;
+        bool is_wrong = wrong < 1000 && check_between(&rng, 0, style == 3 ? 1 : 100) == 0;
+        if (is_wrong) {
+            uint64_t by = check_between(&rng, 1, check_between(&rng, 1, farthest));
+            wrong++;
+            at = style == 0 ? now - by % now : now + (style == 1 ? by : by % farthest + wrong * SECOND / 2);
+        }
+        while (tags_pull(&tags, at, 1, &g) == QOS_OK) {
+            window_of(&window, (double)limit, now, 1);
+            sum++;
+        }
+        now += is_wrong ? 0 : check_between(&rng, 1, 2 * MS);
+        while (is_wrong && tags_pull(&tags, now, 1, &g) == QOS_OK) { /* a right one after it */
+            window_of(&window, (double)limit, now, 1);
+            sum++;
+        }
+    }
+    CHECK_WITHIN(window.most, 0, (double)limit * (2 * (double)c.limit_burst_ns / 1e9 + 1) + 1.01);
+    CHECK(style != 0 || sum > 0.99 * 20 * (double)limit - 1); /* old times take nothing */
+    CHECK(check_mem_free(&memory));
+}
+
+/* ---- weights of some 40 bits: in 2 * 10^7 requests two clients are as near as in the first ones. */
+static void large_weights(uint64_t other, uint64_t requests)
+{
+    struct tags_config c = plain(2, TAGS_PS);
+    const uint64_t weight[2] = {TAGS_WEIGHT_MAX, other};
+    const double part = (double)other / (double)TAGS_WEIGHT_MAX;
+    double x = 0, low = 0, high = 0;
+    struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0, 0};
+    uint64_t i;
+    c.no_completions = true;
+    open_tags(&c);
+    CHECK_CONTEXT("weights of 2^40 and %" PRIu64, other);
+    for (i = 0; i < 2; i++) {
+        add(SECOND, (uint32_t)i, weight[i], 0, 0);
+        CHECK_EQ(tags_arrive(&tags, SECOND, (uint32_t)i, 1000000000, 1), QOS_OK);
+    }
+    for (i = 0; i < requests; i++) {
+        if (tags_pull(&tags, SECOND, 1, &g) != QOS_OK)
+            break;
+        x += g.client ? 1 : -part;
+        low = smaller(low, x);
+        high = larger(high, x);
+    }
+    CHECK_EQ(i, requests);
+    CHECK_WITHIN(high - low, 0, 1 + part + 0.001);
     CHECK(check_mem_free(&memory));
 }
 
@@ -482,6 +635,14 @@ int main(void)
     hangs(false, 1);
     hangs(true, 1);
     hangs(false, TAGS_CHANNELS_ALL);
+    for (i = 0; i < check_scaled(48) && check_case("lies"); i++)
+        lies(i, i % 2 ? TAGS_PS : TAGS_REWARD, i / 2 % 2, i / 4 % 2);
+    for (i = 0; i < check_scaled(60) && check_case("wrong_times"); i++)
+        wrong_times(i);
+    if (!check_case("large_weights"))
+        return check_end();
+    large_weights(TAGS_WEIGHT_MAX - (1 << 18) + 1, check_scaled(20000000));
+    large_weights((1 << 20) + 1, check_scaled(2000000));
     CHECK_CONTEXT("%s", "");
     return check_end();
 }

@@ -17,7 +17,7 @@ __extension__ typedef __int128 wide;
 
 struct task {
     wide stag, surplus;
-    uint64_t weight, R, L;
+    uint64_t weight, R, L, rest; /* rest: of a large weight, what is below the last bit of stag */
     int64_t rbase, rcount, lbase, lcount;
     uint64_t *total; /* [i]: sum of the first i service times */
     uint64_t requests;
@@ -299,9 +299,14 @@ static uint64_t estimate(const struct task *c)
     return c->requests ? mean_of(c) : last_mean;
 }
 
-static wide per_weight(const struct task *c, uint64_t amount)
+static wide per_weight(const struct task *c, uint64_t amount, uint64_t *rest)
 {
     wide p = (wide)amount * (wide)((UINT64_C(1) << FRACTION) / c->weight);
+    if (c->weight > 1 << 20) { /* 32 bits more */
+        p = (wide)amount * (((wide)1 << (FRACTION + 32)) / (wide)c->weight) + (wide)*rest;
+        *rest = (uint64_t)(p & UINT32_MAX);
+        p >>= 32;
+    }
     return o.reward ? p >> 8 : p;
 }
 
@@ -366,7 +371,7 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
     f->work = o.reward ? estimate(c) : cost;
     if (f->work > o.largest)
         o.largest = f->work;
-    charge = per_weight(c, f->work);
+    charge = per_weight(c, f->work, &c->rest);
     f->free = f->by_reservation && c->stag + charge - o.V > charge * o.lead;
     uncharged += f->free;
     if (f->surplus && c->surplus > o.VS)
@@ -409,14 +414,16 @@ static void completion(struct flight *f, uint64_t service)
     struct task *c = &o.task[f->id];
     c->device--;
     if (o.reward) {
-        uint64_t real = worth(c, service, f->work);
+        uint64_t real = worth(c, service, f->work), none = 0;
+        wide by;
         if (real < o.floor_ns << 8)
             real = o.floor_ns << 8;
         c->total[c->requests + 1] = c->total[c->requests] + (real >> 8);
         c->requests++;
         last_mean = mean_of(c);
+        by = per_weight(c, real > f->work ? real - f->work : f->work - real, &none);
         if (!f->free)
-            *axis(f) = ahead(*axis(f) + per_weight(c, real), per_weight(c, f->work));
+            *axis(f) = real > f->work ? *axis(f) + by : ahead(*axis(f), by);
     }
     *f = o.flight[--o.flights];
 }
@@ -425,7 +432,8 @@ static void cancellation(struct flight *f, int64_t now)
 {
     struct task *c = &o.task[f->id];
     int64_t reserve = 0, limit = 0, least = reserve_floor(now, c, true);
-    wide share = 0;
+    uint64_t none = 0;
+    wide share = 0, charge = per_weight(c, f->work, &none);
     unsigned j;
     c->device--;
     if (f->by_reservation)
@@ -434,8 +442,8 @@ static void cancellation(struct flight *f, int64_t now)
         limit = give_back(&c->lbase, &c->lcount, c->L, f->limit_end, now - o.burst_ns);
     if (!f->free) {
         share = ahead(f->share_end, f->surplus ? o.VS : o.V);
-        if (share > per_weight(c, f->work))
-            share = per_weight(c, f->work);
+        if (share > charge)
+            share = charge;
         *axis(f) = ahead(*axis(f), share);
     }
     for (j = 0; j < o.flights; j++) {

@@ -133,7 +133,7 @@ static void toggling(void)
     add(1, 1000, 1, 0, 1);
     terms.weight = 1000;
     for (served = 0, end = now + 100 * SECOND; now < end; served++) {
-        struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0};
+        struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0, 0};
         CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
         work[g.client]++;
         if (served % 3 == 0) {
@@ -225,7 +225,7 @@ static void least_share_of_sizes(uint32_t permille, enum tags_mode mode, uint64_
 static void cancelled_share(bool by_weight)
 {
     struct tags_config c;
-    struct tags_grant pending = {0, TAGS_PHASE_WEIGHT, 0, 0};
+    struct tags_grant pending = {0, TAGS_PHASE_WEIGHT, 0, 0, 0};
     uint64_t begin, cancelled = 0;
     double share;
     memset(&c, 0, sizeof c);

@@ -151,7 +151,7 @@ static void overload(void)
     }
     for (now = 0; now < seconds * SECOND; now += service)
         for (k = 0; k < 2; k++) {
-            struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0};
+            struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0, 0};
             CHECK_EQ(tags_pull(&shard[k], now, 1, &g), QOS_OK);
             CHECK_EQ(tags_complete(&shard[k], now, &g, service), QOS_OK);
             sent[g.client] += g.phase == TAGS_PHASE_RESERVATION;
