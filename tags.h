@@ -2610,7 +2610,9 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
     at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), qos_sat_add(next - tags->now_ns, tags->held_ns));
-    return qos_max(tags_priv_follows(tags, at) ? next : at, now_ns); /* a call at that time ends the shift */
+    if (tags->held_ns == 0 && tags_priv_follows(tags, at)) /* a call at that time ends the shift */
+        at = next;
+    return qos_max(at, now_ns);
 }
 
 /* -- dispatch */

@@ -272,6 +272,8 @@ static void completion_op(struct fuzz_input *in)
     unsigned i = (unsigned)fuzz_between(in, 0, grants - 1), k;
     uint64_t service = any(in, UINT64_MAX);
     struct tags_grant lost;
+    if (fuzz_between(in, 0, 3) == 0)
+        grant[i].cost = (uint32_t)any(in, config.cost_max);
     switch (fuzz_between(in, 0, 4)) {
     case 0: give_back(i, tags_cancel(&tags, now, &grant[i])); break;
     case 1: give_back(i, tags_fail(&tags, now, &grant[i], service)); break;
@@ -326,7 +328,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             count = any(&in, UINT64_MAX);
             latest = now > latest ? now : latest;
             now = fuzz_between(&in, 0, 7) ? qos_sat_add(now, count) : count;
-            set_back |= now < latest;
+            set_back |= now < latest || now - latest >= UINT64_C(1) << 55;
             break;
         case 7:
             if (grants >= GRANTS)
