@@ -3,9 +3,8 @@
  * THE PROBLEM
  *
  *   Clients share one storage server. Each was sold a weight, perhaps a reservation (a
- *   minimum of requests per second) and a limit (a maximum). Which request goes
- *   to the device next? This header answers in O(log n), for up to 4 million clients, by
- *   one of two policies:
+ *   minimum of requests per second) and a limit. Which request goes to the device next?
+ *   This header answers in O(log n), for 4 million clients, by one of two policies:
  *
  *   TAGS_PS       proportional sharing (mClock): work is shared by weight.
  *   TAGS_REWARD   device time is shared by weight. A client that needs half the time per
@@ -93,7 +92,8 @@
  *     sum over all j of (w_j / w_f * c_f + c_j)  of the time that reservations leave.
  *   - A forced request passes all others, also reservations: use it for the server's own
  *     work only. The bound "Weight" includes what m forces.
- *   - A client can lie about its cost, up to cost_max; under reward with count_cost only.
+ *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
+ *     they took (grant.cost) is charged: what is above is theirs at the device.
  *   - Groups. All this holds between two groups and between two clients of one group, not
  *     across. A client's reservation waits for its group too: one request more.
  *     Any service counts at both levels, and the limits of both hold.
@@ -208,8 +208,8 @@ struct tags_choice {
     enum tags_phase phase;
 };
 
-/* One dispatched request. Read client and phase. cost is what was said at dispatch; if the request took another one, set
- * it before tags_complete. The other fields are the scheduler's. */
+/* One dispatched request. Read client and phase. cost is what was said at dispatch; if the request took another one,
+ * set it before tags_complete. The other fields are the scheduler's. */
 struct tags_grant {
     uint32_t client;
     enum tags_phase phase;
@@ -291,8 +291,8 @@ struct tags_shared;
  * a now_ns reaches the latest again. A now_ns more than a year ahead counts as no time. So stale ones give no client
  * anything, and wrong ones between right ones, however many, at most a second and limit_burst_ns of its limit.
  *
- * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients at
- * their limits take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
+ * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
+ * at their limits take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
 
 /* NULL, or a sentence that names the field and says what to do. */
 QOS_API const char *tags_config_error(const struct tags_config *config);
@@ -725,7 +725,7 @@ QOS_PRIV_NOINLINE void tags_priv_s_lower(struct tags_priv_pool *pool, uint32_t i
         pool->s_top = key;
 }
 
-/* The same for the key of a client that is in s. One that rises and was not the least of its node changes nothing else. */
+/* The same for the key of a client in s. If it rises and was not the least of its node, nothing else changes. */
 TAGS_PRIV_INLINE void tags_priv_s_move(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
 {
     const uint32_t i = id - pool->first, at = i & 3;
@@ -917,10 +917,10 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns)
     return ahead < TAGS_PRIV_LEAP_NS || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
 }
 
-/* A now_ns that does not follow the latest time, or one while time is shifted. The shift ends when the caller's own time
- * follows the latest again. After a setback either this time is wrong, or the latest was, and gave what was not due. So
- * time stands still for as long as that may be, and the step that ends this gives nothing either: wrong times between
- * right ones give no more than one of them does. */
+/* A now_ns that does not follow the latest time, or one while time is shifted. The shift ends when the caller's own
+ * time follows the latest again. After a setback either this time is wrong, or the latest was, and gave what was not
+ * due. So time stands still for as long as that may be, and the step that ends this gives nothing either: wrong times
+ * between right ones give no more than one of them does. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns), behind = qos_wrap_sub(0, ahead);
