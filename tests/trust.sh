@@ -11,6 +11,7 @@
 #     cells     the 1,008 cells of world/htb_cells: 99 % must reach what the best fixed bound does
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
+#     cluster   20 rounds of all faults of real/cluster_etcd (CLUSTER_ROUNDS=n)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
 #     matrix    all 240 rows of real/nginx_matrix
 #     servers   every bug planted into the nginx module, memcached_gate and the nbdkit filter is found by a real test
@@ -114,6 +115,7 @@ cells() {
     make -s build/native/world/htb_cells || return 1
     build/native/world/htb_cells '*' | awk '{print} / cells, .* failed$/ {n = $1; failed = $3} END {exit !(n >= 1008 && failed * 100 <= n)}'
 }
+cluster() { QOS_LONG=${CLUSTER_ROUNDS:-20} tests/real/cluster_etcd.sh; }
 load() { tests/under_load.sh; }
 real() { # continues after the last test that was done on this commit
     local run test verdict took table=$out/real.$commit.table
@@ -136,8 +138,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm tenants matrix}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | tenants | matrix | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm cluster tenants matrix}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | cluster | tenants | matrix | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

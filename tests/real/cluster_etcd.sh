@@ -1,28 +1,62 @@
 #!/usr/bin/env bash
 # proves: a cluster on etcd: three members with users and roles, two controllers, four gates before memcached. Contracts change while
 # it runs; a refused one says why and changes nothing; tenants and servers come and go without a restart. The active controller,
-# etcd's leader, a gate, a memcached and all of etcd are killed, qos/owner is damaged, an old backup restored. At the clients no
-# window of a period has more than two limits of a tenant.
-# needs: loopback
+# etcd's leader, a gate, a memcached and all of etcd are killed; a controller stands still, and it, the leader and a gate are cut off;
+# a member loses its disk; clocks are an hour wrong, and step; qos/owner is damaged, an old backup restored. At the clients no
+# window of a period has more than two limits of a tenant. Each has its own network namespace. QOS_LONG=N: N rounds of all faults.
+# needs: root namespaces loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/pshift_cluster gate=$PWD/build/examples/memcached_gate client=$PWD/tests/real/peers/gate_client.pl
 for t in "$tool" "$gate"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
 work=$(mktemp -d "$PWD/build/cluster_etcd-XXXXXX") || exit 1
-failed=0 base=$((21000 + RANDOM % 8000))
+failed=0 hub=qe$$
 declare -A pid key
-trap 'kill -9 "${pid[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
+spaces=()
+clean_up() {
+    local s
+    kill -9 "${pid[@]}" 2>/dev/null
+    wait 2>/dev/null
+    for s in "${spaces[@]}"; do ip netns del "$s" 2>/dev/null; done
+    rm -rf "$work"
+}
+trap clean_up EXIT
+
+# ---- the network: a bridge, and a cable to each host; the client and etcdctl are at the bridge
+declare -A at=([e1]=10.78.0.1 [e2]=10.78.0.2 [e3]=10.78.0.3 [c1]=10.78.0.11 [c2]=10.78.0.12 [g1]=10.78.0.21 [g2]=10.78.0.22 [g3]=10.78.0.23 [g4]=10.78.0.24)
+space() { ip netns add "$1" && spaces+=("$1") && ip -n "$1" link set lo up; }
+host() { # NAME
+    space "$hub$1" && ip link add "x$1" netns "$hub$1" type veth peer name "p$1" netns "$hub" && ip -n "$hub" link set "p$1" master br0 up &&
+        ip -n "$hub$1" addr add "${at[$1]}/24" dev "x$1" && ip -n "$hub$1" link set "x$1" up
+}
+space "$hub" && ip -n "$hub" link add br0 type bridge && ip -n "$hub" link set br0 up && ip -n "$hub" addr add 10.78.0.254/24 dev br0 ||
+    { bad "no network namespaces here"; exit 1; }
+for h in "${!at[@]}"; do host "$h" || { bad "no host $h"; exit 1; }; done
+on() { # NAME COMMAND...: replaces a subshell
+    local name=$1
+    shift
+    exec ip netns exec "$hub$name" "$@"
+}
+here() { ip netns exec "$hub" "$@"; }
+gcc -std=gnu11 -O1 -shared -fPIC -o "$work/bad_host.so" tests/real/peers/bad_host.c || exit 1
 
 # ---- etcd: members e1, e2, e3
 urls=() peers=()
-for k in 1 2 3; do urls+=("http://127.0.0.1:$((base + k))") peers+=("e$k=http://127.0.0.1:$((base + 3 + k))"); done
+for k in 1 2 3; do urls+=("https://${at[e$k]}:2379") peers+=("e$k=http://${at[e$k]}:2380"); done
 url=$(IFS=,; echo "${urls[*]}") data=$work/data
 user=()
-store() { ETCDCTL_API=3 timeout 10 etcdctl --endpoints "$url" "${user[@]}" "$@"; }
-begin_member() { # 1
-    etcd --name "e$1" --data-dir "$data$1" --listen-client-urls "${urls[$1 - 1]}" --advertise-client-urls "${urls[$1 - 1]}" \
+{ # TLS: who asks checks the server by a CA of ours
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca -keyout "$work/ca.key" -out "$work/ca.pem"
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=etcd -keyout "$work/etcd.key" -out "$work/etcd.csr"
+    echo "subjectAltName=IP:${at[e1]},IP:${at[e2]},IP:${at[e3]}" >"$work/san"
+    openssl x509 -req -in "$work/etcd.csr" -CA "$work/ca.pem" -CAkey "$work/ca.key" -CAcreateserial -days 2 -extfile "$work/san" -out "$work/etcd.pem"
+} >"$work/openssl.out" 2>&1 || { bad "no certificates"; tail -3 "$work/openssl.out"; exit 1; }
+export ETCDCTL_API=3
+store() { here timeout 10 etcdctl --cacert "$work/ca.pem" --endpoints "$url" "${user[@]}" "$@"; }
+begin_member() { # 1 [OPTION...]
+    on "e$1" etcd --cert-file "$work/etcd.pem" --key-file "$work/etcd.key" --name "e$1" --data-dir "$data$1" --listen-client-urls "${urls[$1 - 1]}" --advertise-client-urls "${urls[$1 - 1]}" \
         --listen-peer-urls "${peers[$1 - 1]#*=}" --initial-advertise-peer-urls "${peers[$1 - 1]#*=}" \
-        --initial-cluster "$(IFS=,; echo "${peers[*]}")" --heartbeat-interval 50 --election-timeout 500 >>"$work/etcd.out" 2>&1 </dev/null &
+        --initial-cluster "$(IFS=,; echo "${peers[*]}")" --heartbeat-interval 50 --election-timeout 500 "${@:2}" >>"$work/etcd.out" 2>&1 </dev/null &
     pid[e$1]=$!
 }
 begin_etcd() {
@@ -49,7 +83,7 @@ swaps() { # PROGRAM TURNS: says how many turns had exactly one winner
     local turn one=0 k
     mkfifo "$work/go1" "$work/go2"
     for ((turn = 0; turn < $2; turn++)); do
-        for k in 1 2; do "$work/$1" "${urls[0]}" swapped $k <"$work/go$k" >"$work/swap$k" & pid[swap$k]=$!; done
+        for k in 1 2; do here "$work/$1" "${urls[0]}" "$work/ca.pem" swapped $k <"$work/go$k" >"$work/swap$k" & pid[swap$k]=$!; done
         exec 8>"$work/go1" 9>"$work/go2"
         within_s 10 both_ready || bad "$1: a reader is not ready"
         echo >&8
@@ -93,13 +127,14 @@ config() { put "qos/config/$1" "$2" || bad "qos/config/$1 is not written"; }
 value() { store get --print-value-only "$1" 2>>"$work/etcd.out"; }
 expect "an operator may not write qos/owner" [ -z "$(store put qos/owner '9 0 0' 2>/dev/null)" ]
 as node
+expect "who does not know the CA is not answered" [ -z "$(here timeout 10 etcdctl --endpoints "${urls[0]}" "${user[@]}" get qos/config/period 2>/dev/null)" ]
 expect "a node may not write a contract" [ -z "$(store put qos/config/tenant/gold limit=9 2>/dev/null)" ]
 as operator
 
 # ---- the cluster
 for p in c1 c2 g1 g2 g3 g4; do key[$p]=$("$tool" keys --name $p --keys "$work/keys") || bad "no key of $p"; done
 config period 500ms
-for k in 1 2; do config controller/c$k "address=127.0.0.1:$((base + 10 + k)),key=${key[c$k]}"; done
+for k in 1 2; do config controller/c$k "address=${at[c$k]}:7000,key=${key[c$k]}"; done
 for k in 1 2 3; do config server/g$k "number=$k,capacity=4000,key=${key[g$k]}"; done
 contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
     config "tenant/$1" "$2"
@@ -108,23 +143,25 @@ contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
 contract gold reserve=100,limit=400 200
 owner=()
 [ "$(id -u)" -ne 0 ] || owner=(-u nobody)
-start() { # c1, g2, m3
-    local k=${1#?}
+start() { # c1, g2, m3; ahead: seconds that its wall clock is
+    local k=${1#?} bad=(env)
+    [ -z "${ahead:-}" ] || bad=(env "LD_PRELOAD=$work/bad_host.so" "CLOCK_AHEAD_S=$ahead")
     case $1 in
-    c*) exec "$tool" controller --name "$1" --keys "$work/keys" --cluster "$url" --etcd-login "$work/controller.login" ;;
-    g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 30 + k)) --name "$1" --keys "$work/keys" \
-        --cluster "$url" --etcd-login "$work/node.login" --threads 1 --bucket name=gold,key=gold: --bucket name=silver,key=silver: ;;
-    m*) exec memcached "${owner[@]}" -l 127.0.0.1 -p $((base + 30 + k)) -U 0 -t 1 ;;
+    c*) on "$1" "${bad[@]}" "$tool" controller --name "$1" --keys "$work/keys" --cluster "$url" --etcd-ca "$work/ca.pem" --etcd-login "$work/controller.login" ;;
+    g*) on "$1" "${bad[@]}" "$gate" --listen "${at[$1]}:11311" --memcached 127.0.0.1:11211 --name "$1" --keys "$work/keys" \
+        --cluster "$url" --etcd-ca "$work/ca.pem" --etcd-login "$work/node.login" --threads 1 --bucket name=gold,key=gold: --bucket name=silver,key=silver: ;;
+    m*) on "g$k" memcached "${owner[@]}" -l 127.0.0.1 -p 11211 -U 0 -t 1 ;;
     esac >>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
     pid[$1]=$!
 }
-for p in m1 m2 m3 m4 c1 c2 g1 g2 g3 g4; do start $p; done
+for p in m1 m2 m3 m4 c1 g1 g2 g4; do start $p; done
+for p in c2 g3; do ahead=3600 start $p; done
 settled() { cat "$work"/c?.out | grep -q 'active; 0 of 3 nodes silent, 0 awaited'; }
 within_s 60 settled || { bad "the cluster does not settle"; tail -n 3 "$work"/[cg]*.out "$work"/*.err; exit 1; }
 ports=() each=2
-for k in 1 2 3 4; do ports+=($((base + 20 + k))); done
+for k in 1 2 3 4; do ports+=("${at[g$k]}:11311"); done
 for t in gold silver; do
-    nice -n -5 "$client" 300 "$work/$t.seen" $t:1 $each "${ports[@]}" & pid[$t]=$!
+    nice -n -5 ip netns exec "$hub" "$client" ${QOS_LONG:+1}300 "$work/$t.seen" $t:1 $each "${ports[@]}" & pid[$t]=$!
 done
 served() { awk -v p="${2:-}" '$3 == 1 && (p == "" || p == $2)' "$work/$1.seen" 2>/dev/null | wc -l; }
 more() { [ "$(served "$1" "${3:-}")" -gt $(($2 + ${4:-20})) ]; } # TENANT BEFORE [PORT [REQUESTS]]
@@ -145,7 +182,7 @@ expect "on each gate that etcd names" serves gold "${ports[2]}"
 expect "its status says what is in force" status_has tenant/gold '^in force: reserve=100,limit=400$'
 expect "a gate that etcd does not name serves nothing" [ "$(served gold "${ports[3]}")" = 0 ]
 expect "a bucket without a contract is not served" [ "$(served silver)" = 0 ]
-ETCDCTL_API=3 etcdctl --endpoints "${urls[0]}" --user root:root-secret snapshot save "$work/backup" >>"$work/etcd.out" 2>&1 || bad "no backup"
+here etcdctl --cacert "$work/ca.pem" --endpoints "${urls[0]}" --user root:root-secret snapshot save "$work/backup" >>"$work/etcd.out" 2>&1 || bad "no backup"
 old=$(number)
 
 # ---- contracts change
@@ -174,26 +211,73 @@ expect "a server that is added serves" serves gold "${ports[3]}"
 store del qos/config/server/g4 >>"$work/etcd.out" || bad "the server is not removed"
 expect "one that is removed does not" stopped gold "${ports[3]}"
 
-# ---- kills
-active=$(grep -H ': active; ' "$work"/c?.out | sed 's,.*/\(c[12]\).out:.*period \([0-9]*\): .*,\2 \1,' | sort -n | tail -1 | cut -d' ' -f2)
-taken=$(cat "$work"/c?.out | grep -c 'takes over')
-took_over() { [ "$(cat "$work"/c?.out | grep -c 'takes over')" -gt "$taken" ]; }
-kill_now "$active"
-expect "another controller takes over from one that is killed" within_s 30 took_over
+# ---- kills, and links that are cut
+active() { # the controller that last reported being active
+    grep -H ': active; ' "$work"/c?.out | sed 's,.*/\(c[12]\).out:.*period \([0-9]*\): .*,\2 \1,' | sort -n | tail -1 | cut -d' ' -f2
+}
+taken() { cat "$work"/c?.out | grep -c 'takes over'; }
+took_over() { [ "$(taken)" -gt "$1" ]; }
+leader() { # e2
+    local host
+    host=$(store endpoint status -w json 2>/dev/null | jq -r '.[] | select(.Status.leader == .Status.header.member_id) | .Endpoint' | sed 's,https://,,;s,:.*,,')
+    for k in 1 2 3; do [ "${at[e$k]}" != "$host" ] || echo e$k; done
+}
+cut_off() { ip -n "$hub" link set "p$1" down; }
+join() { ip -n "$hub" link set "p$1" up; }
+faults() {
+    local was who since
+    was=$(taken) who=$(active) since=$(date +%s%3N)
+    kill_now "$who"
+    expect "another controller takes over from one that is killed" within_s 30 took_over "$was"
+    echo "after $(($(date +%s%3N) - since)) ms, of which a period that was owned has 500"
+    expect "and the cluster serves" serves gold
+    ahead=-7200 start "$who" # a clock that stepped
+    sleep 1.5 # it stands by
+    was=$(taken) who=$(active)
+    cut_off "$who"
+    expect "and from one that is cut off" within_s 30 took_over "$was"
+    expect "and the cluster serves" serves gold
+    join "$who"
+    sleep 1.5
+    was=$(taken) who=$(active)
+    kill -STOP "${pid[$who]}"
+    expect "and from one that stands still" within_s 30 took_over "$was"
+    kill -CONT "${pid[$who]}" # it does not know yet
+    expect "which then does not own a period any more: the cluster serves" serves gold
+    who=$(leader)
+    kill_now "$who"
+    expect "the cluster serves after etcd's leader was killed" serves gold
+    begin_member "${who#e}"
+    sleep 1
+    who=$(leader)
+    cut_off "$who"
+    sleep 0.6
+    expect "and while the leader is cut off" serves gold
+    join "$who"
+    kill_now g2
+    start g2
+    expect "a gate that was killed serves again" serves gold "${ports[1]}"
+    cut_off g1
+    sleep 1.2
+    expect "while a gate is cut off the others serve" serves gold "${ports[1]}"
+    join g1
+    expect "and it does, when it is back" serves gold "${ports[0]}"
+    kill_now m3
+    start m3
+    expect "a gate whose memcached was killed serves again" serves gold "${ports[2]}"
+}
+for ((k = 0; k < ${QOS_LONG:-1}; k++)); do faults; done
+kill_now e3
+rm -rf "${data}3"
+as root
+id=$(store member list | sed -n 's/^\([0-9a-f]*\), .* e3, .*/\1/p')
+admin member remove "$id"
+admin member add e3 --peer-urls="${peers[2]#*=}"
+begin_member 3 --initial-cluster-state existing
+has_three() { [ "$(store endpoint health 2>&1 | grep -c 'is healthy')" = 3 ]; }
+expect "a member of etcd that lost its disk is replaced" within_s 20 has_three
+as operator
 expect "and the cluster serves" serves gold
-start "$active"
-leader=$(store endpoint status -w json 2>/dev/null | jq -r '.[] | select(.Status.leader == .Status.header.member_id) | .Endpoint' | sed 's/.*://')
-leader=$((leader - base))
-kill_now e$leader
-expect "the cluster serves after etcd's leader was killed" serves gold
-sleep 1
-begin_member $leader
-kill_now g2
-start g2
-expect "a gate that was killed serves again" serves gold "${ports[1]}"
-kill_now m3
-start m3
-expect "a gate whose memcached was killed serves again" serves gold "${ports[2]}"
 
 # ---- without etcd; a damaged key; an old backup: the procedure is that of examples/README.md
 kill_now e1 e2 e3
@@ -213,7 +297,7 @@ expect "once it is repaired the cluster serves again" serves gold
 last=$(number)
 kill_now e1 e2 e3
 for k in 1 2 3; do
-    ETCDCTL_API=3 etcdctl snapshot restore "$work/backup" --name e$k --initial-cluster "$(IFS=,; echo "${peers[*]}")" \
+    etcdctl snapshot restore "$work/backup" --name e$k --initial-cluster "$(IFS=,; echo "${peers[*]}")" \
         --initial-advertise-peer-urls "${peers[k - 1]#*=}" --data-dir "$work/restored$k" >>"$work/etcd.out" 2>&1 || bad "no restore"
 done
 data=$work/restored
@@ -234,7 +318,7 @@ done
 kill "${pid[gold]}" "${pid[silver]}"
 wait "${pid[gold]}" "${pid[silver]}" 2>/dev/null
 unset "pid[gold]" "pid[silver]"
-said=$(cat "$work"/[cg]?.err | grep -vE 'qos/owner (is damaged|fell): put|etcd: |waits for the key qos/config/server/g4|memcached' | head -5)
+said=$(cat "$work"/[cg]?.err | grep -vE 'qos/owner (is damaged|fell): put|etcd: |standstill|waits for the key qos/config/server/g4|memcached' | head -5)
 expect "nobody had anything else to complain of" [ -z "$said" ]
 echo "$said"
 

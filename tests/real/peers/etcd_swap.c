@@ -1,6 +1,6 @@
 // One of several processes that swap a key of etcd at one time, by examples/cluster_agent. It reads the key, writes "ready", waits for
 // a line, swaps the key from the revision that it has read to its name, and writes "swapped" or "refused".
-// usage: etcd_swap ENDPOINTS KEY NAME
+// usage: etcd_swap ENDPOINTS CA KEY NAME
 #include "examples/cluster_agent/etcd.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,18 +34,19 @@ static void wait_for_answer(void)
 int main(int argc, char **argv)
 {
     struct etcd_config config = {.prefix = "test/"};
-    if (argc != 4)
+    if (argc != 5)
         return 2;
     config.endpoints = argv[1];
+    config.ca = argv[2];
     etcd_open(&config);
-    etcd_read(argv[2], found);
+    etcd_read(argv[3], found);
     wait_for_answer();
     puts(answered ? "ready" : "no answer");
     fflush(stdout);
     if (!answered || getchar() == EOF)
         return 1;
     answered = false;
-    etcd_swap(argv[2], revision, argv[3], swapped);
+    etcd_swap(argv[3], revision, argv[4], swapped);
     wait_for_answer();
     puts(said ? said : "no answer");
     return 0;

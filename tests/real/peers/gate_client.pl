@@ -2,6 +2,7 @@
 # Asks servers for a key as fast as they answer, one request at a time on each connection, for some seconds, and writes the time of
 # each answer in ms since the epoch to FILE, with the port, and 1 if it was served. A connection that breaks is opened again.
 # At a PORT that is a memcached the key is got; at web:PORT it is the path, and what is before its colon the tenant.
+# A PORT may be HOST:PORT; HOST is 127.0.0.1.
 # usage: gate_client.pl SECONDS FILE KEY CONNECTIONS PORT...
 use strict;
 use warnings;
@@ -14,7 +15,7 @@ open(my $out, '>', $file) or die "$file: $!\n";
 $out->autoflush(1);
 my $select = IO::Select->new;
 my ($tenant) = $key =~ /^([^:]*)/;
-my (%port, %got, %closed, %ask);
+my (%port, %got, %closed, %ask, %asked);
 for (@ports) {
     my $web = s/^web://;
     $ask{$_} = $web ? "GET /small HTTP/1.1\r\nHost: x\r\nX-Tenant: $tenant\r\n\r\n" : "get $key\r\n";
@@ -28,10 +29,11 @@ sub served {
 }
 sub begin {
     my ($p) = @_;
-    my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$p", Timeout => 1);
+    my $s = IO::Socket::INET->new(PeerAddr => $p =~ /:/ ? $p : "127.0.0.1:$p", Timeout => 1);
     return $closed{$p}++ unless $s && defined syswrite($s, $ask{$p});
     $port{$s} = $p;
     $got{$s} = '';
+    $asked{$s} = time;
     $select->add($s);
 }
 my $end = time + $seconds;
@@ -47,12 +49,19 @@ while ((my $now = time) < $end) {
         }
         my $served = served($got{$s});
         next unless defined $served;
-        printf $out "%.3f %d %d\n", time * 1000, $port{$s}, $served;
+        printf $out "%.3f %s %d\n", time * 1000, $port{$s}, $served;
         $got{$s} = '';
+        $asked{$s} = $now;
         syswrite($s, $ask{$port{$s}});
     }
     next if $now < $again;
     $again = $now + 0.2;
+    for my $s ($select->handles) { # of a host that was cut off
+        next if $now < ($asked{$s} || 0) + 30;
+        $select->remove($s);
+        $closed{$port{$s}}++;
+        close $s;
+    }
     for my $p (@ports) {
         my $lost = $closed{$p} || 0;
         $closed{$p} = 0;
