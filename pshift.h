@@ -3612,10 +3612,10 @@ struct pshift_priv_contract {
     uint64_t id, reservation, limit; /* limit: QOS_UNLIMITED for none */
     uint64_t lost;                   /* requests that crashed servers may have served unreported */
     uint32_t records;                /* entries of its row in use */
-    bool changed;                    /* the row must be solved again */
 };
 
 struct pshift_priv_record {
+    uint64_t id;                     /* of the bucket */
     uint64_t served, banked, demand; /* in this period: since the server's start; before it; still to come */
     uint64_t old_max, new_max;       /* most it may have served under grants up to mark_seq; under later ones */
     uint64_t target;                 /* banked + total of the last plan */
@@ -3636,8 +3636,10 @@ struct pshift_priv_peer {
     uint64_t heard;             /* round of the last report */
     uint64_t capacity;
     uint64_t told, asked; /* tick of the last message sent to it; to the candidate */
-    uint32_t first, at;   /* first record; record at which the next message begins */
-    bool silent;          /* at the last plan */
+    uint32_t first, last; /* its records */
+    uint32_t at;          /* record at which the next message begins */
+    uint32_t expected; /* record that the next entry of a report is about, if it comes in the order of the last one */
+    bool silent;       /* at the last plan */
     struct pshift_range merged[PSHIFT_RANGES];
 };
 
@@ -3657,6 +3659,8 @@ struct pshift_controller {
     uint32_t *bucket_slot, *record_slot;   /* hashes */
     uint32_t *row, *server, *holder;       /* [buckets + 1], [entries], [entries] record of the entry */
     uint32_t *list;                        /* [buckets] changed rows; scratch */
+    uint64_t *left;                        /* [buckets] of the limit; QOS_UNLIMITED for none */
+    uint8_t *changed;                      /* [buckets] 1: the row must be solved again */
     uint64_t *shortfall;                   /* [buckets] */
     struct pshift_priv_half r, l;
     struct pshift_controller_state info;
@@ -3715,6 +3719,8 @@ QOS_PRIV void pshift_priv_controller_layout(struct qos_layout *layout, struct ps
     controller->server = (uint32_t *)qos_layout_part(layout, entries, sizeof(uint32_t), QOS_CACHE_LINE);
     controller->holder = (uint32_t *)qos_layout_part(layout, entries, sizeof(uint32_t), QOS_CACHE_LINE);
     controller->list = (uint32_t *)qos_layout_part(layout, config->buckets, sizeof(uint32_t), QOS_CACHE_LINE);
+    controller->left = (uint64_t *)qos_layout_part(layout, config->buckets, sizeof(uint64_t), QOS_CACHE_LINE);
+    controller->changed = (uint8_t *)qos_layout_part(layout, config->buckets, 1, QOS_CACHE_LINE);
     controller->shortfall = (uint64_t *)qos_layout_part(layout, config->buckets, sizeof(uint64_t), QOS_CACHE_LINE);
     controller->r_mem = pshift_priv_half_layout(layout, &controller->r, config);
     controller->l_mem = pshift_priv_half_layout(layout, &controller->l, config);
@@ -3760,8 +3766,9 @@ QOS_PRIV enum qos_status pshift_priv_half_init(struct pshift_priv_half *half, vo
 QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
                                                const struct pshift_controller_config *config)
 {
-    const struct pshift_priv_peer unknown = {{0, 0}, {0, 0},    0,         0,        0,        0,     0,
-                                             0,      QOS_NEVER, QOS_NEVER, QOS_NONE, QOS_NONE, false, {{0, 0}}};
+    const struct pshift_priv_peer unknown = {{0, 0},   {0, 0},   0,         0,         0,        0,
+                                             0,        0,        QOS_NEVER, QOS_NEVER, QOS_NONE, QOS_NONE,
+                                             QOS_NONE, QOS_NONE, false,     {{0, 0}}};
     const struct pshift_controller_state no_info = {0, 0, 0, 0, 0, 0, 0, 0, 0, false};
     struct pshift_controller scratch;
     struct pshift_solver_config sizes;
@@ -3823,10 +3830,11 @@ QOS_PRIV uint32_t pshift_priv_record_slot(const struct pshift_controller *c, uin
 /* Index of the bucket's contract; makes an empty one if there is none. */
 QOS_PRIV uint32_t pshift_priv_contract_of(struct pshift_controller *c, uint64_t id)
 {
-    const struct pshift_priv_contract blank = {id, 0, QOS_UNLIMITED, 0, 0, true};
+    const struct pshift_priv_contract blank = {id, 0, QOS_UNLIMITED, 0, 0};
     uint32_t at = pshift_priv_bucket_slot(c, id);
     if (c->bucket_slot[at] == QOS_NONE) {
         c->contract[c->info.buckets] = blank;
+        c->changed[c->info.buckets] = 1;
         c->bucket_slot[at] = c->info.buckets++;
     }
     return c->bucket_slot[at];
@@ -3837,15 +3845,17 @@ QOS_API enum qos_status pshift_controller_change(struct pshift_controller *contr
 {
     const uint64_t most = limit == QOS_NOTHING ? 0 : qos_default(limit, QOS_UNLIMITED);
     struct pshift_priv_contract *contract;
+    uint32_t b;
     if (reservation > PSHIFT_COUNT_MAX || reservation > most)
         return QOS_ERANGE;
     if (controller->bucket_slot[pshift_priv_bucket_slot(controller, bucket)] == QOS_NONE &&
         controller->info.buckets == controller->config.buckets)
         return QOS_EFULL;
-    contract = &controller->contract[pshift_priv_contract_of(controller, bucket)];
+    b = pshift_priv_contract_of(controller, bucket);
+    contract = &controller->contract[b];
     contract->reservation = reservation;
     contract->limit = most;
-    contract->changed = true;
+    controller->changed[b] = 1;
     return QOS_OK;
 }
 
@@ -3859,12 +3869,17 @@ QOS_PRIV uint64_t pshift_priv_ceiling(const struct pshift_priv_record *x)
     return qos_max(pshift_priv_used(x), qos_max(x->old_max, x->new_max));
 }
 
-/* Puts a record into its server's list and into the hash. */
+/* Puts a record at the end of its server's list, and into the hash. */
 QOS_PRIV void pshift_priv_link(struct pshift_controller *c, uint32_t i)
 {
     struct pshift_priv_record *x = &c->record[i];
-    x->next = c->peer[x->server].first;
-    c->peer[x->server].first = i;
+    struct pshift_priv_peer *peer = &c->peer[x->server];
+    x->next = QOS_NONE;
+    if (peer->first == QOS_NONE)
+        peer->first = i;
+    else
+        c->record[peer->last].next = i;
+    peer->last = i;
     c->record_slot[pshift_priv_record_slot(c, x->bucket, x->server)] = i;
 }
 
@@ -3879,7 +3894,7 @@ QOS_PRIV void pshift_priv_keep_buckets(struct pshift_controller *c)
         if (contract->records == 0 && contract->reservation == 0 && contract->limit == QOS_UNLIMITED)
             continue;
         contract->lost = 0;
-        contract->changed = true;
+        c->changed[n] = 1;
         c->list[i] = n;
         c->contract[n] = *contract;
         c->bucket_slot[pshift_priv_bucket_slot(c, contract->id)] = n++;
@@ -3901,7 +3916,7 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
     if (period <= c->info.period)
         return QOS_ESTALE;
     for (i = 0; i < c->config.servers; i++)
-        c->peer[i].first = QOS_NONE;
+        c->peer[i].first = c->peer[i].last = c->peer[i].expected = QOS_NONE;
     for (i = 0; i < c->info.buckets; i++)
         c->contract[i].records = 0;
     for (i = 0; i < c->info.records; i++) {
@@ -3971,23 +3986,38 @@ QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
     }
 }
 
+/* The pair's record, or QOS_NONE. A report names its buckets in the order of the one before, as far as it has the same
+ * ones: then no table is read. */
+QOS_PRIV uint32_t pshift_priv_find(struct pshift_controller *c, uint64_t id, uint32_t server)
+{
+    struct pshift_priv_peer *peer = &c->peer[server];
+    uint32_t i = peer->expected, b;
+    if (i == QOS_NONE || c->record[i].id != id) {
+        b = c->bucket_slot[pshift_priv_bucket_slot(c, id)];
+        i = b == QOS_NONE ? QOS_NONE : c->record_slot[pshift_priv_record_slot(c, b, server)];
+    }
+    if (i != QOS_NONE)
+        peer->expected = c->record[i].next != QOS_NONE ? c->record[i].next : peer->first;
+    return i;
+}
+
 /* Checks the whole report before any of it is merged. */
-QOS_PRIV enum qos_status pshift_priv_report_check(const struct pshift_controller *c,
-                                                  const struct pshift_message *message,
+QOS_PRIV enum qos_status pshift_priv_report_check(struct pshift_controller *c, const struct pshift_message *message,
                                                   const struct pshift_report_entry *entry, bool same, bool ours)
 {
-    const struct pshift_priv_peer *peer = &c->peer[message->server];
+    struct pshift_priv_peer *peer = &c->peer[message->server];
+    const uint32_t expected = peer->expected;
+    enum qos_status status = QOS_OK;
     uint32_t k;
     if (message->seq == 0 || message->seq == UINT64_MAX || (same && pshift_priv_peer_has(peer, message->seq)))
         return QOS_ESTALE;
     for (k = 0; k < message->count && same && ours; k++) {
-        uint32_t b = c->bucket_slot[pshift_priv_bucket_slot(c, entry[k].bucket)], i = QOS_NONE;
-        if (b != QOS_NONE)
-            i = c->record_slot[pshift_priv_record_slot(c, b, message->server)];
+        const uint32_t i = pshift_priv_find(c, entry[k].bucket, message->server);
         if (i != QOS_NONE && message->seq > c->record[i].seen_seq && entry[k].served < c->record[i].served)
-            return QOS_ECORRUPT;
+            status = QOS_ECORRUPT;
     }
-    return QOS_OK;
+    peer->expected = expected; /* now they are merged */
+    return status;
 }
 
 /* The server restarted: its counters began at zero and its tokens are gone. */
@@ -4004,7 +4034,7 @@ QOS_PRIV void pshift_priv_restarted(struct pshift_controller *c, struct pshift_p
         uint64_t ceiling = pshift_priv_ceiling(x);
         x->banked = pshift_priv_used(x);
         contract->lost = qos_sat_add(contract->lost, ceiling - x->banked);
-        contract->changed = true;
+        c->changed[x->bucket] = 1;
         x->served = x->demand = x->r_total = x->total = x->new_max = 0;
         x->mark_seq = x->last_seq = x->acked_seq = x->seen_seq = 0;
         x->old_max = x->target = x->banked;
@@ -4015,15 +4045,15 @@ QOS_PRIV void pshift_priv_restarted(struct pshift_controller *c, struct pshift_p
 /* The pair's record, made if there is none; NULL: no room. */
 QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controller *c, uint64_t id, uint32_t server)
 {
-    struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, server, QOS_NONE, false};
+    struct pshift_priv_record blank = {id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, server, QOS_NONE, false};
     struct pshift_priv_contract *contract;
-    uint32_t b = c->bucket_slot[pshift_priv_bucket_slot(c, id)], i;
+    uint32_t i = pshift_priv_find(c, id, server), b;
+    if (i != QOS_NONE)
+        return &c->record[i];
+    b = c->bucket_slot[pshift_priv_bucket_slot(c, id)];
     if (b == QOS_NONE && c->info.buckets == c->config.buckets)
         return NULL;
     b = pshift_priv_contract_of(c, id);
-    i = c->record_slot[pshift_priv_record_slot(c, b, server)];
-    if (i != QOS_NONE)
-        return &c->record[i];
     if (c->info.records == c->config.records)
         return NULL;
     contract = &c->contract[b];
@@ -4034,7 +4064,7 @@ QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controll
     else if (c->laid)
         c->holder[c->row[b] + contract->records] = c->info.records;
     contract->records++;
-    contract->changed = true;
+    c->changed[b] = 1;
     pshift_priv_link(c, c->info.records);
     return &c->record[c->info.records++];
 }
@@ -4130,7 +4160,8 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
         demand = x->demand;
         pshift_priv_merge(x, &entry[k], ours, early);
         /* A report that only confirms a grant must not change the plan, or it would never become stable. */
-        c->contract[x->bucket].changed |= x->served != served || x->demand != demand;
+        if (x->served != served || x->demand != demand)
+            c->changed[x->bucket] = 1;
     }
     return QOS_OK;
 }
@@ -4145,7 +4176,7 @@ QOS_PRIV void pshift_priv_listen(struct pshift_controller *c)
         bool silent = pshift_priv_silent(c, peer);
         c->info.silent += silent ? 1u : 0u;
         for (i = peer->first; silent != peer->silent && i != QOS_NONE; i = c->record[i].next)
-            c->contract[c->record[i].bucket].changed = true;
+            c->changed[c->record[i].bucket] = 1;
         peer->silent = silent;
         c->r.capacity[j] = silent ? 0 : qos_min(peer->capacity, PSHIFT_COUNT_MAX);
     }
@@ -4160,7 +4191,7 @@ QOS_PRIV void pshift_priv_lay_out(struct pshift_controller *c)
         c->row[i] = used;
         used += c->contract[i].records + spare;
         c->contract[i].records = 0; /* counted again below */
-        c->contract[i].changed = true;
+        c->changed[i] = 1;
         c->r.reservation[i] = c->l.reservation[i] = 0;
     }
     c->row[c->info.buckets] = used;
@@ -4191,6 +4222,18 @@ QOS_PRIV struct pshift_problem pshift_priv_half_problem(const struct pshift_cont
     return p;
 }
 
+/* Records lie in the order in which servers reported them, rows in that of buckets: fetches the record of an entry that
+ * comes soon. */
+QOS_PRIV void pshift_priv_fetch(const struct pshift_controller *c, uint32_t e)
+{
+    const uint32_t ahead = e + 16;
+    if (ahead < c->row[c->laid_buckets] && c->holder[ahead] != QOS_NONE) {
+        const char *x = (const char *)&c->record[c->holder[ahead]];
+        __builtin_prefetch(x, 1);
+        __builtin_prefetch(x + 64, 1);
+    }
+}
+
 /* Updates row b of the R-problem: its demands, and the reservation left, capped by the limit left. */
 QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
 {
@@ -4202,6 +4245,7 @@ QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
     for (e = c->row[b]; e < c->row[b] + contract->records; e++) {
         const struct pshift_priv_record *x = &c->record[c->holder[e]];
         bool silent = c->peer[x->server].silent;
+        pshift_priv_fetch(c, e);
         c->server[e] = x->server;
         c->r.demand[e] = silent ? 0 : x->demand;
         left = qos_sat_sub(left, pshift_priv_used(x));
@@ -4209,22 +4253,18 @@ QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
             under = qos_sat_sub(under, silent ? pshift_priv_ceiling(x) : pshift_priv_used(x));
     }
     c->r.reservation[b] = qos_min(left, qos_min(under, PSHIFT_COUNT_MAX));
+    c->left[b] = under;
 }
 
 /* What the R-tokens of row b leave of its limit. 0 without a limit: unlimited L-tokens need no plan. */
 QOS_PRIV uint64_t pshift_priv_l_left(const struct pshift_controller *c, uint32_t b)
 {
-    const struct pshift_priv_contract *contract = &c->contract[b];
-    uint64_t left = contract->limit;
+    uint64_t left = c->left[b];
     uint32_t e;
     if (left == QOS_UNLIMITED)
         return 0;
-    left = qos_sat_sub(left, contract->lost);
-    for (e = c->row[b]; e < c->row[b] + contract->records; e++) {
-        const struct pshift_priv_record *x = &c->record[c->holder[e]];
-        left = qos_sat_sub(left, c->peer[x->server].silent ? pshift_priv_ceiling(x) : pshift_priv_used(x));
+    for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++)
         left = qos_sat_sub(left, c->r.alloc[e]);
-    }
     return qos_min(left, PSHIFT_COUNT_MAX);
 }
 
@@ -4233,7 +4273,7 @@ QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool wr
 {
     const bool limited = c->contract[b].limit != QOS_UNLIMITED;
     uint64_t left = pshift_priv_l_left(c, b);
-    bool other = left != c->l.reservation[b] || c->contract[b].changed;
+    bool other = left != c->l.reservation[b] || c->changed[b];
     uint32_t e;
     for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
         uint64_t demand = limited ? c->r.demand[e] - c->r.alloc[e] : 0;
@@ -4279,7 +4319,7 @@ QOS_PRIV void pshift_priv_plan_rows(struct pshift_controller *c, const struct ps
         pshift_priv_lay_out(c);
     most = c->laid_buckets / 4; /* if more rows changed, solving all is faster */
     for (b = 0; b < c->laid_buckets; b++)
-        if (c->contract[b].changed)
+        if (c->changed[b])
             c->list[n++] = b;
     c->info.cold = fresh || n > most;
     c->info.planned_buckets = c->info.cold ? c->laid_buckets : n;
@@ -4323,8 +4363,10 @@ QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b
     const uint32_t begin = c->row[b], end = c->row[b] + contract->records;
     uint64_t budget = qos_sat_sub(contract->limit, contract->lost);
     uint32_t e;
-    for (e = begin; e < end; e++)
+    for (e = begin; e < end; e++) {
+        pshift_priv_fetch(c, e);
         budget = qos_sat_sub(budget, pshift_priv_ceiling(&c->record[c->holder[e]]));
+    }
     for (e = begin; e < end; e++) {
         struct pshift_priv_record *x = &c->record[c->holder[e]];
         x->issued = pshift_priv_issue(c, c->r.alloc[e], pshift_priv_ceiling(x) - pshift_priv_used(x), &budget);
@@ -4351,14 +4393,16 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
     pshift_priv_plan_rows(c, options);
     c->info.withheld = 0;
     for (b = 0; b < c->laid_buckets; b++) {
-        c->contract[b].changed = false;
+        c->changed[b] = 0;
         if (c->contract[b].limit != QOS_UNLIMITED) {
             pshift_priv_target_limited(c, b);
             continue;
         }
-        for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++)
+        for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
+            pshift_priv_fetch(c, e);
             if (!c->peer[c->server[e]].silent)
                 pshift_priv_target(&c->record[c->holder[e]], c->r.alloc[e], QOS_UNLIMITED);
+        }
     }
     c->planned_period = c->info.period;
     c->tick++;
@@ -4427,7 +4471,7 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
         struct pshift_priv_record *x = &c->record[i];
         if (!x->changed && x->acked_seq == x->last_seq)
             continue;
-        entry[n].bucket = c->contract[x->bucket].id;
+        entry[n].bucket = x->id;
         entry[n].r_total = x->r_total;
         entry[n++].total = x->total;
         x->last_seq = peer->grant_seq + 1;
