@@ -19,8 +19,9 @@
  *                        limit 30  a 8   b 12          has tokens left (it borrows).
  *
  *   Use it in one of two ways:
- *     gate     htb_take() says yes or no. The queues are yours. If the answer is no,
- *              submit a request with `gate` set: htb_dispatch() returns it at its turn.
+ *     gate     htb_take() says yes or no. The queues are yours. If the answer is no, ask
+ *              again at htb_next_ns(); or submit a request with `gate` set, which
+ *              htb_dispatch() returns at its turn.
  *     queues   htb_submit(), htb_dispatch(), htb_complete(): a queue for each class and a
  *              dispatch queue before the device (the paper's ODIS).
  *
@@ -85,12 +86,14 @@
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
  *     at most (n * W / w + the largest request of each other borrower) / Q. Only ratios
- *     of weights matter. A caller at the gate that does not use htb_submit is promised
- *     no share.
+ *     of weights matter. So do callers of htb_take that ask until they are refused and
+ *     again at the time told, in whatever order they are asked, if nothing is queued
+ *     there. Others at the gate are promised no share.
  *   - A group's limit stops borrowing only: the group may exceed it by what its classes
  *     reserve.
- *   - htb_take is O(depth) while nothing is queued. Any other call is O(depth * (depth +
- *     log classes)) for each request that it moves and each class whose wait ends.
+ *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other call
+ *     is O(depth * (depth + log classes)) for each request that it moves and each class
+ *     whose wait ends.
  *     Changes of classes and steps of htb_maximize may look at every class.
  */
 #ifndef QOS_HTB_H
@@ -310,10 +313,11 @@ QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
  * the sum of the reservations. O(classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const uint64_t *rate_per_s);
 
-/* Gate. QOS_OK: n tokens of the first resource are taken, send the request. QOS_EAGAIN: nothing is taken. Either tokens
- * are missing: see htb_next_ns. Or queued requests wait for the same tokens and go first: those of its class, and for
- * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired
- * classes are best effort. O(depth). */
+/* Gate. QOS_OK: n tokens of the first resource are taken, send the request. QOS_EAGAIN: nothing is taken, ask again at
+ * htb_next_ns; until then the class has a claim to n tokens (see the chapter on the gate). Either tokens are missing, or
+ * claims go before it. Or queued requests wait for the same tokens and go first: those of its class, and for borrowed
+ * tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired classes are
+ * best effort. */
 QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
@@ -322,7 +326,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t no
  * limit, of the class or on the way to that ancestor, is exceeded by more than limit * debt_ns already. So a debt is at
  * most that plus n. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
-/* Exact first time at which htb_take succeeds if nobody else takes: now_ns if at once, QOS_NEVER if never. O(depth). */
+/* Exact first time at which htb_take succeeds if nobody else takes or asks: now_ns if at once, QOS_NEVER if never.
+ * O(depth), with claims O(64 * depth * depth). */
 QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 
@@ -421,7 +426,8 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *      then the debt carried over, as a level (0: none).
  *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over.
  *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: base_per_s).
- *   5. detours = queued requests + nodes with a limit + resources - 1. htb_take takes its short path only at 0.
+ *   5. detours = queued requests + claims + nodes with a limit + resources - 1. htb_take takes its short path only at
+ *      0.
  *
  * Where we differ from the paper: any depth instead of two levels; limits; several resources. Best effort's minimum
  * counts in admission like any reservation, and may be nothing (as in Figures 8 to 10). */
@@ -553,6 +559,14 @@ struct htb_priv_flight {
     struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
 };
 
+/* What a class that was refused at the gate needs (chapter on the gate). */
+struct htb_priv_claim {
+    uint64_t until_ns;
+    int64_t n_sub[HTB_RESOURCES_MAX];
+    uint32_t id, reach; /* its class; up to which node its limits pass it */
+};
+#define HTB_PRIV_CLAIMS_MAX 64u /* the bits of a set of claims */
+
 struct htb {
     struct htb_priv_node *node; /* classes + 1: the last one is the root */
     struct htb_priv_class *cls;
@@ -560,6 +574,7 @@ struct htb {
     struct htb_priv_pair *more;    /* buckets of the resources after the first */
     uint64_t *more_sum;            /* sums of the children's rates in them */
     struct htb_priv_slot *slot;    /* of the dispatch queue */
+    struct htb_priv_claim *claim;  /* min(classes, HTB_PRIV_CLAIMS_MAX) */
     struct htb_priv_heap own;      /* nodes whose own tokens pass their next request, by finish tags */
     struct htb_priv_heap event;    /* nodes that wait, by time; a node is in at most one of these two */
     struct htb_priv_heap sweep[2]; /* dispatch slots by offset: this sweep, the next one */
@@ -569,6 +584,7 @@ struct htb {
     uint32_t waiting, at_device;                  /* requests in the dispatch queue; handed out */
     uint32_t this_sweep;                          /* index into sweep */
     uint64_t detours;                             /* invariant 5 */
+    uint32_t claims;
     enum htb_order order;
     enum htb_scenario scenario;
     bool starved_at_root; /* since the last look: requests waited for root tokens */
@@ -622,6 +638,10 @@ QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t to
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
+QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
+                                               uint64_t before, uint64_t from_ns);
+QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
+QOS_PRIV void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer);
@@ -790,17 +810,17 @@ QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
     }
 }
 
-/* First time, not before now, at which bucket b of a node that was refilled at last_ns passes n_sub. */
-QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, const struct htb_priv_bucket *b, uint64_t last_ns,
-                                           int64_t n_sub, uint64_t now_ns)
+/* First time, not before now, at which bucket b of a node that was refilled at last_ns has `level_sub`. */
+QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb_priv_bucket *b, uint64_t last_ns, int64_t level_sub,
+                                           uint64_t now_ns)
 {
     uint64_t from_ns = qos_max(now_ns, last_ns), wait_ns;
     int64_t level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
-    wait_ns = qos_level_wait_ns(level, htb_priv_gate(tree, b, n_sub), b->rate);
+    wait_ns = qos_level_wait_ns(level, level_sub, b->rate);
     return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
 }
 
-/* The same for the node's rate buckets, or its limit buckets, over all resources. */
+/* The same for n_sub from the node's rate buckets, or its limit buckets, over all resources. */
 QOS_PRIV uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
                                     uint64_t now_ns)
 {
@@ -810,38 +830,39 @@ QOS_PRIV uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool li
         const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
         const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
         if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
-            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, b, tree->node[id].last_ns, n_sub[r], now_ns));
+            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(b, tree->node[id].last_ns,
+                                                                  htb_priv_gate(tree, b, n_sub[r]), now_ns));
     }
     return ready_ns;
 }
 
-/* First time at which a request of n_sub at the node can be sent from its own tokens or a lender's, if nobody else
- * takes. */
-QOS_PRIV uint64_t htb_priv_send_ns(const struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t now_ns)
-{
-    uint64_t limits_ns = now_ns, first_ns = QOS_NEVER;
-    for (; id != QOS_NONE; id = tree->node[id].parent) {
-        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
-        first_ns = qos_min(first_ns, qos_max(limits_ns, htb_priv_ready_ns(tree, id, false, n_sub, now_ns)));
-    }
-    return first_ns;
-}
+/* How a request of n_sub at a node can be sent, if nobody else takes. */
+struct htb_priv_way {
+    uint64_t send_ns;        /* the first time at which it can, from its own tokens or a lender's */
+    uint32_t payer, blocked; /* who pays, if that is now; the first node whose limit does not pass it now; QOS_NONE */
+};
 
-/* The node itself or its nearest ancestor that can pay for n_sub; QOS_NONE if none can or a limit refuses. */
-QOS_PRIV uint32_t htb_priv_payer(struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t now_ns)
+QOS_PRIV struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t before,
+                                             uint64_t now_ns)
 {
-    for (;;) {
-        htb_priv_refill(tree, id, now_ns);
-        if (!htb_priv_limit_passes(tree, id, n_sub))
-            return QOS_NONE;
-        if (htb_priv_rate_passes(tree, id, n_sub))
-            return id;
-        if (id == tree->classes) {
-            tree->starved_at_root = true;
-            return QOS_NONE;
+    struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
+    uint64_t limits_ns = now_ns, ready_ns;
+    for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
+        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
+        ready_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
+        if (QOS_UNLIKELY(before != 0) && (tree->node[id].flags & HTB_PRIV_GROUP)) {
+            if (tree->node[id].flags & HTB_PRIV_LIMITED)
+                limits_ns = htb_priv_claimed_ns(tree, id, true, n_sub, before, limits_ns);
+            ready_ns = htb_priv_claimed_ns(tree, id, false, n_sub, before, ready_ns);
         }
-        id = tree->node[id].parent;
+        if (limits_ns > now_ns && way.blocked == QOS_NONE)
+            way.blocked = id;
+        ready_ns = qos_max(limits_ns, ready_ns);
+        way.send_ns = qos_min(way.send_ns, ready_ns);
+        if (ready_ns <= now_ns)
+            way.payer = id;
     }
+    return way;
 }
 
 QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t borrowed)
@@ -1350,6 +1371,22 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
     htb_priv_ring_settle(tree, group);
 }
 
+/* After a request of class `id` that `payer` lends to: each ring between them moves on. Its clock does not pass who is
+ * first there, in the ring or among the claims. */
+QOS_PRIV void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost)
+{
+    for (; id != payer; id = tree->node[id].parent) {
+        const uint32_t group = tree->node[id].parent, first = htb_priv_ring_least(tree, group);
+        uint64_t *clock = &tree->cls[group].u.group.clock, *tag = &tree->turn[id].tag, least;
+        *tag = qos_max(*tag, *clock);
+        least = qos_min(*tag, htb_priv_claimed_tag(tree, group));
+        *clock = qos_max(*clock, first == QOS_NONE ? least : qos_min(least, tree->turn[first].tag));
+        htb_priv_move_ring(tree, id, cost, 0);
+        if (QOS_UNLIKELY(*clock >> 62))
+            htb_priv_rebase(tree, group);
+    }
+}
+
 /* By flight: a class whose next request is at the gate is in its ring only while a lender has tokens for it, as the
  * requests behind it need none. */
 QOS_PRIV bool htb_priv_needs_lender(const struct htb *tree, uint32_t id, const struct htb_request *next)
@@ -1374,7 +1411,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         limit_passes = htb_priv_limit_passes(tree, id, n_sub);
         own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
         if (limit_passes && htb_priv_needs_lender(tree, id, request)) {
-            wake_ns = htb_priv_send_ns(tree, id, n_sub, now_ns);
+            wake_ns = htb_priv_way_of(tree, id, n_sub, 0, now_ns).send_ns;
             limit_passes = wake_ns <= now_ns;
         }
         if (own_passes)
@@ -1384,7 +1421,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         else if (wake_ns == QOS_NEVER)
             wake_ns = tree->bound == HTB_BY_FLIGHT /* then the root's loans delay no request */
                           ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
-                          : htb_priv_send_ns(tree, id, n_sub, now_ns);
+                          : htb_priv_way_of(tree, id, n_sub, 0, now_ns).send_ns;
     }
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (parent == QOS_NONE) {
@@ -1636,16 +1673,8 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
 
     for (at = payer; at != tree->classes; at = tree->node[at].parent)
         tree->cls[at].tag = qos_sat_add(tree->cls[at].tag, htb_priv_own_ns(tree, at, r->tokens));
-    if (id != payer) {
-        uint64_t cost = htb_priv_ring_cost(tree, r->tokens);
-        for (at = id; at != payer; at = tree->node[at].parent) {
-            uint32_t group = tree->node[at].parent;
-            tree->cls[group].u.group.clock = tree->turn[at].tag;
-            htb_priv_move_ring(tree, at, cost, 0);
-            if (QOS_UNLIKELY(tree->cls[group].u.group.clock >> 62))
-                htb_priv_rebase(tree, group);
-        }
-    }
+    if (id != payer)
+        htb_priv_move_rings(tree, id, payer, htb_priv_ring_cost(tree, r->tokens));
     htb_priv_place_up(tree, id, true, now_ns);
     return r;
 }
@@ -2465,6 +2494,8 @@ QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const
     tree->event.key = (uint64_t *)qos_layout_part(layout, nodes, sizeof(uint64_t), 8);
     tree->flight.cls =
         (struct htb_priv_late *)qos_layout_part(layout, HTB_PRIV_LATE_MAX, sizeof(struct htb_priv_late), 8);
+    tree->claim = (struct htb_priv_claim *)qos_layout_part(
+        layout, (size_t)qos_min(config->classes, HTB_PRIV_CLAIMS_MAX), sizeof(struct htb_priv_claim), 8);
     tree->slot = (struct htb_priv_slot *)qos_layout_part(layout, config->dispatch_max, sizeof(struct htb_priv_slot), 8);
     for (i = 0; i < 2; i++)
         tree->sweep[i].key = (uint64_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint64_t), 8);
@@ -2622,6 +2653,7 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     uint32_t r, parent = tree->node[id].parent;
     bool limited = false;
     const uint64_t was_per_s = tree->node[id].pair.rate.rate;
+    htb_priv_end_claims(tree, id, now_ns);
     htb_priv_refill(tree, id, now_ns);
     tree->turn[id].weight = c->weight & 0xfffffu;
     tree->cls[id].ring_rest = 0;
@@ -2738,6 +2770,7 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
     unsigned remains =
         tree->node[id].flags & (HTB_PRIV_FORMER | HTB_PRIV_LIMITED); /* its debts are paid off meanwhile */
     bool moved = false;
+    htb_priv_end_claims(tree, id, now_ns);
     if (!(tree->node[id].flags & HTB_PRIV_GROUP)) {
         moved = htb_priv_orphan(tree, id);
         htb_priv_set_expiry(tree, id, QOS_NEVER);
@@ -2813,6 +2846,7 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
     const uint32_t old = tree->node[id].parent;
     const int32_t deeper = (int32_t)tree->node[parent].depth + 1 - (int32_t)tree->node[id].depth;
     uint32_t i, r;
+    htb_priv_end_claims(tree, id, now_ns);
     htb_priv_set_ring(tree, id, false);
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, old, id);
@@ -2935,6 +2969,7 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
 QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
 {
     uint32_t id;
+    htb_priv_end_claims(tree, tree->classes, now_ns);
     tree->tag_offset = qos_wrap_sub(now_ns, htb_priv_tag_clock(tree));
     for (id = 0; id <= tree->classes; id++) {
         htb_priv_refill(tree, id, tree->now_ns);
@@ -3375,7 +3410,21 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *   short   one resource, no limits, nothing queued (detours is 0): one pass that refills, checks and charges. Nothing
  *           is charged below the payer, so a pass that finds no payer has charged nothing.
  *   long    everything else: find the payer, then charge.
- * If requests are queued, the nodes up to the root are placed again, because they hold fewer tokens. */
+ * If requests are queued, the nodes up to the root are placed again, because they hold fewer tokens.
+ *
+ * Who is refused leaves a claim to its n tokens, one a class, and others leave these tokens to it: so callers share in
+ * whatever order they are asked, and the device stays busy if one of them does not come back.
+ *
+ *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what the
+ *                      claims before it need there; or is full, as claims may be more than it can hold
+ *     order            that of the ring tags, in the ring where two classes meet; then of the ids. While there are
+ *                      claims, what is borrowed moves the tags on, as in the queues
+ *     a claim counts   up to the node whose limit blocked it, else up to the root
+ *     it ends          when the class takes, or asks again; is at its own limit; ends, moves or gets other terms; or
+ *                      burst_ns after the time at which it could have taken
+ *
+ * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. If more than HTB_PRIV_CLAIMS_MAX
+ * classes wait, the first in the order have the claims. */
 
 QOS_COLD QOS_PRIV enum qos_status htb_priv_refuse(struct htb *tree, uint32_t id)
 {
@@ -3394,20 +3443,191 @@ QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t p
     return waits;
 }
 
+/* The child of the group on the way to `id`; QOS_NONE: `id` is not below it. */
+QOS_PRIV uint32_t htb_priv_child_to(const struct htb *tree, uint32_t group, uint32_t id)
+{
+    while (id != QOS_NONE && tree->node[id].parent != group)
+        id = tree->node[id].parent;
+    return id;
+}
+
+/* Those of some claims that need what the group has. */
+QOS_PRIV uint64_t htb_priv_claims_at(const struct htb *tree, uint32_t group, uint64_t some)
+{
+    uint32_t i;
+    for (i = 0; i < tree->claims; i++) {
+        const struct htb_priv_claim *c = &tree->claim[i];
+        if (tree->node[c->reach].depth > tree->node[group].depth || htb_priv_child_to(tree, group, c->id) == QOS_NONE)
+            some &= ~(UINT64_C(1) << i);
+    }
+    return some;
+}
+
+/* When the first of some claims ends; those that end then are taken out. QOS_NEVER: none. */
+QOS_PRIV uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
+{
+    uint64_t end_ns = QOS_NEVER;
+    uint32_t i;
+    for (i = 0; *some != 0 && i < tree->claims; i++)
+        if (*some >> i & 1)
+            end_ns = qos_min(end_ns, tree->claim[i].until_ns);
+    for (i = 0; *some != 0 && i < tree->claims; i++)
+        if (tree->claim[i].until_ns == end_ns)
+            *some &= ~(UINT64_C(1) << i);
+    return end_ns;
+}
+
+/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or it would pass nothing. */
+QOS_PRIV int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
+                                  int64_t level_sub, uint64_t some)
+{
+    uint32_t i;
+    if (b->rate == 0)
+        return level_sub;
+    for (i = 0; some != 0 && i < tree->claims && level_sub < b->depth; i++)
+        if (some >> i & 1)
+            level_sub += htb_priv_gate(tree, b, tree->claim[i].n_sub[r]);
+    return level_sub < b->depth ? level_sub : b->depth;
+}
+
+/* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n_sub and hold beside it
+ * what the claims `before` need there. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
+                                               uint64_t before, uint64_t from_ns)
+{
+    uint64_t some = htb_priv_claims_at(tree, id, before), ready_ns = from_ns, end_ns;
+    for (;;) {
+        uint32_t r;
+        for (r = 0; r < tree->resources && some != 0; r++) {
+            const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+            const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
+            if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
+                ready_ns = qos_max(ready_ns,
+                                   htb_priv_bucket_ready_ns(
+                                       b, tree->node[id].last_ns,
+                                       htb_priv_claimed(tree, b, r, htb_priv_gate(tree, b, n_sub[r]), some), from_ns));
+        }
+        end_ns = htb_priv_claims_end_ns(tree, &some);
+        if (ready_ns <= end_ns)
+            return ready_ns;
+        ready_ns = from_ns = qos_max(end_ns, from_ns); /* then there is one claim less */
+    }
+}
+
+QOS_PRIV uint64_t htb_priv_tag_of(const struct htb *tree, uint32_t id)
+{
+    return qos_max(tree->turn[id].tag, tree->cls[tree->node[id].parent].u.group.clock);
+}
+
+/* The least tag of those in the group's ring that have claims below them; QOS_NEVER: none has. */
+QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group)
+{
+    uint64_t tag = QOS_NEVER;
+    uint32_t i, id;
+    for (i = 0; i < tree->claims; i++) {
+        id = tree->node[tree->claim[i].reach].depth > tree->node[group].depth
+                 ? QOS_NONE
+                 : htb_priv_child_to(tree, group, tree->claim[i].id);
+        if (id != QOS_NONE)
+            tag = qos_min(tag, htb_priv_tag_of(tree, id));
+    }
+    return tag;
+}
+
+/* Does class a go before class b? Their tags are compared in the ring where their ways to the root meet. */
+QOS_PRIV bool htb_priv_goes_before(const struct htb *tree, uint32_t a, uint32_t b)
+{
+    uint64_t tag_a, tag_b;
+    while (tree->node[a].parent != tree->node[b].parent) {
+        const uint32_t depth_a = tree->node[a].depth, depth_b = tree->node[b].depth;
+        a = depth_a >= depth_b ? tree->node[a].parent : a;
+        b = depth_b >= depth_a ? tree->node[b].parent : b;
+    }
+    tag_a = htb_priv_tag_of(tree, a);
+    tag_b = htb_priv_tag_of(tree, b);
+    return tag_a != tag_b ? tag_a < tag_b : a < b;
+}
+
+/* The claims that go before a class: a set of bits. */
+QOS_PRIV uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id)
+{
+    uint64_t before = 0;
+    uint32_t i;
+    for (i = 0; i < tree->claims; i++)
+        before |= (uint64_t)htb_priv_goes_before(tree, tree->claim[i].id, id) << i;
+    return before;
+}
+
+/* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. */
+QOS_PRIV void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
+{
+    uint32_t i = 0;
+    while (i < tree->claims) {
+        const struct htb_priv_claim *c = &tree->claim[i];
+        if (c->until_ns <= now_ns ||
+            (above != QOS_NONE && (c->id == above || htb_priv_child_to(tree, above, c->id) != QOS_NONE))) {
+            tree->claim[i] = tree->claim[--tree->claims];
+            tree->detours--;
+        } else {
+            i++;
+        }
+    }
+}
+
+/* A class claims what it was refused, in the order of the rings. If there is no room, the last in that order goes. */
+QOS_PRIV void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way, const int64_t *n_sub,
+                                  uint64_t now_ns)
+{
+    const uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000;
+    uint32_t at, i, last = 0;
+    struct htb_priv_claim *c;
+    if (way->blocked == id || way->send_ns == QOS_NEVER)
+        return;
+    for (at = id; at != tree->classes; at = tree->node[at].parent)
+        tree->turn[at].tag = htb_priv_tag_of(tree, at);
+    if (tree->claims < qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX)) {
+        last = tree->claims++;
+        tree->detours++;
+    } else {
+        for (i = 1; i < tree->claims; i++)
+            if (htb_priv_goes_before(tree, tree->claim[last].id, tree->claim[i].id))
+                last = i;
+        if (htb_priv_goes_before(tree, tree->claim[last].id, id))
+            return;
+    }
+    c = &tree->claim[last];
+    c->id = id;
+    c->reach = way->blocked == QOS_NONE ? tree->classes : way->blocked;
+    c->until_ns = qos_sat_add(qos_max(way->send_ns, now_ns), burst_ns);
+    for (i = 0; i < HTB_RESOURCES_MAX; i++)
+        c->n_sub[i] = n_sub[i];
+}
+
 /* Takes n for a resolved class, or nothing. The caller places the class again. */
 QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
     int64_t n_sub[HTB_RESOURCES_MAX];
-    uint32_t payer;
+    struct htb_priv_way way;
     htb_priv_sub_tokens(tree, n, n_sub);
-    payer = htb_priv_payer(tree, id, n_sub, now_ns);
-    if (payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, payer))) {
+    if (QOS_UNLIKELY(tree->claims != 0))
+        htb_priv_end_claims(tree, QOS_NONE, now_ns);
+    way = htb_priv_way_of(tree, id, n_sub, htb_priv_claims_before(tree, id),
+                          qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
+    if (way.payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, way.payer))) {
+        if (way.payer == QOS_NONE && way.blocked == QOS_NONE)
+            tree->starved_at_root = true;
+        htb_priv_end_claims(tree, id, now_ns);
+        htb_priv_make_claim(tree, id, &way, n_sub, now_ns);
         /* It waits to borrow, up to the first node at its limit. */
-        for (; tree->lease && id != QOS_NONE && htb_priv_limit_passes(tree, id, n_sub); id = tree->node[id].parent)
+        for (; tree->lease && id != QOS_NONE && id != way.blocked; id = tree->node[id].parent)
             tree->lease[id].refused = true;
         return false;
     }
-    htb_priv_charge(tree, id, payer, n_sub, now_ns);
+    htb_priv_charge(tree, id, way.payer, n_sub, now_ns);
+    if (QOS_UNLIKELY(tree->claims != 0) && (n_sub[0] | n_sub[1] | n_sub[2] | n_sub[3]) != 0) {
+        htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n));
+        htb_priv_end_claims(tree, id, now_ns);
+    }
     return true;
 }
 
@@ -3433,6 +3653,16 @@ QOS_PRIV int64_t htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns
     return qos_level_refill(b->level, b->depth, b->rate, elapsed_ns);
 }
 
+/* The short path has found no payer: the long one finds out how long. */
+QOS_COLD QOS_PRIV_NOINLINE enum qos_status htb_priv_refuse_one(struct htb *tree, uint32_t id, int64_t n_sub,
+                                                               uint64_t now_ns)
+{
+    uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    n[0] = (uint64_t)(n_sub / QOS_SUBTOKENS);
+    (void)htb_priv_pay(tree, now_ns, id, n);
+    return htb_priv_refuse(tree, id);
+}
+
 /* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
 QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_t n_sub, uint64_t now_ns)
 {
@@ -3453,10 +3683,8 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
         }
         b->level = level;
     } while (node->depth != 0);
-    if (QOS_UNLIKELY(!paid)) {
-        tree->starved_at_root = true;
-        return htb_priv_refuse(tree, id);
-    }
+    if (QOS_UNLIKELY(!paid))
+        return htb_priv_refuse_one(tree, id, n_sub, now_ns);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, tokens & qos_wrap_sub((uint64_t)own, 1));
     return QOS_OK;
@@ -3542,10 +3770,12 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
     htb_priv_sub_tokens(tree, n, n_sub);
     if (id >= tree->classes || (tree->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED)
         id = HTB_BEST_EFFORT;
-    send_ns = htb_priv_send_ns(tree, id, n_sub, at_ns);
+    send_ns = htb_priv_way_of(tree, id, n_sub, htb_priv_claims_before(tree, id), at_ns).send_ns;
     if ((tree->node[id].flags & HTB_PRIV_EXPIRES) &&
         send_ns >= tree->cls[id].u.leaf.expires_ns) /* it is best effort by then */
-        send_ns = htb_priv_send_ns(tree, HTB_BEST_EFFORT, n_sub, qos_max(at_ns, tree->cls[id].u.leaf.expires_ns));
+        send_ns = htb_priv_way_of(tree, HTB_BEST_EFFORT, n_sub, htb_priv_claims_before(tree, HTB_BEST_EFFORT),
+                                  qos_max(at_ns, tree->cls[id].u.leaf.expires_ns))
+                      .send_ns;
     return send_ns == at_ns ? now_ns : send_ns;
 }
 

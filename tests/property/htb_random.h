@@ -50,7 +50,7 @@ static void twin_reserve(struct twin *t, int id, uint64_t now)
             parent = t->root;
     c.parent = parent == t->root ? 0 : (uint32_t)parent;
     c.group = check_between(&t->rng, 0, 3) == 0;
-    c.weight = (uint32_t)check_between(&t->rng, 1, 5);
+    c.weight = 1u << check_between(&t->rng, 0, 3);
     for (r = 0; r < t->o.resources; r++)
         c.rate_per_s[r] = QOS_RATE_MAX; /* far too much: htb_reserve returns what fits */
     CHECK_EQ(htb_reserve(&t->h, now, (uint32_t)id, &c, fits), QOS_EADMISSION);
@@ -66,6 +66,7 @@ static void twin_reserve(struct twin *t, int id, uint64_t now)
     t->o.node[id].used = true;
     t->o.node[id].group = c.group;
     t->o.node[id].parent = parent;
+    t->o.node[id].weight = (int64_t)c.weight;
     for (r = 0; r < t->o.resources; r++) {
         twin_set(t, &t->o.node[id].rate[r], ask[r]);
         twin_set(t, &t->o.node[id].limit[r], c.limit_per_s[r]);
@@ -87,6 +88,7 @@ static void twin_init(struct twin *t, uint64_t stream, int resources, uint64_t s
     t->o.resources = resources;
     t->o.now = start;
     t->burst_ns = check_between(&t->rng, 1, 50) * 1000000;
+    t->o.burst_ns = t->burst_ns;
     t->request_max = check_between(&t->rng, 0, 1) ? check_between(&t->rng, 0, 5000) : 0;
     config.classes = ORACLE_NODES - 1;
     config.resources = (uint32_t)resources;
@@ -106,6 +108,7 @@ static void twin_init(struct twin *t, uint64_t stream, int resources, uint64_t s
     t->o.node[t->root].parent = ORACLE_NONE;
     t->o.node[0].used = true;
     t->o.node[0].parent = t->root;
+    t->o.node[0].weight = 1;
     t->leaf[t->leaves++] = 0;
     for (r = 0; r < resources; r++) {
         twin_set(t, &t->o.node[t->root].rate[r], config.rate_per_s[r]);

@@ -1,7 +1,9 @@
-// proves: htb_take, htb_take_all and htb_next_ns agree exactly with token buckets by definition, in random trees
+// proves: htb_take, htb_take_all and htb_next_ns agree exactly with token buckets by definition, in random trees, with
+// proves: the claims of those who were refused
 //
 // Oracle: htb_oracle.h. At each step time passes or steps back, and a random class takes one or both resources. Result
 // and payer (own or borrowed, by the counters) must agree, and so must the time of the next success, to the nanosecond.
+// A refused take leaves a claim, which others must leave tokens for.
 #include "htb_random.h"
 
 static void step(struct twin *t, uint64_t *now)
@@ -9,6 +11,7 @@ static void step(struct twin *t, uint64_t *now)
     struct qos_stats before, after;
     uint64_t n[HTB_RESOURCES_MAX] = {0}, next, expect;
     int id = t->leaf[check_between(&t->rng, 0, (uint64_t)t->leaves - 1)], payer, r;
+    bool seen = check_between(&t->rng, 0, 3) == 0;
     enum qos_status status;
     switch (check_between(&t->rng, 0, 7)) {
     case 0: *now += check_between(&t->rng, 0, 2000000000); break;
@@ -21,11 +24,12 @@ static void step(struct twin *t, uint64_t *now)
     payer = oracle_payer(&t->o, id, n);
     htb_stats(&t->h, (uint32_t)id, &before);
     /* A request of no tokens is free. Once the tree has seen `now`, an earlier time counts as `now`. */
-    CHECK_EQ(htb_take(&t->h, *now, (uint32_t)id, 0), QOS_OK);
+    if (seen)
+        CHECK_EQ(htb_take(&t->h, *now, (uint32_t)id, 0), QOS_OK);
     if (id == 0 && check_between(&t->rng, 0, 1))
         status = htb_take_all(&t->h, *now, 1000 + (uint32_t)n[0], n); /* an unknown id is best effort */
     else if (t->o.resources == 1)
-        status = htb_take(&t->h, *now - check_between(&t->rng, 0, 1000), (uint32_t)id, n[0]);
+        status = htb_take(&t->h, *now - (seen ? check_between(&t->rng, 0, 1000) : 0), (uint32_t)id, n[0]);
     else
         status = htb_take_all(&t->h, *now, (uint32_t)id, n);
     CHECK_EQ(status, payer == ORACLE_NONE ? QOS_EAGAIN : QOS_OK);
@@ -34,6 +38,9 @@ static void step(struct twin *t, uint64_t *now)
         oracle_charge(&t->o, id, payer, n);
         CHECK_EQ(after.granted - before.granted, n[0]);
         CHECK_EQ(after.borrowed - before.borrowed, payer == id ? 0 : n[0]);
+        oracle_took(&t->o, id, payer, n);
+    } else {
+        oracle_refused(&t->o, id, n);
     }
     if (check_between(&t->rng, 0, 3) == 0) {
         id = t->leaf[check_between(&t->rng, 0, (uint64_t)t->leaves - 1)];
@@ -52,7 +59,7 @@ int main(void)
 {
     uint64_t trees, steps, i, k;
     check_begin("property/htb_tree");
-    trees = check_scaled(600);
+    trees = check_scaled(240);
     steps = 1500;
     for (i = 0; i < trees; i++) {
         struct twin t;

@@ -1,0 +1,306 @@
+// proves: the loop that a newcomer writes is the fair one: tenants that take until they are refused and sleep until the
+// proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
+// proves: costs nobody much; and a claim ends when it should
+#include "htb_world.h"
+
+enum { TENANTS = 128 };
+
+/* Tenants at the gate: each takes requests of its size until it is refused. One timer serves all. */
+struct loop {
+    struct world w;
+    uint32_t count, id[TENANTS]; /* in the order in which they are asked */
+    uint64_t size[TENANTS], got[TENANTS], grants, wakeups;
+    double weight[TENANTS]; /* by id; 0: its share is not compared */
+};
+
+static void loop_until(struct loop *l, uint64_t now_ns, uint64_t end_ns)
+{
+    uint32_t i, k;
+    while (now_ns < end_ns) {
+        uint64_t next_ns = QOS_NEVER;
+        for (i = 0; i < l->count; i++) {
+            uint32_t id = l->id[i];
+            while (htb_take(&l->w.tree, now_ns, id, l->size[id]) == QOS_OK) {
+                l->got[id] += l->size[id];
+                l->grants++;
+                for (k = 1; k < 16 && l->weight[id] > 0; k++)
+                    if (l->weight[k] > 0)
+                        CHECK_LE((double)l->got[id] / l->weight[id], (double)l->got[k] / l->weight[k] +
+                                                                         (double)l->size[id] / l->weight[id] +
+                                                                         (double)l->size[k] / l->weight[k] + 1);
+            }
+            next_ns = qos_min(next_ns, htb_next_ns(&l->w.tree, now_ns, id, l->size[id]));
+        }
+        CHECK(next_ns > now_ns);
+        now_ns = next_ns;
+        l->wakeups++;
+    }
+}
+
+/* The next permutation of l->id in the order of numbers; false after the last one. */
+static bool permute(struct loop *l)
+{
+    uint32_t i = l->count - 1, k = l->count - 1, t;
+    while (i > 0 && l->id[i - 1] > l->id[i])
+        i--;
+    if (i == 0)
+        return false;
+    while (l->id[k] < l->id[i - 1])
+        k--;
+    t = l->id[i - 1];
+    l->id[i - 1] = l->id[k];
+    l->id[k] = t;
+    for (k = l->count - 1; i < k; i++, k--) {
+        t = l->id[i];
+        l->id[i] = l->id[k];
+        l->id[k] = t;
+    }
+    return true;
+}
+
+static struct htb_config config_of(enum htb_bound bound)
+{
+    struct htb_config c;
+    memset(&c, 0, sizeof c);
+    c.classes = TENANTS;
+    c.rate_per_s[0] = 40000000;
+    c.bound = bound;
+    return c;
+}
+
+/* An equal order begins for each permutation. */
+static void open_loop(struct loop *l, const struct htb_config *config, uint32_t count)
+{
+    world_open(&l->w, config);
+    memset(l->got, 0, sizeof l->got);
+    memset(l->weight, 0, sizeof l->weight);
+    l->grants = l->wakeups = 0;
+    l->count = count;
+}
+
+static void first_order(struct loop *l, uint32_t count, uint32_t from)
+{
+    uint32_t i;
+    for (i = 0; i < count; i++)
+        l->id[i] = from + i;
+    l->count = count;
+}
+
+static void reserve_weight(struct loop *l, uint32_t id, uint32_t parent, uint32_t weight)
+{
+    struct htb_class c = class_of(parent, 0, 0);
+    c.weight = weight;
+    CHECK_EQ(htb_reserve(&l->w.tree, 0, id, &c, NULL), QOS_OK);
+    l->weight[id] = weight;
+}
+
+/* The README's program: it prints the same in either order, whichever tenant has the lower id. */
+static void readme(uint32_t gold, enum htb_bound bound)
+{
+    const struct htb_config config = config_of(bound);
+    struct loop l;
+    const uint32_t other = 3 - gold;
+    first_order(&l, 2, 1);
+    do {
+        CHECK_CONTEXT("gold is %u, asked first %u, bound %d", gold, l.id[0], (int)bound);
+        open_loop(&l, &config, 2);
+        reserve(&l.w, gold, 0, 15000000, 0, 0);
+        reserve(&l.w, other, 0, 0, 10000000, 0);
+        l.size[1] = l.size[2] = 65536;
+        loop_until(&l, 0, S);
+        CHECK_EQ((l.got[gold] + 50000) / 100000, 300);
+        CHECK_EQ((l.got[other] + 50000) / 100000, 100);
+        world_close(&l.w);
+    } while (permute(&l));
+}
+
+/* Tenants without reservations, in all orders: any two are at most one request of each apart, per weight, at any time.
+ * The rate is used up, and nobody wakes in vain. sizes: 0: all 64 KiB. */
+static void all_orders(uint32_t count, bool weights, bool sizes, enum htb_bound bound, uint64_t request_max)
+{
+    struct htb_config config = config_of(bound);
+    struct loop l;
+    uint64_t sum;
+    uint32_t id;
+    config.request_max_tokens = request_max;
+    first_order(&l, count, 1);
+    do {
+        CHECK_CONTEXT("%u tenants, weights %d, sizes %d, bound %d; first %u, second %u", count, weights, sizes,
+                      (int)bound, l.id[0], l.id[1]);
+        open_loop(&l, &config, count);
+        for (id = 1; id <= count; id++) {
+            reserve_weight(&l, id, 0, weights ? id * id : 1);
+            l.size[id] = sizes ? 5000 * id * id : 65536;
+        }
+        loop_until(&l, 0, S);
+        for (id = 1, sum = 0; id <= count; id++)
+            sum += l.got[id];
+        CHECK_GE(sum + l.size[count], 40000000);
+        CHECK_LE(l.wakeups, l.grants + 3);
+        world_close(&l.w);
+    } while (permute(&l));
+}
+
+/* A tenant that asks every 50 ms and never comes back costs its claim alone. */
+static void never_comes_back(enum htb_bound bound)
+{
+    const struct htb_config config = config_of(bound);
+    struct loop l;
+    uint64_t now;
+    first_order(&l, 2, 1);
+    open_loop(&l, &config, 2);
+    reserve_weight(&l, 1, 0, 1);
+    reserve_weight(&l, 2, 0, 1);
+    reserve_weight(&l, 3, 0, 1);
+    l.weight[3] = 0;
+    l.size[1] = l.size[2] = 65536;
+    for (now = 0; now < 10 * S; now += 50 * MS) {
+        enum qos_status status = htb_take(&l.w.tree, now, 3, 65536);
+        CHECK(status == QOS_OK || status == QOS_EAGAIN);
+        loop_until(&l, now, now + 50 * MS);
+    }
+    CHECK_GE(stats_of(&l.w, QOS_NONE).granted, 399200000); /* of 400,000,000 */
+    world_close(&l.w);
+}
+
+/* Group 1 (weight 1) with classes 3 and 4, group 2 (weight 3) with 5 and 6, in all orders. limited: the limit of group
+ * 1 is below its share, so its classes share that. */
+static void groups(bool limited, enum htb_bound bound)
+{
+    const struct htb_config config = config_of(bound);
+    struct loop l;
+    const double first = limited ? 4e6 : 10e6, second = 40e6 - first;
+    first_order(&l, 4, 3);
+    do {
+        struct htb_class c = class_of(0, 0, limited ? 4000000 : 0);
+        uint32_t id;
+        CHECK_CONTEXT("groups, limited %d, bound %d; order %u %u %u", limited, (int)bound, l.id[0], l.id[1], l.id[2]);
+        open_loop(&l, &config, 4);
+        c.group = true;
+        CHECK_EQ(htb_reserve(&l.w.tree, 0, 1, &c, NULL), QOS_OK);
+        c = class_of(0, 0, 0);
+        c.group = true;
+        c.weight = 3;
+        CHECK_EQ(htb_reserve(&l.w.tree, 0, 2, &c, NULL), QOS_OK);
+        for (id = 3; id <= 6; id++) {
+            reserve_weight(&l, id, id < 5 ? 1 : 2, 1);
+            l.weight[id] = 0;
+            l.size[id] = 16384;
+        }
+        loop_until(&l, 0, S);
+        for (id = 3; id <= 6; id++)
+            CHECK_WITHIN((double)l.got[id], (id < 5 ? first : second) / 2 - 2 * 16384,
+                         (id < 5 ? first : second) / 2 + 2 * 16384);
+        world_close(&l.w);
+    } while (permute(&l));
+}
+
+/* More tenants than there is room for claims. */
+static void many(uint32_t count)
+{
+    const struct htb_config config = config_of(HTB_BY_FLIGHT);
+    struct loop l;
+    uint32_t id;
+    uint64_t least = UINT64_MAX, most = 0;
+    first_order(&l, count, 1);
+    open_loop(&l, &config, count);
+    for (id = 1; id <= count; id++) {
+        reserve_weight(&l, id, 0, 1);
+        l.weight[id] = 0;
+        l.size[id] = 4096;
+    }
+    loop_until(&l, 0, 400 * MS);
+    for (id = 1; id <= count; id++) {
+        least = qos_min(least, l.got[id]);
+        most = qos_max(most, l.got[id]);
+    }
+    CHECK_LE(most - least, 2 * 4096);
+    world_close(&l.w);
+}
+
+/* 1,000 tokens per ms; the root's bucket is empty. Class 1 claims 500, so class 2 has to wait for 600. */
+static void open_claimed(struct world *w, uint64_t limit_per_s)
+{
+    struct htb_config config = world_config();
+    world_open(w, &config);
+    reserve(w, 1, 0, 0, limit_per_s, 0);
+    reserve(w, 2, 0, 0, 0, 0);
+    CHECK_EQ(htb_next_ns(&w->tree, 0, 2, 100), 100000);
+    CHECK_EQ(htb_take(&w->tree, 0, 1, 500), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w->tree, 0, 2, 100), limit_per_s ? 100000 : 600000);
+}
+
+static void ends(void)
+{
+    struct htb_class c = class_of(0, 0, 0);
+    struct world w;
+    /* By being taken; by its time: what it was told, and 10 ms. */
+    open_claimed(&w, 0);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 9900), 10 * MS); /* the bucket holds 10,000: not more is asked for */
+    CHECK_EQ(htb_take(&w.tree, 500000, 1, 500), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 500000, 2, 100), 600000);
+    world_close(&w);
+    open_claimed(&w, 0);
+    CHECK_EQ(htb_take(&w.tree, 599999, 2, 100), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 600000, 2, 100), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 600000, 2, 9900), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, 600000, 2, 9500), 10 * MS + 100000);
+    CHECK_EQ(htb_next_ns(&w.tree, 600000, 2, 9950), 10 * MS + 100000); /* full */
+    world_close(&w);
+    open_claimed(&w, 0); /* a force leaves 9,900 at 10.4 ms: then the claim ends at 10.5, before there are 10,000 */
+    CHECK_EQ(force(&w, 2, 9900, 0, 10 * MS), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 2, 450), 10 * MS + 500000);
+    CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 2, 700), 10 * MS + 600000);
+    CHECK_EQ(htb_take(&w.tree, 10 * MS + 499999, 2, 450), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 10 * MS + 500000, 2, 450), QOS_OK);
+    world_close(&w);
+    /* By release, by a change, by another demand of the class, and with the clock. */
+    open_claimed(&w, 0);
+    CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 100), 100000);
+    world_close(&w);
+    open_claimed(&w, 0);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 100), 100000);
+    world_close(&w);
+    open_claimed(&w, 0);
+    CHECK_EQ(htb_take(&w.tree, 0, 1, 0), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 100), 600000);
+    CHECK_EQ(htb_take(&w.tree, 0, 1, 50), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 100), 150000);
+    world_close(&w);
+    open_claimed(&w, 0);
+    CHECK_EQ(htb_take(&w.tree, S, 0, 1), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 0, 9999), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, S, 1, 500), QOS_EAGAIN);
+    htb_reset_clock(&w.tree, 1000);
+    CHECK_EQ(htb_next_ns(&w.tree, 1000, 2, 100), 101000);
+    world_close(&w);
+    /* A class at its own limit claims nothing. */
+    open_claimed(&w, 1000);
+    world_close(&w);
+}
+
+int main(void)
+{
+    int bound;
+    check_begin("unit/htb_claims");
+    for (bound = HTB_BY_FLIGHT; bound <= HTB_BY_RATE; bound++) {
+        enum htb_bound b = (enum htb_bound)bound;
+        readme(1, b);
+        readme(2, b);
+        all_orders(2, false, false, b, 0);
+        all_orders(3, false, false, b, 0);
+        all_orders(3, true, true, b, 0);
+        all_orders(4, true, false, b, 0);
+        all_orders(5, false, true, b, QOS_NOTHING);
+        all_orders(3, true, true, b, 131072);
+        never_comes_back(b);
+        groups(false, b);
+        groups(true, b);
+    }
+    many(64);
+    many(100);
+    ends();
+    return check_end();
+}
