@@ -91,9 +91,9 @@
  *     there. Others at the gate are promised no share.
  *   - A group's limit stops borrowing only: the group may exceed it by what its classes
  *     reserve.
- *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other call
- *     is O(depth * (depth + log classes)) for each request that it moves and each class
- *     whose wait ends.
+ *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other
+ *     call is O(depth * (depth + log classes)) for each request that it moves and each
+ *     class whose wait ends.
  *     Changes of classes and steps of htb_maximize may look at every class.
  */
 #ifndef QOS_HTB_H
