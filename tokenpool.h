@@ -328,7 +328,8 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_resume(struct tokenpool_
                                                                size_t size_bytes, void *storage, size_t storage_bytes,
                                                                const struct tokenpool_config *config);
 /* Admission (Section II-C), from the next period on: a reservation of 0..TOKENPOOL_TOKENS_MAX tokens a period, a limit
- * from there to TOKENPOOL_TOKENS_MAX or 0: none. QOS_EADMISSION: *fits (may be NULL) says what would fit. QOS_EEXIST,
+ * from there to TOKENPOOL_TOKENS_MAX; 0 or QOS_UNLIMITED: none. QOS_NOTHING is QOS_ERANGE: a client that may do nothing
+ * leaves. QOS_EADMISSION: *fits (may be NULL) says what would fit. QOS_EEXIST,
  * QOS_ENOENT (id), QOS_ERANGE, QOS_ESTALE (this monitor is not active). */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor, uint32_t id,
                                                              uint64_t reservation, uint64_t limit, uint64_t *fits);
@@ -2005,6 +2006,7 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
     enum qos_status s;
     uint64_t terms, report, word;
     QOS_ASSERT(monitor);
+    limit = limit == QOS_UNLIMITED ? 0 : limit;
     if (id >= monitor->config.clients)
         return QOS_ENOENT;
     if (monitor->state[id] != TOKENPOOL_PRIV_FREE)
@@ -2042,6 +2044,7 @@ QOS_API enum qos_status tokenpool_monitor_change(struct tokenpool_monitor *monit
 {
     enum qos_status s;
     QOS_ASSERT(monitor);
+    limit = limit == QOS_UNLIMITED ? 0 : limit;
     if (id >= monitor->config.clients || monitor->state[id] == TOKENPOOL_PRIV_FREE)
         return QOS_ENOENT;
     s = tokenpool_monitor_priv_admit(monitor, monitor->admitted - monitor->reservation[id], monitor->reservation[id],

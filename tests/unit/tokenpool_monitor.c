@@ -68,11 +68,13 @@ static void test_admission(void)
     CHECK_EQ(tokenpool_monitor_join(&monitor, 1, 40, 39, &fits), QOS_ERANGE);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 1, TOKENPOOL_TOKENS_MAX + 1, 0, &fits), QOS_ERANGE);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 1, 0, TOKENPOOL_TOKENS_MAX + 1, &fits), QOS_ERANGE);
-    CHECK_EQ(tokenpool_monitor_join(&monitor, 1, 0, QOS_UNLIMITED, &fits), QOS_ERANGE);
+    CHECK_EQ(tokenpool_monitor_join(&monitor, 1, 0, QOS_NOTHING, &fits), QOS_ERANGE);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 3, 1, 0, &fits), QOS_ENOENT);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 1, 40, 40, &fits), QOS_OK);
     CHECK_EQ(tokenpool_monitor_change(&monitor, 1, 41, 41, &fits), QOS_EADMISSION);
     CHECK_EQ(fits, 40);
+    CHECK_EQ(tokenpool_monitor_change(&monitor, 1, 10, QOS_UNLIMITED, &fits), QOS_OK);
+    CHECK_EQ(rig_slot(1).limit, TOKENPOOL_TOKENS_MAX);
     CHECK_EQ(tokenpool_monitor_change(&monitor, 1, 10, 50, &fits), QOS_OK);
     CHECK_EQ(tokenpool_monitor_change(&monitor, 2, 10, 50, &fits), QOS_ENOENT);
     CHECK_EQ(tokenpool_monitor_change(&monitor, 3, 10, 50, &fits), QOS_ENOENT);
@@ -83,7 +85,8 @@ static void test_admission(void)
     CHECK_EQ(tokenpool_monitor_leave(&monitor, 1), QOS_OK);
     CHECK_EQ(tokenpool_monitor_leave(&monitor, 1), QOS_ENOENT);
     CHECK_EQ(tokenpool_monitor_leave(&monitor, 3), QOS_ENOENT);
-    CHECK_EQ(tokenpool_monitor_join(&monitor, 2, 40, 0, &fits), QOS_OK);
+    CHECK_EQ(tokenpool_monitor_join(&monitor, 2, 40, QOS_UNLIMITED, &fits), QOS_OK);
+    CHECK_EQ(rig_slot(2).limit, TOKENPOOL_TOKENS_MAX);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 1, 0, 0, &fits), QOS_OK);
     CHECK_EQ(rig_slot(1).generation, 2);
     CHECK_EQ(tokenpool_monitor_stats(&monitor, QOS_NONE, &s), QOS_OK);
