@@ -1281,8 +1281,8 @@ QOS_PRIV void htb_priv_begin_demand(struct htb *tree, uint32_t id)
     c->tag = qos_max(c->tag, start);
 }
 
-/* The same for a node that waited for tokens: it is due n / R after it got them. If the device is late, by own_ns after
- * the first of those that wait for it. */
+/* A node that waited for tokens starts when it got them. If the device is behind, it starts own_ns before the first tag
+ * in the queue, so it is neither first nor last. */
 QOS_PRIV void htb_priv_begin_tokens(struct htb *tree, uint32_t id, uint64_t own_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
@@ -1339,7 +1339,8 @@ QOS_PRIV void htb_priv_wake_at(struct htb *tree, uint32_t id, uint64_t at_ns)
         htb_priv_heap_set(&tree->event, id, at_ns);
 }
 
-/* May a node borrow from its parent's ring? Some that may not stay in it: most may again before their turn. */
+/* Sets whether a node may borrow. A node that may not stays in the ring (at most HTB_PRIV_IDLE_MAX do): most may borrow
+ * again before their turn, and leaving costs a heap operation. */
 QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 {
     uint32_t group = tree->node[id].parent;
@@ -1394,8 +1395,8 @@ QOS_PRIV bool htb_priv_needs_lender(const struct htb *tree, uint32_t id, const s
     return tree->bound == HTB_BY_FLIGHT && next->gate && !(tree->node[id].flags & HTB_PRIV_GROUP);
 }
 
-/* Puts a node into the heap and the ring that its next request and its buckets say. True if the request that its
- * parent would send next may have changed. */
+/* Sorts a node anew after its next request or its buckets changed: heap `own`, heap `event`, its parent's ring. True if
+ * the request that its parent would send next may have changed. */
 QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
@@ -1518,7 +1519,7 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
     htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
 }
 
-/* Of a node in the heap of events: it waits for nothing. */
+/* A stale event: the node waits neither for tokens nor for its expiry. */
 QOS_PRIV bool htb_priv_is_stale(const struct htb *tree, uint32_t id)
 {
     return (tree->node[id].flags & (HTB_PRIV_BACKLOG | HTB_PRIV_EXPIRES)) == 0;

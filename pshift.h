@@ -120,7 +120,7 @@ extern "C" {
 #define PSHIFT_WINDOW_ROWS 1024 /* rows in the first window of the search; each next window is 4 times larger */
 #endif
 #ifndef PSHIFT_TURNS
-#define PSHIFT_TURNS 6 /* turns of pulls or pushes that move little, before the search; 0: the search moves all */
+#define PSHIFT_TURNS 6 /* pulls and pushes end after so many turns in a row with little progress; 0: skip them */
 #endif
 #ifndef PSHIFT_WARM_PART
 #define PSHIFT_WARM_PART 16 /* if more than 1/16 of the rows have changed, or 1/64 and servers bind, solve all again */
@@ -414,7 +414,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_solver_verify(struct pshift_solver 
 QOS_API QOS_NODISCARD enum qos_status pshift_solver_shortfall(struct pshift_solver *solver,
                                                               const struct pshift_problem *problem,
                                                               struct pshift_solution *solution);
-/* Is the bucket's demand outside the cut below its reservation? No other bucket is short in every allocation.
+/* True: without the servers of the cut the bucket cannot get its reservation. Only such buckets can be short in every
+ * allocation.
  * bucket < problem->buckets. O(row). Any thread. */
 QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint32_t bucket,
                                    const struct pshift_problem *problem);
@@ -1531,16 +1532,16 @@ QOS_PRIV bool pshift_priv_takes_part(const struct pshift_solver *solver, uint32_
     return (solver->mark[j] & (PSHIFT_PRIV_CUT | PSHIFT_PRIV_STUCK)) == side;
 }
 
-/* Rows of a part, of which fill and widen take one after another. */
+/* Rows that fill and widen handle per step. */
 QOS_PRIV uint32_t pshift_priv_rows_at_once(uint32_t buckets)
 {
     return buckets / 64 + 512;
 }
 
 /* Direct transfers by quota[], which becomes the balance of those that take part; one part of the rows after another,
- * from the row where the last ended. Ends when the rows that remain would not be enough at 64 times the last part's
- * pace, unless it is to try all; if warm and servers bind at twice, as a pass is most of the cost there. Returns the
- * amount left to move. */
+ * from the row where the last ended. Stops early if even 64 times the last part's pace could not move what is left in
+ * the remaining rows (twice, in a warm start whose servers bind, where a pass is most of the cost). `all`: never stops
+ * early. Returns the amount left to move. */
 QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned side, bool all)
 {
     struct pshift_solver *solver = job->solver;
@@ -1614,7 +1615,8 @@ QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, ui
     return moved < most && !more;
 }
 
-/* The movers, here the larger side, move all that they can in one part of the rows: then more servers have some.
+/* Widen: the movers, here the larger side, spread over one part of the rows, without a limit. Afterwards more servers
+ * have excess (or room) for the last tokens to meet.
  * Nobody is stuck: a stuck server's rows offer it nothing, whatever the others do among themselves. */
 QOS_PRIV uint64_t pshift_priv_widen(const struct pshift_priv_job *job, int pull)
 {

@@ -78,7 +78,7 @@
 /* ---- configuration and public types -------------------------------------------------------------- */
 
 #if !defined(__GNUC__) && !defined(__clang__)
-#error "qoskit needs the builtins of gcc or clang (__atomic_*, __builtin_*_overflow): on Windows compile with clang-cl, not with cl"
+#error "qoskit needs the builtins of gcc or clang (__atomic_*); on Windows compile with clang-cl, not with cl"
 #endif
 #if defined(__cplusplus) ? __cplusplus < 201703L : __STDC_VERSION__ < 201112L
 #error "qoskit needs C11 or C++17: compile with -std=c11 or -std=c++17, or a newer standard"
@@ -462,7 +462,7 @@ QOS_API const char *qos_strerror(int status)
     case QOS_ERANGE: return "number out of range: see the range beside the argument";
     case QOS_EMEMORY: return "memory too small: the header's memsize function says how much is needed";
     case QOS_EALIGN: return "memory not aligned: align it to a cache line (64 bytes)";
-    case QOS_ENOENT: return "no such id: reserve or create it first";
+    case QOS_ENOENT: return "no such id: it was not created, or it is not below the configured number";
     case QOS_EEXIST: return "the id is in use: release it first, or choose another";
     case QOS_EFULL: return "the pool is full: release something, or configure a larger one";
     case QOS_EADMISSION: return "the reservation does not fit: the call reports how much would";

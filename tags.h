@@ -288,7 +288,7 @@ struct tags_shared;
  *
  * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
  * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns, until
- * a now_ns reaches the latest again. A now_ns more than a year ahead counts as no time. So stale ones give no client
+ * a now_ns reaches the latest again. A now_ns more than a year ahead is ignored. So stale ones give no client
  * anything, and wrong ones between right ones, however many, at most a second and limit_burst_ns of its limit.
  *
  * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
@@ -309,8 +309,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *tags, void *mem, si
  * QOS_EADMISSION: the reservation does not fit; tags_info says what would. */
 QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
-/* New terms from now on. A tag that is ahead keeps its distance in requests; one that is behind too, but not in more
- * time than before. */
+/* New terms from now on. A tag ahead of now keeps its lead, counted in requests. A tag behind now keeps its arrears,
+ * counted in requests, but never gets more time than before. */
 QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                   const struct tags_client *terms);
 /* Makes id a group: the ids first..first+clients-1 are its clients from now on, once they are added. first and clients
@@ -321,7 +321,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t no
 QOS_API QOS_NODISCARD enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                      const struct tags_client *terms, uint32_t first, uint32_t clients);
 /* Removes the client. Its queued requests are dropped (*dropped, which may be NULL: how many); an intrusive list
- * stays intact: take tags_head first to walk it. Its reservation is free at once. Its grants are still given back. */
+ * stays intact: take tags_head first to walk it. Its reservation is free at once. Grants at
+ * the device must still be completed, failed or cancelled. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped);
 
 /* count (1 or more) requests of cost each (as in tags_dispatch) arrived. QOS_ELIMIT: refused at the limit, all of
@@ -345,7 +346,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_dispatch(struct tags *tags, uint64_t 
 QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t cost,
                                                 struct tags_grant *grant);
 /* Sends a request that was never queued (flush, journal) at once, past limits and tags, and charges it. QOS_EDEBT:
- * the client owes force_debt_requests already. Debts of a device that has nothing to do are forgiven. */
+ * the client owes force_debt_requests already. When nothing is queued and the device is
+ * idle, debts are forgiven. */
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
@@ -481,7 +483,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_UNIT_LEAST (UINT64_C(1) << 42) /* weights above 2^20 take 32 bits more */
 #define TAGS_PRIV_AMOUNT_MAX (UINT64_C(1) << 54) /* of one charge; times a unit of at most 2^62: below 2^116 */
 #define TAGS_PRIV_SETBACK_NS QOS_NS_PER_S        /* a clock further behind was set back */
-#define TAGS_PRIV_LEAP_NS (UINT64_C(1) << 55)    /* a year; a time further ahead counts as no time */
+#define TAGS_PRIV_LEAP_NS (UINT64_C(1) << 55)    /* a year; a time further ahead is ignored */
 #define TAGS_PRIV_LONGEST_NS (UINT64_C(1) << 62) /* of a burst or a lag */
 #define TAGS_PRIV_S_LEVELS 11                    /* 4^11 = TAGS_CLIENTS_MAX */
 #define TAGS_PRIV_T_LEVELS 8                     /* 8^8 > TAGS_CLIENTS_MAX */

@@ -87,8 +87,8 @@
  *     stray store costs at most the tokens of one period; the storage is as before after
  *     three. An engine whose report it hit gets QOS_ESTALE.
  */
-#ifndef TOKENPOOL_H
-#define TOKENPOOL_H
+#ifndef QOS_TOKENPOOL_H
+#define QOS_TOKENPOOL_H
 
 #include "qos.h"
 
@@ -176,7 +176,7 @@ struct tokenpool_op {
 struct tokenpool_client_state {
     uint64_t epoch;              /* whose tokens it holds; 0: none yet */
     uint64_t reservation, limit; /* of this epoch */
-    uint64_t kept;               /* K: reservation spent or kept */
+    uint64_t kept;               /* K: tokens of the reservation that this engine has spent or still claims */
     uint64_t gained;             /* tokens from the pool */
     uint64_t held;               /* tokens that can be spent now */
     uint64_t deadline_ns;        /* until when; 0: nothing can be spent */
@@ -776,7 +776,7 @@ struct tokenpool_client {
     uint64_t completed;        /* N: I/Os completed in this period */
     uint64_t queued;           /* requests that wait for tokens outside */
     uint64_t allowance, debt;  /* invariant 1 */
-    uint64_t kept;             /* K: reservation spent or kept */
+    uint64_t kept;             /* K: tokens of the reservation that it has spent or still claims */
     /* second line: the rest of the state */
     uint64_t locked; /* tokens that need a report first */
     uint64_t gained; /* pool tokens of this period */
@@ -2931,4 +2931,4 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 }
 #endif
 
-#endif /* TOKENPOOL_H */
+#endif

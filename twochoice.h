@@ -846,7 +846,7 @@ struct twochoice_table {
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
-    uint32_t fresh_node, fresh_inner; /* nodes from the one up to before the other were never used */
+    uint32_t fresh_node, fresh_inner; /* never used: [fresh_node, fresh_inner) */
     uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
     uint32_t writes_open, max_writes, free_write, home_root, pulls_open, max_pulls;
     uint32_t stamps, ended_mask;       /* powers of two, less 1 */
@@ -885,7 +885,7 @@ struct twochoice_maintainer {
     uint64_t piece_bytes, idle_load, idle_ns;
     uint64_t quiet_since_ns;         /* QOS_NEVER: the home is busy */
     uint64_t object, offset;         /* the cursor of the search */
-    uint64_t round_stamp, looked_ns; /* newest stamp when it began; when it ended */
+    uint64_t round_stamp, looked_ns; /* newest stamp when the round began; time when it ended */
     uint32_t servers;
     bool limited, looking, drained;
 };
@@ -927,8 +927,8 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 #endif
 }
 
-/* Counts the keys, of n keys that are `step` words apart, that are not above the key: the comparisons are independent,
- * and have no branch to mispredict. A search counts the leaders of groups, then the keys of one group. */
+/* How many of n keys, `step` words apart, are at most `key`? The comparisons are independent, and have no branch to
+ * mispredict. A search counts the leaders of groups, then the keys of one group. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
