@@ -2,6 +2,7 @@
  * buckets.h). */
 #include "buckets.h"
 #include "common.h"
+#include "policies.h"
 #include "simulate.h"
 
 #define EVERY 50 /* Figure 3 shows every 50th bucket */
@@ -166,9 +167,67 @@ static bool experiment_2(void)
     return simulate_draw(&out, &p, "pshift_4.svg");
 }
 
+/* pShift beside what is deployed: one row for each case and policy. */
+static bool policies(void)
+{
+    double x[POL_CASES], unmet[POLICIES][POL_CASES], over[POLICIES][POL_CASES];
+    struct plot_curve curve[POLICIES];
+    struct plot p = {0};
+    struct table *t =
+        table_new("<demand|<policy|reservation unmet|nobody could|above a limit|above two in T|idle|messages/s");
+    size_t k, n;
+    json_array(&out.json, "policies");
+    for (k = 0; k < POL_CASES; k++) {
+        for (n = 0; n < POLICIES; n++) {
+            const struct pol_result r = pol_run(&pol_cases[k], (enum policy)n, seed);
+            x[k] = (double)k;
+            unmet[n][k] = 100 * r.unmet;
+            over[n][k] = r.over > 0 ? 100 * r.over : 0;
+            table_cell(t, n == 0 ? pol_cases[k].name : "");
+            table_cell(t, pol_name[n]);
+            table_cellf(t, "%.1f %%", 100 * r.unmet);
+            table_cellf(t, "%.1f %%", 100 * r.possible);
+            table_cellf(t, "%.1f %%", over[n][k]);
+            table_cellf(t, "%.1f %%", r.over_window > 0 ? 100 * r.over_window : 0);
+            table_cellf(t, "%.1f %%", 100 * r.unused);
+            table_cellf(t, "%.0f", r.messages);
+            json_object(&out.json, NULL);
+            json_text(&out.json, "demand", pol_cases[k].name);
+            json_text(&out.json, "policy", pol_name[n]);
+            json_real(&out.json, "unmet", r.unmet);
+            json_real(&out.json, "impossible", r.possible);
+            json_real(&out.json, "over", r.over);
+            json_real(&out.json, "over_window", r.over_window);
+            json_real(&out.json, "idle", r.unused);
+            json_real(&out.json, "messages_per_s", r.messages);
+            json_end(&out.json);
+        }
+        table_rule(t);
+    }
+    json_end(&out.json);
+    printf("%u buckets on %u servers of 1,000 requests a second; each has %u reserved and a limit of %u a second\n",
+           POL_BUCKETS, POL_SERVERS, POL_R, POL_L);
+    table_print(t, stdout);
+    table_free(t);
+    for (n = 0; n < POLICIES; n++) {
+        const struct plot_curve a = {pol_name[n], x, unmet[n], POL_CASES};
+        curve[n] = a;
+    }
+    p.title = "Reservations that were not met";
+    p.x_label = "0 even, 1 skewed, 2 moves, 3 moves within a period, 4 servers saturate";
+    p.y_label = "percent of what was reserved and asked for";
+    p.curve = curve;
+    p.curves = POLICIES;
+    p.bars = true;
+    return simulate_draw(&out, &p, "pshift_policies.svg");
+}
+
 int simulate_pshift(int argc, char **argv)
 {
+    bool only_policies = false;
     const struct opt opts[] = {
+        {"policy", OPT_FLAG, &only_policies, NULL,
+         "pShift beside fixed parts, leases and dmClock, instead of the paper's", NULL},
         {"seed", OPT_COUNT, &seed, "N", "of the first run; default 2", NULL},
         {"runs", OPT_COUNT, &runs, "N", "of each bar of Experiment 2, 1 to 100; default 5", NULL},
         SIMULATE_OUTPUT(&out),
@@ -181,6 +240,8 @@ int simulate_pshift(int argc, char **argv)
     if (runs < 1 || runs > 100)
         tool_die(TOOL_USAGE, "--runs: from 1 to 100");
     simulate_open(&out);
+    if (only_policies)
+        return simulate_close(&out, policies());
     ok = experiment_1();
     ok = experiment_2() && ok;
     return simulate_close(&out, ok);
