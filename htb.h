@@ -516,8 +516,8 @@ struct htb_priv_lease {
     uint64_t queued;         /* class: cost of its waiting requests */
     uint64_t want, want_own; /* used and own, smoothed */
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
-    uint32_t parts;          /* this tree's share of the rates, of HTB_PRIV_WHOLE */
-    bool refused;            /* since the last exchange a request at the gate had to wait to borrow */
+    uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
+    bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
     bool moved;              /* its parts have changed, and it is not placed yet */
 };
 
@@ -620,6 +620,10 @@ struct htb_shared {
 
 #define HTB_PRIV_FLOOR (-2 * (int64_t)QOS_TOKENS_MAX * QOS_SUBTOKENS) /* lowest level, see qos_level_charge */
 
+#define HTB_PRIV_WHOLE (1u << 20)           /* parts of a node's time that trees share */
+#define HTB_PRIV_FAR_NS (UINT64_C(1) << 62) /* a century */
+#define HTB_PRIV_WANT 1024                  /* an offer counts 1/1024 of a token */
+
 #define HTB_PRIV_USED 1u
 #define HTB_PRIV_GROUP 2u
 #define HTB_PRIV_LIMITED 4u /* a limit in any resource */
@@ -634,7 +638,8 @@ struct htb_shared {
 #define HTB_PRIV_IDLE_MAX 64   /* members of a ring that may not borrow */
 
 /* Defined in later chapters. */
-QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t total);
+QOS_PRIV uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest);
+QOS_PRIV uint64_t htb_priv_whole_ns(const struct htb *tree, uint32_t id, uint64_t ns);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
@@ -667,7 +672,7 @@ QOS_PRIV uint64_t *htb_priv_sum_of(const struct htb *tree, uint32_t id, uint32_t
     return r == 0 ? &tree->cls[id].u.group.sum_per_s : &tree->more_sum[(size_t)id * (tree->resources - 1) + r - 1];
 }
 
-/* The reserved rate, of all trees together. The bucket has only this tree's part of it. */
+/* The reserved rate, of all trees together. The bucket has this tree's part of the time; none: no rate. */
 QOS_PRIV uint64_t htb_priv_rate_of(const struct htb *tree, uint32_t id, uint32_t r)
 {
     return tree->lease ? tree->lease[id].rate[r] : htb_priv_pair_of(tree, id, r)->rate.rate;
@@ -678,10 +683,11 @@ QOS_PRIV uint64_t htb_priv_limit_of(const struct htb *tree, uint32_t id, uint32_
     return tree->lease ? tree->lease[id].limit[r] : htb_priv_pair_of(tree, id, r)->limit.rate;
 }
 
-/* Depth of a bucket, in sub-tokens. */
-QOS_PRIV int64_t htb_priv_depth(const struct htb *tree, uint64_t rate_per_s, uint64_t burst_ns)
+/* Depth of a bucket of the node, in sub-tokens. */
+QOS_PRIV int64_t htb_priv_depth(const struct htb *tree, uint32_t id, uint64_t rate_per_s)
 {
-    uint64_t depth = qos_sat_add(qos_sat_mul(rate_per_s, burst_ns << tree->half),
+    const uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000 << tree->half;
+    uint64_t depth = qos_sat_add(qos_sat_mul(rate_per_s, htb_priv_part_ns(tree, id, burst_ns, NULL)),
                                  tree->request_max_tokens * (uint64_t)QOS_SUBTOKENS);
     return (int64_t)qos_min(depth, QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
@@ -698,8 +704,7 @@ QOS_PRIV int64_t htb_priv_debt_of(int64_t level)
 }
 
 /* A new rate starts with an empty bucket, minus any debt carried over. */
-QOS_PRIV void htb_priv_set_rate(const struct htb *tree, struct htb_priv_bucket *b, uint64_t rate_per_s,
-                                uint64_t burst_ns)
+QOS_PRIV void htb_priv_set_rate(const struct htb *tree, uint32_t id, struct htb_priv_bucket *b, uint64_t rate_per_s)
 {
     int64_t level = b->rate == 0 ? b->depth : b->level;
     b->rate = rate_per_s;
@@ -707,17 +712,16 @@ QOS_PRIV void htb_priv_set_rate(const struct htb *tree, struct htb_priv_bucket *
         b->depth = level <= HTB_PRIV_FLOOR ? HTB_PRIV_FLOOR + 1 : htb_priv_debt_of(level); /* above the level */
         b->level = HTB_PRIV_FLOOR;
     } else {
-        b->depth = htb_priv_depth(tree, rate_per_s, burst_ns);
+        b->depth = htb_priv_depth(tree, id, rate_per_s);
         b->level = level < b->depth ? level : b->depth;
     }
 }
 
 /* The same for a limit; QOS_UNLIMITED: none; 0: nothing passes. */
-QOS_PRIV void htb_priv_set_limit(const struct htb *tree, struct htb_priv_bucket *b, uint64_t limit_per_s,
-                                 uint64_t burst_ns)
+QOS_PRIV void htb_priv_set_limit(const struct htb *tree, uint32_t id, struct htb_priv_bucket *b, uint64_t limit_per_s)
 {
     if (limit_per_s != QOS_UNLIMITED) {
-        htb_priv_set_rate(tree, b, limit_per_s, burst_ns);
+        htb_priv_set_rate(tree, id, b, limit_per_s);
         return;
     }
     b->level = htb_priv_debt_of(b->rate == 0 ? b->depth : b->level);
@@ -729,15 +733,14 @@ QOS_PRIV void htb_priv_set_limit(const struct htb *tree, struct htb_priv_bucket 
 QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint64_t rate_per_s, uint64_t limit_per_s)
 {
     struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
-    uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000;
     if (tree->lease) {
         tree->lease[id].rate[r] = rate_per_s;
         tree->lease[id].limit[r] = limit_per_s;
-        rate_per_s = htb_priv_part(tree, id, rate_per_s);
-        limit_per_s = htb_priv_part(tree, id, limit_per_s);
+        rate_per_s = tree->lease[id].parts != 0 ? rate_per_s : 0;
+        limit_per_s = tree->lease[id].parts != 0 || limit_per_s == QOS_UNLIMITED ? limit_per_s : 0;
     }
-    htb_priv_set_rate(tree, &p->rate, rate_per_s, burst_ns);
-    htb_priv_set_limit(tree, &p->limit, limit_per_s, burst_ns);
+    htb_priv_set_rate(tree, id, &p->rate, rate_per_s);
+    htb_priv_set_limit(tree, id, &p->limit, limit_per_s);
 }
 
 /* more_ns: how long the rate bucket earns above its depth. */
@@ -769,6 +772,10 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         return;
     elapsed_ns = now_ns - node->last_ns;
     node->last_ns = now_ns;
+    if (QOS_UNLIKELY(tree->lease != NULL)) {
+        elapsed_ns = htb_priv_part_ns(tree, id, elapsed_ns, &tree->lease[id].rest);
+        more_ns = htb_priv_part_ns(tree, id, more_ns, NULL);
+    }
     for (r = 0; r < tree->resources; r++)
         htb_priv_refill_pair(htb_priv_pair_of(tree, id, r), elapsed_ns, more_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
 }
@@ -810,14 +817,23 @@ QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
     }
 }
 
-/* First time, not before now, at which bucket b of a node that was refilled at last_ns has `level_sub`. */
-QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb_priv_bucket *b, uint64_t last_ns, int64_t level_sub,
-                                           uint64_t now_ns)
+/* First time, not before now, at which bucket b of the node has `level_sub`. */
+QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
+                                           int64_t level_sub, uint64_t now_ns)
 {
-    uint64_t from_ns = qos_max(now_ns, last_ns), wait_ns;
-    int64_t level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
-    wait_ns = qos_level_wait_ns(level, level_sub, b->rate);
-    return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
+    const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
+    uint64_t elapsed_ns = from_ns - last_ns, wait_ns;
+    uint32_t rest = 0;
+    if (QOS_UNLIKELY(tree->lease != NULL)) {
+        rest = tree->lease[id].rest;
+        elapsed_ns = htb_priv_part_ns(tree, id, elapsed_ns, &rest);
+    }
+    wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, elapsed_ns), level_sub, b->rate);
+    if (wait_ns == 0)
+        return now_ns;
+    if (QOS_UNLIKELY(tree->lease != NULL))
+        return qos_sat_add(last_ns, htb_priv_whole_ns(tree, id, qos_sat_add(elapsed_ns, wait_ns)));
+    return qos_sat_add(from_ns, wait_ns);
 }
 
 /* The same for n_sub from the node's rate buckets, or its limit buckets, over all resources. */
@@ -830,8 +846,8 @@ QOS_PRIV uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool li
         const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
         const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
         if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
-            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(b, tree->node[id].last_ns,
-                                                                  htb_priv_gate(tree, b, n_sub[r]), now_ns));
+            ready_ns =
+                qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, htb_priv_gate(tree, b, n_sub[r]), now_ns));
     }
     return ready_ns;
 }
@@ -1266,6 +1282,8 @@ QOS_PRIV uint64_t htb_priv_own_ns(const struct htb *tree, uint32_t id, const uin
         if (n[r] != 0 && rate != 0)
             longest = qos_max(longest, (n[r] * QOS_NS_PER_S + rate - 1) / rate);
     }
+    if (QOS_UNLIKELY(tree->lease != NULL) && longest != 0)
+        longest = qos_mul_div_ceil(longest, HTB_PRIV_WHOLE, tree->lease[id].parts);
     return longest;
 }
 
@@ -2638,14 +2656,14 @@ QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
     htb_priv_mark(tree, id, HTB_PRIV_LIMITED, limited);
 }
 
-/* The rate of the first resource was was_per_s. If it has risen, the lead of the tag shrinks: the same tokens take less
- * time. */
-QOS_PRIV void htb_priv_scale_lead(struct htb *tree, uint32_t id, uint64_t was_per_s)
+/* The rate of the first resource, or the part of it, was `was`. If it has risen, the lead of the tag shrinks: the same
+ * tokens take less time. */
+QOS_PRIV void htb_priv_scale_lead(struct htb *tree, uint32_t id, uint64_t was, uint64_t is)
 {
-    const uint64_t clock = htb_priv_tag_clock(tree), is = tree->node[id].pair.rate.rate;
+    const uint64_t clock = htb_priv_tag_clock(tree);
     uint64_t *tag = &tree->cls[id].tag;
-    if (*tag > clock && is > was_per_s)
-        *tag = clock + qos_mul_div_ceil(qos_min(*tag - clock, HTB_BURST_MAX_NS), was_per_s, is);
+    if (*tag > clock && is > was)
+        *tag = clock + qos_mul_div_ceil(qos_min(*tag - clock, HTB_BURST_MAX_NS), was, is);
 }
 
 /* Gives the node these terms; defaults are filled in already. */
@@ -2670,7 +2688,7 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
         limited = limited || c->limit_per_s[r] != QOS_UNLIMITED;
     }
     htb_priv_count_limit(tree, id, limited);
-    htb_priv_scale_lead(tree, id, was_per_s);
+    htb_priv_scale_lead(tree, id, was_per_s, tree->node[id].pair.rate.rate);
     htb_priv_place_up(tree, id, true, now_ns);
     if (tree->node[id].flags & HTB_PRIV_GROUP)
         htb_priv_place_limited(tree, now_ns);
@@ -3039,6 +3057,8 @@ QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out)
     uint32_t r;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         out->rate_per_s[r] = r < tree->resources ? htb_priv_pair_of(tree, tree->classes, r)->rate.rate : 0;
+        if (tree->lease) /* at most 2^60 */
+            out->rate_per_s[r] = out->rate_per_s[r] * tree->lease[tree->classes].parts / HTB_PRIV_WHOLE;
         out->reserved_per_s[r] = r < tree->resources ? *htb_priv_sum_of(tree, tree->classes, r) : 0;
     }
     out->queued = tree->queued;
@@ -3074,10 +3094,10 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 
 /* ==== chapter: several threads =====================================================================================
  *
- * A server with N threads gives each of them a tree, all with the same classes. The rate and limit of each class and
- * group are divided into HTB_PRIV_WHOLE parts, and each tree's buckets get the parts that it holds. So the other
- * chapters are true of each tree, and the trees together pass at most what one tree would. Only htb_exchange touches
- * words of other threads.
+ * A server with N threads gives each of them a tree, all with the same classes. The time of each class and group is
+ * divided into HTB_PRIV_WHOLE parts: in a tree that holds k of them its buckets fill at the whole rate for k / WHOLE of
+ * the time, and are as deep. Nothing is rounded, so the smallest rate arrives, and the trees together pass at most what
+ * one tree would. The other chapters are true of each tree. Only htb_exchange touches words of other threads.
  *
  *     tree 0          pool          tree 1        shared, for each node:  pool      parts that no tree holds
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
@@ -3085,7 +3105,8 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *
  * An exchange publishes what this tree wants and reads what the others want. It gives parts above its share to the
  * pool, and takes from the pool what it lacks. Its share of a node:
- *   a class            in proportion to what it served here since the last exchange plus what waits here
+ *   a class            in proportion to what it served here since the last exchange plus what waits here; for who was
+ *                      refused at the gate at least what it may have in an interval, as nobody knows what waits there
  *   a group, the root  what it served here. The remainder goes by the weights of those below it that wait to borrow
  *                      here. So does an eighth of what it lent, so that shares follow the weights
  * If no tree wants a node, its parts stay. With HTB_BY_FLIGHT each tree bounds its own flight, and narrows it for the
@@ -3105,8 +3126,6 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *   2. Only its tree writes held, want and turn of a slot. The pool changes by atomic add and compare-and-swap. All
  *      accesses are relaxed: a stale word only delays a move, and invariant 1 depends on one word, the pool. */
 
-#define HTB_PRIV_WHOLE (1u << 20)
-
 /* Published by a tree for a node; want and turn are 0 while it has no demand. */
 struct htb_priv_offer {
     qos_word_t held; /* parts */
@@ -3117,10 +3136,29 @@ struct htb_priv_member {
     qos_word_t seen_ns; /* its last exchange */
     qos_word_t late;    /* excess of its most late class; 0: none is late */
 };
-/* A tree's part of a rate or limit, rounded down. */
-QOS_PRIV uint64_t htb_priv_part(const struct htb *tree, uint32_t id, uint64_t total)
+/* A tree's part of some time of the node: all of it, if it has not joined others. `rest` (may be NULL): what is left of
+ * it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is lost. */
+QOS_PRIV uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest)
 {
-    return total == QOS_UNLIMITED ? total : total * tree->lease[id].parts / HTB_PRIV_WHOLE; /* at most 2^60 */
+    uint64_t parts, low;
+    if (QOS_LIKELY(tree->lease == NULL))
+        return ns;
+    parts = tree->lease[id].parts;
+    low = ns % HTB_PRIV_WHOLE * parts + (rest ? *rest : 0);
+    if (rest)
+        *rest = low % HTB_PRIV_WHOLE;
+    return ns / HTB_PRIV_WHOLE * parts + low / HTB_PRIV_WHOLE;
+}
+
+/* The other way: the least time since the last refill of which the part is `ns`; QOS_NEVER: none. */
+QOS_PRIV uint64_t htb_priv_whole_ns(const struct htb *tree, uint32_t id, uint64_t ns)
+{
+    const uint64_t parts = tree->lease[id].parts;
+    if (parts == 0)
+        return QOS_NEVER;
+    if (ns > UINT64_MAX / HTB_PRIV_WHOLE)
+        return ns > HTB_PRIV_FAR_NS ? QOS_NEVER : qos_mul_div_ceil(ns, HTB_PRIV_WHOLE, parts);
+    return (ns * HTB_PRIV_WHOLE - tree->lease[id].rest + parts - 1) / parts;
 }
 
 /* Counts a charged request as demand. */
@@ -3223,17 +3261,18 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     return QOS_OK;
 }
 
-/* Sets the buckets of a node to its parts. */
-QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint64_t now_ns)
+/* From now on the node has these parts. */
+QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts, uint64_t now_ns)
 {
-    const struct htb_priv_lease *lease = &tree->lease[id];
-    const uint64_t was_per_s = tree->node[id].pair.rate.rate;
+    struct htb_priv_lease *lease = &tree->lease[id];
+    const uint32_t was = lease->parts;
     uint32_t r;
     htb_priv_refill(tree, id, now_ns);
+    lease->parts = parts;
     for (r = 0; r < tree->resources; r++)
         htb_priv_set_pair(tree, id, r, lease->rate[r], lease->limit[r]);
-    htb_priv_scale_lead(tree, id, was_per_s);
-    tree->lease[id].moved = true;
+    htb_priv_scale_lead(tree, id, was, parts);
+    lease->moved = true;
 }
 
 /* Places the nodes whose parts have changed. */
@@ -3241,7 +3280,7 @@ QOS_PRIV void htb_priv_place_moved(struct htb *tree, uint64_t now_ns)
 {
     uint32_t id;
     for (id = 0; id <= tree->classes; id++) {
-        if (tree->lease[id].moved)
+        if (tree->lease[id].moved && (tree->node[id].flags & HTB_PRIV_USED))
             htb_priv_place_up(tree, id, true, now_ns);
         tree->lease[id].moved = false;
     }
@@ -3262,7 +3301,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     lease = m.lease + slot * ((size_t)tree->classes + 1);
     for (id = 0; id <= tree->classes; id++) {
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
-        lease[id].parts = (uint32_t)qos_atomic_load_relaxed(&m.offer[id * shared->trees + slot].held);
+        lease[id].parts = HTB_PRIV_WHOLE; /* until now */
         for (r = 0; r < tree->resources; r++) {
             lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
             lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
@@ -3274,10 +3313,22 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     tree->exchange_ns = tree->exchanged_ns = now_ns;
     tree->detours++; /* the short path of htb_take counts no demand */
     for (id = 0; id <= tree->classes; id++)
-        if (tree->node[id].flags & HTB_PRIV_USED)
-            htb_priv_lease_apply(tree, id, now_ns);
+        htb_priv_lease_apply(tree, id, (uint32_t)qos_atomic_load_relaxed(&m.offer[id * shared->trees + slot].held),
+                             now_ns);
     htb_priv_place_moved(tree, now_ns);
     return QOS_OK;
+}
+
+/* What a node may use in an interval, in all trees. */
+QOS_PRIV uint64_t htb_priv_interval_cost(const struct htb *tree, uint32_t id)
+{
+    const struct htb_priv_lease *lease = &tree->lease[id];
+    uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    uint32_t r;
+    for (r = 0; r < tree->resources; r++)
+        n[r] = qos_mul_div_floor(lease->limit[r] == QOS_UNLIMITED ? lease->rate[r] : lease->limit[r],
+                                 tree->shared->interval_ns, QOS_NS_PER_S);
+    return htb_priv_ring_cost(tree, n) * HTB_PRIV_WANT;
 }
 
 /* Publishes what this tree wants of a node. If the node waits to borrow here, its weight counts in the turns of the
@@ -3290,15 +3341,17 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     const bool refused = lease->refused, waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || refused;
     uint64_t want, all = 0;
     uint32_t i;
-    lease->want = (lease->want + qos_mul_div_ceil(lease->used, interval_ns, elapsed_ns)) / 2;
-    lease->want_own = (lease->want_own + qos_mul_div_ceil(lease->own, interval_ns, elapsed_ns)) / 2;
-    lease->used = lease->own = 0;
-    lease->refused = false;
-    want = lease->want + lease->want_own + lease->queued;
+    lease->want = (lease->want + qos_mul_div_ceil(lease->used * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
+    lease->want_own = (lease->want_own + qos_mul_div_ceil(lease->own * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
+    want = lease->want + lease->want_own + lease->queued * HTB_PRIV_WANT;
     if ((flags & HTB_PRIV_GROUP) && (refused || htb_priv_turn(tree, id) != QOS_NONE))
         want -= lease->want / 8;
-    if (waits)
+    if (lease->asked && !(flags & HTB_PRIV_GROUP))
+        want = qos_max(want, htb_priv_interval_cost(tree, id));
+    if (waits || lease->asked)
         want = qos_max(want, 1);
+    lease->used = lease->own = 0;
+    lease->asked = lease->refused = false;
     if (!(flags & HTB_PRIV_USED))
         want = lease->want = 0;
     qos_atomic_store_relaxed(&offer[tree->share_slot].want, want);
@@ -3313,16 +3366,14 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
 QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_offer *offer)
 {
     const struct htb_priv_lease *lease = &tree->lease[id];
-    uint64_t want = 0, turns = 0, spare = 0, n[HTB_RESOURCES_MAX] = {0}, mine = 0;
+    uint64_t want = 0, turns = 0, spare = 0, mine = 0;
     uint32_t i;
     for (i = 0; i < tree->shared->trees; i++) {
         want = qos_sat_add(want, qos_atomic_load_relaxed(&offer[i].want));
         turns = qos_sat_add(turns, qos_atomic_load_relaxed(&offer[i].turn));
     }
     if (turns != 0) {
-        for (i = 0; i < tree->resources; i++)
-            n[i] = qos_mul_div_floor(lease->rate[i], tree->shared->interval_ns, QOS_NS_PER_S);
-        spare = qos_sat_sub(htb_priv_ring_cost(tree, n), want);
+        spare = qos_sat_sub(htb_priv_interval_cost(tree, id), want);
         mine = qos_mul_div_floor(spare, qos_min(lease->turns, turns), turns);
     }
     want = qos_sat_add(want, spare);
@@ -3334,26 +3385,24 @@ QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const stru
 QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, struct htb_priv_offer *offer,
                                uint64_t now_ns)
 {
-    struct htb_priv_lease *lease = &tree->lease[id];
-    uint32_t share = htb_priv_share(tree, id, offer), parts = lease->parts;
+    const uint32_t share = htb_priv_share(tree, id, offer), was = tree->lease[id].parts;
+    uint32_t parts = was;
     uint64_t left = qos_atomic_load_relaxed(pool), more = 0;
-    bool used = (tree->node[id].flags & HTB_PRIV_USED) != 0;
-    if (share > parts) {
+    if (share > was) {
         do
-            more = qos_min(left, share - parts);
+            more = qos_min(left, share - was);
         while (more != 0 && !qos_atomic_cas_relaxed(pool, &left, left - more));
-        lease->parts = parts + (uint32_t)more;
-    } else if (parts - share > HTB_PRIV_WHOLE / 256 || share == 0) {
-        lease->parts = share;
+        parts = was + (uint32_t)more;
+    } else if (was - share > HTB_PRIV_WHOLE / 256 || share == 0) {
+        parts = share;
     }
-    if (lease->parts == parts)
+    if (parts == was)
         return false;
-    if (used)
-        htb_priv_lease_apply(tree, id, now_ns);
-    qos_atomic_store_relaxed(&offer[tree->share_slot].held, lease->parts);
-    if (lease->parts < parts)
-        (void)qos_atomic_add_relaxed(pool, parts - lease->parts);
-    return used;
+    htb_priv_lease_apply(tree, id, parts, now_ns);
+    qos_atomic_store_relaxed(&offer[tree->share_slot].held, parts);
+    if (parts < was)
+        (void)qos_atomic_add_relaxed(pool, was - parts);
+    return (tree->node[id].flags & HTB_PRIV_USED) != 0;
 }
 
 /* Publishes this tree's lateness and reads the others'. A tree that has stopped exchanging does not count. */
@@ -3503,10 +3552,10 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t 
             const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
             const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
             if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
-                ready_ns = qos_max(ready_ns,
-                                   htb_priv_bucket_ready_ns(
-                                       b, tree->node[id].last_ns,
-                                       htb_priv_claimed(tree, b, r, htb_priv_gate(tree, b, n_sub[r]), some), from_ns));
+                ready_ns = qos_max(
+                    ready_ns,
+                    htb_priv_bucket_ready_ns(
+                        tree, id, b, htb_priv_claimed(tree, b, r, htb_priv_gate(tree, b, n_sub[r]), some), from_ns));
         }
         end_ns = htb_priv_claims_end_ns(tree, &some);
         if (ready_ns <= end_ns)
@@ -3619,9 +3668,11 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
             tree->starved_at_root = true;
         htb_priv_end_claims(tree, id, now_ns);
         htb_priv_make_claim(tree, id, &way, n_sub, now_ns);
-        /* It waits to borrow, up to the first node at its limit. */
-        for (; tree->lease && id != QOS_NONE && id != way.blocked; id = tree->node[id].parent)
-            tree->lease[id].refused = true;
+        /* It waits to borrow, up to the first node at its limit; that one wants more of its limit. */
+        for (; tree->lease && id != QOS_NONE; id = id == way.blocked ? QOS_NONE : tree->node[id].parent) {
+            tree->lease[id].asked = true;
+            tree->lease[id].refused = tree->lease[id].refused || id != way.blocked;
+        }
         return false;
     }
     htb_priv_charge(tree, id, way.payer, n_sub, now_ns);
@@ -3707,9 +3758,10 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 
-QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, const struct htb_priv_bucket *b)
+QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b)
 {
-    return (int64_t)qos_min(qos_sat_mul(b->rate, tree->debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
+    const uint64_t debt_ns = htb_priv_part_ns(tree, id, tree->debt_ns, NULL);
+    return (int64_t)qos_min(qos_sat_mul(b->rate, debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 
 /* htb_force for a resolved class; *payer gets who pays. The caller places the class again. */
@@ -3734,11 +3786,11 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
             const struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
             if (n[r] == 0)
                 continue;
-            if (borrows && p->limit.rate != QOS_UNLIMITED && p->limit.level < -htb_priv_most_debt(tree, &p->limit))
+            if (borrows && p->limit.rate != QOS_UNLIMITED && p->limit.level < -htb_priv_most_debt(tree, at, &p->limit))
                 return QOS_EDEBT;
             if (!pays || p->rate.rate == 0)
                 continue;
-            if (at == *payer ? p->rate.level < -htb_priv_most_debt(tree, &p->rate)
+            if (at == *payer ? p->rate.level < -htb_priv_most_debt(tree, at, &p->rate)
                              : p->rate.level < HTB_PRIV_FLOOR + n_sub[r]) /* or the floor would cut off debt */
                 return QOS_EDEBT;
         }

@@ -1,14 +1,14 @@
 // proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum. Which trees
 // proves: may join. Terms, admission and live changes in a tree that has joined are as in a single tree. A new tree
-// proves: takes over the tokens of its slot
+// proves: takes over the tokens of its slot. Any rate from 1/s arrives to a token, wherever the demand is
 // variants: native tsan san
 // flags: -pthread
 #include "htb_world.h"
 #include <pthread.h>
 
-enum { TREES = 4, STEPS = 400, LIMIT = 1000000 };
+enum { TREES = 4, MOST_TREES = 8, STEPS = 400, LIMIT = 1000000 };
 
-static struct world w[TREES];
+static struct world w[TREES], many[MOST_TREES];
 static struct htb_shared *shared;
 static void *shared_memory;
 
@@ -316,9 +316,70 @@ static void threads(uint32_t trees)
     CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
 }
 
+/* Class 1 has rate and limit `rate`, on a root of 10,000/s. Tree 0 asks, or all do, each time until it is refused. */
+static void any_rate(uint32_t trees, uint64_t rate, bool all)
+{
+    struct htb_config config = world_config();
+    const uint64_t end_ns = 20 * S;
+    uint64_t now, got = 0;
+    uint32_t k;
+    CHECK_CONTEXT("%u trees, rate %" PRIu64 ", demand in all %d", trees, rate, all);
+    config.rate_per_s[0] = 10000;
+    config.request_max_tokens = 0;
+    open_shared(trees, 8);
+    for (k = 0; k < trees; k++) {
+        world_open(&many[k], &config);
+        reserve(&many[k], 1, 0, rate, rate, 0);
+        CHECK_EQ(htb_join(&many[k].tree, 0, shared, k), QOS_OK);
+    }
+    for (now = 0; now < end_ns; now += 5 * MS)
+        for (k = 0; k < trees; k++) {
+            (void)htb_exchange(&many[k].tree, now);
+            got += k == 0 || all ? drain(&many[k], 1, 1, now) : 0;
+        }
+    /* Promised: R less N / 256 of it; at most L * t, a request and a bucket of each tree. */
+    CHECK_GE(got + 1 + rate * 20 * trees / 256, rate * 20);
+    CHECK_LE(got, rate * 20 + trees + rate / 50 + 1);
+    for (k = 0; k < trees; k++)
+        world_close(&many[k]);
+}
+
+/* A third of the time of a tree, looked at every few ns: nothing of it is lost, and the time told is exact. */
+static void part_of_the_time(void)
+{
+    struct htb_config config = world_config();
+    uint64_t now = 0, got = 0, told;
+    uint32_t i;
+    config.rate_per_s[0] = S;
+    open_shared(3, 8);
+    world_open(&w[0], &config);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_OK);
+    for (now = 1; now < 300001; now += 1 + now % 3)
+        got += drain(&w[0], 0, 1, now);
+    CHECK_WITHIN((double)got, 99998, 100001);
+    for (i = 1; i < 2000; i++) {
+        (void)drain(&w[0], 0, 1, now);
+        told = htb_next_ns(&w[0].tree, now, 0, i);
+        CHECK_EQ(htb_take(&w[0].tree, told - 1, 0, i), QOS_EAGAIN);
+        CHECK_EQ(htb_next_ns(&w[0].tree, told - 1, 0, i), told);
+        CHECK_EQ(htb_take(&w[0].tree, told, 0, i), QOS_OK);
+        now = told + i % 7;
+    }
+    world_close(&w[0]);
+}
+
 int main(void)
 {
+    static const uint64_t rates[] = {1, 2, 3, 5, 10, 30, 100, 1000};
+    uint32_t trees;
+    size_t i;
     check_begin("unit/htb_trees");
+    for (trees = 2; trees <= MOST_TREES; trees *= 2)
+        for (i = 0; i < sizeof rates / sizeof *rates; i++) {
+            any_rate(trees, rates[i], false);
+            any_rate(trees, rates[i], true);
+        }
+    part_of_the_time();
     joining();
     one_wrong_time();
     others_are_late();
