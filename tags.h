@@ -3121,10 +3121,11 @@ QOS_PRIV void tags_priv_charge_more(struct tags *tags, struct tags_priv_pool *po
 QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const struct tags_grant *grant)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
-    const struct tags_priv_slot was = *slot;
-    const bool more = grant->cost > was.cost;
+    const bool more = grant->cost > slot->cost;
+    const uint64_t amount = slot->amount;
+    const uint32_t rho = slot->rho, delta = slot->delta;
     struct tags_priv_charge *charge = &slot->own;
-    slot->cost = more ? grant->cost - was.cost : was.cost - grant->cost;
+    slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     slot->amount = tags->mean ? 0 : slot->cost;
     slot->rho = slot->delta = 0;
     tags_priv_credit_weight(tags, slot, more ? 1 : -1);
@@ -3139,11 +3140,11 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
             tags_priv_refund(tags, pool, i, charge);
         charge->flags = flags;
     }
-    tags_priv_tell_group(tags, was.own.id);
+    tags_priv_tell_group(tags, slot->own.id);
     slot->cost = grant->cost;
-    slot->amount = was.amount;
-    slot->rho = was.rho;
-    slot->delta = was.delta;
+    slot->amount = amount;
+    slot->rho = rho;
+    slot->delta = delta;
 }
 
 QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,

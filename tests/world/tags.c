@@ -79,9 +79,9 @@ struct tenant {
     struct tags_client terms;
     double reservation, limit, longest_ns, largest; /* requests per ns; of a request */
     uint64_t wakes_ns;
-    bool changes, lifted; /* its terms change; its limit ends */
-    double given, used_ns;
-    uint32_t id, group; /* id: the header's */
+    bool changes, lifted;          /* its terms change; its limit ends */
+    double given, used_ns, all_ns; /* used_ns: until the end; all_ns: also after it */
+    uint32_t id, group;            /* id: the header's */
 };
 
 /* Grouped: each cohort is a group, or each has some clients of every cohort. Its ids begin at a multiple of 8. */
@@ -1048,6 +1048,7 @@ static void setup(struct world *w)
     c.reserve_lag_ns = (uint64_t)run.lag_ns;
     c.lead_requests = (uint32_t)world_value(w, F_LEAD);
     c.service_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000);
+    c.count_by_client = !run.ps;
     if (tags_memsize(&c) > memory_bytes) {
         free(memory);
         memory_bytes = tags_memsize(&c);
@@ -1089,6 +1090,7 @@ static void completed(const struct world_io *io)
     journal[logged[id]].long_ns = (double)service;
     if (work > tenant[owner[id]].longest_ns)
         tenant[owner[id]].longest_ns = work;
+    tenant[owner[id]].all_ns += (double)service;
     if (!run.draining)
         tenant[owner[id]].used_ns += (double)service;
     if (!use_reference && tags_complete(&tags, now_shown(), &grant[id], service) != QOS_OK)
@@ -1229,9 +1231,61 @@ static void world_run(struct world *w)
                        before[i], tenant[i].given);
 }
 
+/* The accounts of reward on the devices of the world: for each client the time that it was charged, the time that the
+ * device worked for it, and the difference. Two equal clients, and one with half their service times. */
+static void accounts(void)
+{
+    static const char *const orders[] = {"in_order", "elevator", "shortest", "any", "nearest"};
+    static const uint32_t channels[] = {1, 8};
+    struct world w;
+    uint32_t c, told, o, i;
+    printf("three clients (the last needs half the time), 64 requests at the device; ms\n"
+           "%8s %5s %9s %28s %28s %10s\n",
+           "channels", "told", "order", "charged", "used", "difference");
+    world_fields();
+    for (c = 0; c < 2; c++)
+        for (told = 0; told < 2; told++)
+            for (o = 0; o < 5; o++) {
+                char text[400], line[2][100];
+                struct tags_state all;
+                double off = 0, sum = 0;
+                (void)snprintf(
+                    text, sizeof text,
+                    "seed=1 length_ms=20000 at_device=64 channels=%" PRIu32 " device_order=%s spread=30 mode=reward "
+                    "told_channels=%s a.clients=2 a.outstanding=200 b.clients=1 b.outstanding=200 b.service_of=500",
+                    channels[c], orders[o], told ? "yes" : "no");
+                if (!world_read(&w, text))
+                    return;
+                one_run(&w, 0, 1);
+                memset(line, 0, sizeof line);
+                for (i = 0; i < tenants; i++) {
+                    struct tags_state s;
+                    size_t at = i * 9u;
+                    if (tags_info(&tags, tenant[i].id, &s) != QOS_OK || at > 80)
+                        return;
+                    (void)snprintf(line[0] + at, 11, "%9.0f", (double)s.device_ns / 1e6);
+                    (void)snprintf(line[1] + at, 11, "%9.0f", tenant[i].all_ns / 1e6 / channels[c]);
+                    off += fabs((double)s.device_ns - tenant[i].all_ns / channels[c]);
+                    sum += tenant[i].all_ns / channels[c];
+                }
+                if (tags_info(&tags, QOS_NONE, &all) != QOS_OK)
+                    return;
+                printf("%8" PRIu32 " %5s %9s %28s %28s ", channels[c], told ? "yes" : "no", orders[o], line[0],
+                       line[1]);
+                if (all.by_time)
+                    printf("%8.1f %%%s\n", 50 * off / sum, all.as_serial ? " taken for serial" : "");
+                else
+                    printf("%10s\n", "by cost");
+            }
+}
+
 int main(int argc, char **argv)
 {
     static const struct world_open open[] = {{0, NULL}};
+    if (argc > 1 && strcmp(argv[1], "--accounts") == 0) {
+        accounts();
+        return 0;
+    }
     if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
         use_reference = true;
         argv++;
