@@ -199,7 +199,7 @@ struct tags_config {
 struct tags_client {
     uint64_t weight;            /* 1..TAGS_WEIGHT_MAX; 0: 1 */
     uint64_t reservation_per_s; /* up to QOS_RATE_MAX; 0: none */
-    uint64_t limit_per_s;       /* reservation_per_s..QOS_RATE_MAX; 0 or QOS_UNLIMITED: none */
+    uint64_t limit_per_s;       /* reservation_per_s..QOS_RATE_MAX; 0 or QOS_UNLIMITED: none; not QOS_NOTHING */
 };
 
 /* The next client, and why. */
@@ -1926,8 +1926,10 @@ QOS_API const char *tags_client_error(const struct tags_client *terms)
     const struct qos_rule rules[] = {
         {terms->weight <= TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
         {terms->reservation_per_s <= QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
-        {limit <= QOS_RATE_MAX, "limit_per_s: give at most QOS_RATE_MAX, or 0 for none"},
-        {!limit || terms->reservation_per_s <= limit, "limit_per_s: give at least reservation_per_s, or 0 for none"},
+        {limit <= QOS_RATE_MAX,
+         "limit_per_s: give at most QOS_RATE_MAX, or QOS_UNLIMITED for none; remove who may do nothing"},
+        {!limit || terms->reservation_per_s <= limit,
+         "limit_per_s: give at least reservation_per_s, or QOS_UNLIMITED for none"},
     };
     return qos_first_broken(rules, sizeof rules / sizeof *rules);
 }
