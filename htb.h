@@ -516,6 +516,7 @@ struct htb_priv_lease {
     uint64_t queued;         /* class: cost of its waiting requests */
     uint64_t want, want_own; /* used and own, smoothed */
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
+    uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
     uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
     bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
     bool moved;              /* its parts have changed, and it is not placed yet */
@@ -1326,11 +1327,19 @@ QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
     return qos_min(qos_max(cost, 1), UINT64_C(1) << 42);
 }
 
+/* The weight of a node counts over all trees: where its demand is a part of that, its requests cost more in the ring. */
+QOS_PRIV uint64_t htb_priv_thinned(const struct htb *tree, uint32_t id, uint64_t cost)
+{
+    if (QOS_LIKELY(tree->lease == NULL))
+        return cost;
+    return qos_min(cost * HTB_PRIV_WANT / tree->lease[id].demand, UINT64_C(1) << 42);
+}
+
 /* Moves the ring tag on by cost / weight, exactly: the remainder is kept. One unit of cost is 2^16 of the tag. */
 QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, uint64_t cost)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
-    uint64_t scaled = (cost << 16) + tree->cls[id].ring_rest, weight = t->weight;
+    uint64_t scaled = (htb_priv_thinned(tree, id, cost) << 16) + tree->cls[id].ring_rest, weight = t->weight;
     t->tag = qos_sat_add(t->tag, scaled / weight);
     tree->cls[id].ring_rest = scaled % weight & 0xfffffu;
 }
@@ -1384,6 +1393,7 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
+    back = htb_priv_thinned(tree, id, back);
     t->tag = qos_max(qos_sat_sub(t->tag, (back << 16) / t->weight), tree->cls[group].u.group.clock);
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_in(tree, group, id);
@@ -3302,6 +3312,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     for (id = 0; id <= tree->classes; id++) {
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
         lease[id].parts = HTB_PRIV_WHOLE; /* until now */
+        lease[id].demand = HTB_PRIV_WANT;
         for (r = 0; r < tree->resources; r++) {
             lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
             lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
@@ -3359,7 +3370,8 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
         return;
     for (i = 0; i < tree->shared->trees; i++)
         all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
-    tree->lease[tree->node[id].parent].turns += qos_mul_div_ceil((uint64_t)tree->turn[id].weight << 10, want, all);
+    lease->demand = (uint32_t)qos_mul_div_ceil(HTB_PRIV_WANT, want, all);
+    tree->lease[tree->node[id].parent].turns += (uint64_t)tree->turn[id].weight * lease->demand;
 }
 
 /* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */
