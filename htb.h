@@ -307,7 +307,9 @@ QOS_API QOS_NODISCARD enum qos_status htb_change(struct htb *tree, uint64_t now_
 /* Ends a reservation. Its queued requests go to best effort, in their order. QOS_EINVAL: id 0. QOS_EBUSY: a group with
  * children. */
 QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id);
-/* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(classes). */
+/* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(depth + log
+ * classes) for each that expires. This, a change of classes and htb_release look at all classes with tokens of their own
+ * to spend, when one of these expires. */
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
 /* New configured rate of the root, one number per resource; the maximizer starts again from it. QOS_EADMISSION: below
  * the sum of the reservations. O(classes). */
@@ -592,8 +594,8 @@ struct htb {
     bool was_starved;     /* starved at the look before */
     bool was_behind;      /* at that look a node with own tokens waited for its turn */
     bool root_ready;      /* the root's tokens pass the next request of its ring */
-    uint32_t expiring;    /* classes that expire */
-    uint32_t notices;     /* expired classes that htb_expired has not returned yet */
+    uint32_t notice;      /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
+    uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
     enum htb_bound bound;
     struct htb_priv_flight flight;
     uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: no request waits for it */
@@ -1177,6 +1179,16 @@ QOS_PRIV void htb_priv_run_out(struct htb_priv_ring_entry *turn, uint32_t *run, 
         *run = left == id ? QOS_NONE : left;
 }
 
+QOS_PRIV void htb_priv_run_in(struct htb_priv_ring_entry *turn, uint32_t *run, uint32_t id)
+{
+    uint32_t last = *run == QOS_NONE ? id : *run, first = *run == QOS_NONE ? id : turn[*run].right;
+    turn[id].left = last;
+    turn[id].right = first;
+    turn[last].right = id;
+    turn[first].left = id;
+    *run = id;
+}
+
 QOS_PRIV uint32_t htb_priv_ring_least(const struct htb *tree, uint32_t group)
 {
     const struct htb_priv_class *g = &tree->cls[group];
@@ -1234,13 +1246,8 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
     if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
         htb_priv_heap_in(tree, &tree->cls[group].u.group.heap, id);
     } else {
-        uint32_t first = last == QOS_NONE ? id : turn[last].right;
         turn[id].rank = 0;
-        turn[id].left = last == QOS_NONE ? id : last;
-        turn[id].right = first;
-        turn[turn[id].left].right = id;
-        turn[first].left = id;
-        *run = id;
+        htb_priv_run_in(turn, run, id);
     }
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
@@ -1471,6 +1478,8 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         else
             htb_priv_begin_demand(tree, id);
     }
+    if (own_passes && (tree->node[id].flags & HTB_PRIV_EXPIRES))
+        tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
     if (own_passes)
         htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
     else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
@@ -1575,14 +1584,28 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
         (void)htb_priv_place(tree, tree->classes, now_ns);
 }
 
-/* The same for classes that have tokens of their own to spend: they are in no event. O(classes). */
+/* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes) when
+ * one of them may have expired. To end one moves others in the heap, so the last look finds none. */
 QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
 {
-    uint32_t id;
+    bool ended;
     htb_priv_run_events(tree, now_ns);
-    for (id = 1; id < tree->classes && tree->expiring != 0 && tree->own.count != 0; id++)
-        if (htb_priv_is_over(tree, id, now_ns))
-            htb_priv_end(tree, id, true, now_ns);
+    if (QOS_LIKELY(now_ns < tree->own_expiry_ns))
+        return;
+    do {
+        uint32_t i, id;
+        ended = false;
+        tree->own_expiry_ns = QOS_NEVER;
+        for (i = tree->own.count; i > 0; i--) {
+            id = i <= tree->own.count ? htb_priv_heap_at(&tree->own, i - 1).id : QOS_NONE;
+            if (htb_priv_is_over(tree, id, now_ns)) {
+                htb_priv_end(tree, id, true, now_ns);
+                ended = true;
+            } else if (id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_EXPIRES)) {
+                tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
+            }
+        }
+    } while (ended);
 }
 
 /* The class that pays for requests of `id`: itself, or best effort. What has expired ends at the next event. */
@@ -2556,7 +2579,8 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r;
     bool former = (node->flags & HTB_PRIV_FORMER) != 0;
-    tree->notices -= (node->flags & HTB_PRIV_NOTICE) != 0;
+    if (node->flags & HTB_PRIV_NOTICE)
+        htb_priv_run_out(tree->turn, &tree->notice, id);
     if (former)
         htb_priv_refill(tree, id, now_ns);
     else
@@ -2653,10 +2677,8 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
 /* QOS_NEVER: it does not expire. */
 QOS_PRIV void htb_priv_set_expiry(struct htb *tree, uint32_t id, uint64_t expires_ns)
 {
-    bool was = (tree->node[id].flags & HTB_PRIV_EXPIRES) != 0, is = expires_ns != QOS_NEVER;
-    tree->expiring = tree->expiring + is - was;
     tree->cls[id].u.leaf.expires_ns = expires_ns;
-    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, is);
+    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, expires_ns != QOS_NEVER);
 }
 
 QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
@@ -2753,7 +2775,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->flight.last_ns = c.start_ns;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
-    tree->exchange_ns = QOS_NEVER;
+    tree->exchange_ns = tree->own_expiry_ns = QOS_NEVER;
+    tree->notice = QOS_NONE;
     tree->detours = c.resources - 1u;
 
     htb_priv_heap_clear(&tree->event, c.classes + 1);
@@ -2810,7 +2833,8 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
         htb_priv_ring_out(tree, parent, id);
     htb_priv_count_limit(tree, id, false);
     tree->node[id].flags = (uint16_t)(remains | (expired ? HTB_PRIV_NOTICE : 0u));
-    tree->notices += expired;
+    if (expired)
+        htb_priv_run_in(tree->turn, &tree->notice, id); /* it is in no ring */
     tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, tree->cls[parent].u.group.clock);
     c->generation = (c->generation + 1u) & 0xfffu;
     tree->cls[parent].u.group.children--;
@@ -2825,13 +2849,12 @@ QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
 {
     uint32_t id;
     htb_priv_run_expiries(tree, htb_priv_now(tree, now_ns));
-    for (id = 0; tree->notices != 0; id++)
-        if (tree->node[id].flags & HTB_PRIV_NOTICE) {
-            htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
-            tree->notices--;
-            return id;
-        }
-    return QOS_NONE;
+    if (tree->notice == QOS_NONE)
+        return QOS_NONE;
+    id = tree->turn[tree->notice].right;
+    htb_priv_run_out(tree->turn, &tree->notice, id);
+    htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
+    return id;
 }
 
 /* Index of the parent in the terms; QOS_NONE: no such id. */
