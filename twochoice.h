@@ -12,75 +12,79 @@
  * THE MODEL
  *
  *     client            servers          home server of the object
- *     +-----------+  1  +----------+     +----------------------------------+
- *     | placement |---->| detector |     | table: bytes 100..299 of object  |
- *     |           |<----|          |     |        7 are on server 2; a log  |
- *     +-----------+  2  +----------+     +----------------------------------+
- *       |      |  3 data     ^ |    5 pulled home     ^      ^
- *       |      +-------------+ +----------------------+      |
+ *     +-----------+  1  +--------+       +----------------------------------+
+ *     | placement |---->| intake |       | table: bytes 100..299 of object  |
+ *     |           |<----|        |       |        7 are on server 2; a log  |
+ *     +-----------+  2  +--------+       +----------------------------------+
+ *       |      |  3 data   ^ |      5 pulled home     ^      ^
+ *       |      +-----------+ +------------------------+      |
  *       +----------------------------------------------------+
  *           4 "they are on server 2": recorded, then acknowledged
  *
- *   1 probe, 2 load. Four parts that share nothing, a chapter each; take what you need:
- *     placement   in a client: which servers to probe, which to take
- *     detector    in every server: its load, and the writes that it must expect
+ *   1 reserve, 2 asked for. Three parts that share nothing, a chapter each:
+ *     placement   in a client: where to reserve, which asks to take; in every server an
+ *                 intake: how fast it drains, whom it asks for the next write
  *     table       in a home server: where the bytes are; with log, pulls, maintainer
- *     message     probe, load and decision as bytes
+ *     message     what placement and intake say to each other, as bytes
  *
  * THE CALLS
  *
  *     #include "twochoice.h"
  *
- *     static unsigned char mem[2][200000] __attribute__((aligned(64)));
+ *     static unsigned char mem[5][200000] __attribute__((aligned(64)));
  *     static struct twochoice_placement_config clients; // zeros are the defaults
- *     static struct twochoice_table_config home;        // give it a storage for a log
+ *     static struct twochoice_table_config home = {1000, 0, 0, 0, 0, 0, 0}; // and no log
+ *     static struct twochoice_intake_config server = {0, 16, 0, 0, 0, 0};
+ *     static struct twochoice_intake intake[3];         // one in each server
  *
  *     int main(void)
  *     {
- *         struct twochoice_placement placement;          // in a client
- *         struct twochoice_table table;                  // in server 1
- *         struct twochoice_write w = {1, 0, 1 << 20};    // 1 MiB, whose home is server 1
- *         struct twochoice_probe probe[2];
+ *         struct twochoice_placement placement;         // in a client
+ *         struct twochoice_table table;                 // in server 1
+ *         struct twochoice_write w = {1, 4096};         // 4 KiB, whose home is server 1
+ *         struct twochoice_place_order todo;
+ *         struct twochoice_message m, answer;
  *         struct twochoice_piece piece[4];
- *         uint64_t stamp;
- *         size_t n, i;
+ *         uint64_t stamp, request;
+ *         size_t n;
  *         clients.servers = 3;
  *         home.home = 1;
- *         home.max_fragments = 1000;
- *         if (twochoice_placement_init(&placement, mem[0], sizeof mem[0], &clients) ||
- *             twochoice_table_init(&table, mem[1], sizeof mem[1], &home))
+ *         if (twochoice_placement_init(&placement, mem[3], sizeof mem[3], &clients) ||
+ *             twochoice_table_init(&table, mem[4], sizeof mem[4], &home))
  *             return 1;
- *         // which server gets this write? Ask two for their loads, take the better one
- *         if (twochoice_placement_ask(&placement, &w, 1, probe, &n))
+ *         for (n = 0; n < 3; server.server = (uint32_t)++n)
+ *             if (twochoice_intake_init(&intake[n], mem[n], sizeof mem[n], &server))
+ *                 return 1;
+ *         twochoice_intake_begin(&intake[1], 0, 1 << 30); // server 1 is busy
+ *         // which server gets this write? Its home makes room, and names it by a stamp
+ *         if (twochoice_placement_begin(&placement, 0, &w, 1, 0, &request) ||
+ *             twochoice_table_write_begin(&table, 7, TWOCHOICE_UNBOUND, 0, 4096, &stamp))
  *             return 1;
- *         for (i = 0; i < n; i++) { // the replies: server 1 is slow
- *             probe[i].state = TWOCHOICE_UP;
- *             probe[i].load = probe[i].server == 1 ? 1 << 30 : 0;
+ *         while (twochoice_placement_step(&placement, 0, &todo),
+ *                todo.todo == TWOCHOICE_PLACE_SEND) { // a network carries the messages
+ *             if (twochoice_intake_heard(&intake[todo.server], 0, &todo.message, &m))
+ *                 twochoice_placement_heard(&placement, 0, &m, &answer);
+ *             while (twochoice_intake_ask(&intake[todo.server], 0, &m))
+ *                 twochoice_placement_heard(&placement, 0, &m, &answer);
  *         }
- *         if (twochoice_placement_decide(&placement, &w, 1, probe, n) || w.target == 1)
- *             return 1;
- *         // its home makes room for bytes 100.. of object 7, and names them by a stamp
- *         if (twochoice_table_write_begin(&table, 7, w.target, 100, w.len_bytes, &stamp))
- *             return 1;
- *         // the client writes to w.target, which stores (object 7, stamp), durably
- *         if (twochoice_table_write_end(&table, stamp, piece, 4, &n) ||
+ *         // now the client writes there: the server stores (object 7, stamp), durably
+ *         if (twochoice_table_write_bind(&table, stamp, todo.server) ||
+ *             twochoice_table_write_end(&table, stamp, piece, 4, &n) ||
  *             twochoice_table_commit(&table))
- *             return 1;                                  // now it is acknowledged
+ *             return 1;                                 // behind it: acknowledged
  *         n = twochoice_table_query(&table, 7, 0, 2 << 20, piece, 4);
- *         return n == 3 && piece[1].target == w.target ? 0 : 1; // home, target, home
+ *         return n == 2 && piece[0].target == todo.server ? 0 : 1; // not at home
  *     }
  *
  * THE CONTRACT
  *
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
- *   - Placement: a decision over k writes probes at most 2k servers and fills them to one
- *     level; a server above it gets nothing. A server that lies about its load gains or
- *     loses its own writes: another one gets at most what fills it to the level of the
- *     honest ones, and one write. A server's rivals count for at most twice the median of
- *     all and one. Probes of a client that never writes add at most 512 MiB each to the
- *     server's load, until timeout_ns. Servers that are down, full or silent are
- *     replaced, `tries` times.
+ *   - Placement: k writes reserve at 2k servers, or all; a write goes where one asks, or
+ *     home. After timeout_ns without an end it goes to another server, too. A server that
+ *     lies holds at most ceil(2k / servers) writes of a request until then, and harms no
+ *     request that did not reserve there. A client that reserves and does not write
+ *     idles a server for at most 4 leads (lead_ns) an ask; clients are asked in turn.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
  *     written elsewhere.
@@ -92,7 +96,7 @@
  *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
  *     that says what is damaged. Never a wrong place. After a failed write or sync, a
  *     compaction into new storage blocks comes before the next acknowledgement.
- *   - Costs: a write and a query O(log n), a decision O(k log k).
+ *   - Costs: a write and a query O(log n), a message O(k).
  */
 #ifndef QOS_TWOCHOICE_H
 #define QOS_TWOCHOICE_H
@@ -119,10 +123,7 @@ extern "C" {
 #define TWOCHOICE_MARK_COMMITS 64
 #endif
 #ifndef TWOCHOICE_MIN_WRITE_BYTES
-#define TWOCHOICE_MIN_WRITE_BYTES 1024 /* Section VI-A1: a probe costs more than such a write */
-#endif
-#ifndef TWOCHOICE_TRIES
-#define TWOCHOICE_TRIES 2 /* if a tenth of the servers is dead, 1 in 1000 probes gets no answer */
+#define TWOCHOICE_MIN_WRITE_BYTES 1024 /* Section VI-A1: a round trip costs more than such a write */
 #endif
 #if TWOCHOICE_MAX_FRAGMENTS < 1 || TWOCHOICE_MAX_WRITES < 1 || TWOCHOICE_MAX_PULLS < 1 || TWOCHOICE_MARK_COMMITS < 1
 #error "twochoice.h: TWOCHOICE_MAX_FRAGMENTS, _MAX_WRITES, _MAX_PULLS and _MARK_COMMITS are at least 1"
@@ -138,22 +139,20 @@ extern "C" {
 #define TWOCHOICE_LOG_VERSION 3                         /* version 2 is read, too */
 #define TWOCHOICE_MARK_LOG 2                            /* beside the logs 0 and 1: 1024 bytes */
 #define TWOCHOICE_ACCEPT_PREFIX 1u                      /* recover: keep what comes before the damage, and report it */
-#define TWOCHOICE_NO_TRIES UINT32_MAX                   /* tries: a server that does not answer is not replaced */
-#define TWOCHOICE_PROBES_MAX (1u << 20)                 /* of a detector: undecided at once; also peers */
-#define TWOCHOICE_WRITES_MAX 16384                      /* writes in one decision */
-#define TWOCHOICE_WEIGHT_MAX (1u << 20)                 /* of a server */
-#define TWOCHOICE_RIVALS_MAX 64u                        /* of one probe: with this many, shares are even */
-#define TWOCHOICE_PROBE_BYTES_MAX (UINT64_C(1) << 30)   /* a probe for more counts as this */
-#define TWOCHOICE_MESSAGE_PEERS 65535u                  /* in one message, at most */
+#define TWOCHOICE_WRITES_MAX 1024                       /* writes in one request */
+#define TWOCHOICE_REQUESTS_MAX 256                      /* open at once in one placement */
+#define TWOCHOICE_RESERVATIONS_MAX 65536                /* at one server */
+#define TWOCHOICE_TIME_MAX (UINT64_C(1) << 42)          /* 73 minutes: a longer time counts as this */
+#define TWOCHOICE_LEN_MAX (UINT64_C(1) << 36)           /* a longer write counts as this in an intake */
 #define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u             /* "2CHO" */
-#define TWOCHOICE_MESSAGE_VERSION 1
-#define TWOCHOICE_MESSAGE_BYTES(peers) ((size_t)QOS_FRAME_HEADER_BYTES + 44u + (size_t)20u * (peers))
+#define TWOCHOICE_MESSAGE_VERSION 2
+#define TWOCHOICE_MESSAGE_BYTES ((size_t)QOS_FRAME_HEADER_BYTES + 64u)
 
 /* Handles. The complete structs are in their chapters. */
 struct twochoice_table;
 struct twochoice_maintainer;
 struct twochoice_placement;
-struct twochoice_detector;
+struct twochoice_intake;
 
 /* A range [offset, end) of an object, and where its bytes are. */
 struct twochoice_piece {
@@ -263,79 +262,73 @@ struct twochoice_checker {
                    const struct twochoice_piece *log);
 };
 
-enum twochoice_policy {
-    TWOCHOICE_COLLABORATIVE = 0, /* 2k servers for k writes, filled to one level */
-    TWOCHOICE_FIXED = 1,         /* every write at home */
-    TWOCHOICE_RANDOM = 2,        /* one random server */
-    TWOCHOICE_NATIVE = 3         /* two random servers for each write, the less loaded */
+/* The messages of a request. Client to server: RESERVE, RELEASE. Server to client: ANSWER, ASK. */
+enum twochoice_message_type {
+    TWOCHOICE_RESERVE = 1, /* count writes of len_bytes may come */
+    TWOCHOICE_ANSWER = 2,  /* the bounds */
+    TWOCHOICE_ASK = 3,     /* the bounds, and: send one write now */
+    TWOCHOICE_RELEASE = 4  /* no write comes any more; also the answer to an ASK that is declined */
 };
-
 enum twochoice_server_state { TWOCHOICE_UP = 0, TWOCHOICE_DOWN = 1, TWOCHOICE_FULL = 2 };
+struct twochoice_message {
+    uint32_t type, server;
+    uint32_t state; /* ANSWER, ASK: enum twochoice_server_state; not UP: the reservation is refused */
+    uint32_t count; /* RESERVE: 1..TWOCHOICE_WRITES_MAX */
+    uint64_t client, request;
+    uint64_t turn;       /* number of the reservation: a message of an older one changes nothing */
+    uint64_t len_bytes;  /* RESERVE: of the longest write that may come */
+    uint64_t wait_ns;    /* ANSWER, ASK: so long until a write begins, for what the server knows */
+    uint64_t service_ns; /* and so long for itself; 0: not known yet */
+    uint64_t idle_ns;    /* the server has not worked for so long: its times are as old */
+};
 
 struct twochoice_placement_config {
     uint32_t servers;         /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
-    uint32_t max_writes;      /* k, at most, in one decision: 1..TWOCHOICE_WRITES_MAX; 0: 128 */
-    uint32_t policy;          /* enum twochoice_policy */
-    uint32_t tries;           /* how often servers that did not answer are replaced; 0: TWOCHOICE_TRIES;
-                               * TWOCHOICE_NO_TRIES: never */
-    uint64_t min_write_bytes; /* smaller writes go home without a probe; 0: TWOCHOICE_MIN_WRITE_BYTES;
-                               * QOS_NOTHING: every write is placed */
-    bool include_home;        /* the homes of the writes are among the probed (Section V-A) */
+    uint32_t max_writes;      /* k, at most, in one request: 1..TWOCHOICE_WRITES_MAX; 0: 128 */
+    uint32_t max_requests;    /* open at once, 1..TWOCHOICE_REQUESTS_MAX; 0: 4 */
+    bool include_home;        /* the homes of the writes are among the 2k servers (Section V-A) */
+    uint64_t min_write_bytes; /* smaller writes go home at once; 0: TWOCHOICE_MIN_WRITE_BYTES; QOS_NOTHING: none does */
+    uint64_t timeout_ns;      /* a write that has not ended by then goes to another server; 0: 200 ms */
+    uint64_t client;          /* this client's id, in its messages; unique */
     uint64_t seed;            /* any */
 };
 
-/* A write to place. The caller fills in home and len_bytes. */
+/* A write to place. */
 struct twochoice_write {
-    uint32_t home, target; /* target: the answer; equal to home: no redirect */
+    uint32_t home;
     uint64_t len_bytes;
 };
 
-/* A probe of one server, and its result. */
-struct twochoice_probe {
-    uint32_t server, weight; /* from the placement */
-    uint32_t state;          /* the caller: TWOCHOICE_UP with a load; DOWN: no answer in time; FULL: takes no more */
-    uint32_t chosen;         /* the result: how many of the writes go there; send it (DECISION) */
-    uint64_t load;           /* the caller, from the reply: twochoice_detector_load; 0..2^63 / candidates */
-    uint32_t rivals;         /* the caller, from the reply: other decisions that are undecided at the server;
-                              * more than TWOCHOICE_RIVALS_MAX count as TWOCHOICE_RIVALS_MAX */
+enum twochoice_place_todo {
+    TWOCHOICE_PLACE_WAIT = 0, /* until next_ns, or until something is heard */
+    TWOCHOICE_PLACE_SEND = 1, /* send the message to the server */
+    TWOCHOICE_PLACE_BIND = 2  /* send the write to the server, with message.client, request and turn */
+};
+struct twochoice_place_order {
+    enum twochoice_place_todo todo;
+    uint32_t server, write; /* BIND: write is its index in the request */
+    bool again;             /* BIND: it was sent before, and is overdue or failed there: under a new stamp. A write at
+                             * its home is sent again only if it failed. Record one at a time; cancel the others */
+    uint64_t tag;           /* of the request: the caller's */
+    struct twochoice_message message;
+    uint64_t next_ns; /* WAIT; QOS_NEVER: only when something is heard */
 };
 
-struct twochoice_detector_config {
-    uint64_t op_cost_bytes; /* load of an operation beside its bytes, 1..2^40; 0: 64 KiB; QOS_NOTHING: none */
-    uint64_t timeout_ns;    /* after this time a decision or a promised write counts as lost; 0: 200 ms */
-    uint64_t lifetime_ns;   /* of a peer's load; 0: 200 ms */
-    uint32_t max_probes;    /* undecided at once, 1..TWOCHOICE_PROBES_MAX; 0: 1024. Full: the oldest is dropped */
-    uint32_t max_peers;     /* cached loads, 1..TWOCHOICE_PROBES_MAX; 0: 256 */
-    bool no_preassign;      /* nothing is expected before it arrives (Section III-B) */
+struct twochoice_intake_config {
+    uint32_t server;           /* this server's id */
+    uint32_t max_reservations; /* 1..TWOCHOICE_RESERVATIONS_MAX; 0: 4096. Full: the answer is FULL */
+    uint32_t max_per_client;   /* the same for one client; 0: 64 */
+    uint32_t parallel;         /* operations that the device works on at once; 0: 1 */
+    uint64_t op_cost_bytes; /* of an operation beside its bytes, 1..TWOCHOICE_LEN_MAX; 0: 64 KiB; QOS_NOTHING: none */
+    uint64_t timeout_ns;    /* an ask without an answer is given up after 8 leads and a service, at most this;
+                                * 0: 50 ms */
 };
-
-struct twochoice_detector_state {
-    uint64_t ops, bytes; /* in flight */
-    uint64_t expected;   /* bytes: guessed or promised */
-    uint32_t undecided;  /* probes without a decision so far */
-    uint32_t promised;   /* decisions whose writes have not arrived */
-};
-
-/* A server's load as another one knows it. */
-struct twochoice_peer {
-    uint32_t server;
-    uint64_t load, age_ns;
-};
-
-/* The messages of a decision: client -> server PROBE, back LOAD, then DECISION to every probed server, chosen or not.
- * LOAD and DECISION carry loads of other servers. */
-enum twochoice_message_type { TWOCHOICE_PROBE = 1, TWOCHOICE_LOAD = 2, TWOCHOICE_DECISION = 3 };
-struct twochoice_message {
-    uint32_t type;
-    uint32_t server;     /* PROBE, DECISION: the receiver; LOAD: the sender */
-    uint32_t state;      /* LOAD: enum twochoice_server_state */
-    uint32_t chosen;     /* DECISION: how many writes come; 0: none */
-    uint32_t rivals;     /* LOAD: other decisions that are undecided at the server */
-    uint64_t client;     /* that decides */
-    uint64_t request;    /* the client's number of this decision, unique among its undecided ones */
-    uint64_t len_bytes;  /* PROBE: of a write that may come; DECISION: of all that come */
-    uint64_t load;       /* LOAD */
-    uint32_t peer_count; /* 0..TWOCHOICE_MESSAGE_PEERS */
+struct twochoice_intake_state {
+    uint64_t ops, cost_bytes;     /* in flight; cost_bytes: len_bytes + op_cost_bytes of each */
+    uint64_t mib_ns;              /* time for an operation of 1 MiB, as learned; 0: not known */
+    uint64_t lead_ns;             /* from an ask to its write, as learned */
+    uint32_t reservations, asked; /* asked: writes asked for that have not come */
+    uint64_t lost;                /* asks without an answer so far */
 };
 
 /* ---- the API at a glance ------------------------------------------------------------------------------
@@ -358,16 +351,16 @@ struct twochoice_message {
  *                twochoice_maintainer_step, remote_load         the next pull; a target's load
  *   checker      twochoice_checker_run                          do table, log and data agree?
  *   placement    twochoice_placement_config_error, memsize, init
- *                twochoice_placement_set_server                 up, down, full; weight
- *                twochoice_placement_ask, redraw, decide        servers to probe; target of each write
+ *                twochoice_placement_set_server                 up, down, full
+ *                twochoice_placement_begin, ended               a request of k writes; the end of a write
+ *                twochoice_placement_heard, step                a message came; what to do now
  *                twochoice_placement_stats                      counters
- *   detector     twochoice_detector_config_error, memsize, init
- *                twochoice_detector_begin, end, load            operations in flight; the load
- *                twochoice_detector_probed, decided, arrived    expected writes
- *                twochoice_detector_expire, next_ns             drops overdue ones
- *                twochoice_detector_heard, peers                loads of others
- *                twochoice_detector_info
- *   message      twochoice_message_encode, decode               probe, load, decision
+ *   intake       twochoice_intake_config_error, memsize, init
+ *                twochoice_intake_heard                         a message came
+ *                twochoice_intake_ask, next_ns                  whom to ask for a write now; when again
+ *                twochoice_intake_begin, arrived, end           operations in flight
+ *                twochoice_intake_info                          load, learned rate, counts
+ *   message      twochoice_message_encode, decode               as bytes
  */
 
 /* ---- the API ------------------------------------------------------------------------------------------
@@ -520,89 +513,70 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_checker_run(const struct twochoi
                                                             const struct twochoice_table *table,
                                                             struct twochoice_table *scratch, uint64_t *found);
 
-/* Placement (Section III), in a client. One decision: ask, send a PROBE to each, fill in state and load from the
- * replies, redraw as long as it changes some, decide, send the writes, send a DECISION to each probed server. */
+/* Placement, in a client. begin a request; then, whenever time has passed or something was heard, step until it says
+ * WAIT. Messages may be lost, late, repeated and reordered. */
 QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config);
 QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem,
                                                                size_t size_bytes,
                                                                const struct twochoice_placement_config *config);
-/* State and weight of a server from now on. weight 1..TWOCHOICE_WEIGHT_MAX: loads are compared as load / weight,
- * exactly; 0: unchanged (1 at first). QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
+/* State of a server from now on: one that is not UP is not drawn. QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement,
-                                                                     uint32_t server, enum twochoice_server_state state,
-                                                                     uint32_t weight);
-/* The servers to probe for k writes, up to 2k: every set of servers that are up is equally likely. *n = 0:
- * none, decide at once. NATIVE: two for each write that is large enough, in the order of the writes. QOS_ERANGE: k
- * is 0 or above max_writes. QOS_ENOENT: a home does not exist. O(k). */
-QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ask(struct twochoice_placement *placement,
-                                                              const struct twochoice_write *writes, size_t k,
-                                                              struct twochoice_probe *probes, size_t *n);
-/* Replaces probes that came back DOWN or FULL by servers not yet probed; *changed: how many probes to send now.
- * COLLABORATIVE only. `round`: 0, 1, ...: *changed is 0 from `tries` on. n: at most 4 * max_writes (QOS_ERANGE).
- * QOS_ENOENT: the server of a probe does not exist. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_placement_redraw(struct twochoice_placement *placement, uint32_t round,
-                                                                 struct twochoice_probe *probes, size_t n,
-                                                                 size_t *changed);
-/* Sets the target of each write and `chosen` of each probe. The candidates are the probes that are UP; cached loads of
- * peers may be appended as probes (4 * max_writes in all; one whose server does not exist is no candidate).
- * COLLABORATIVE fills them to one level of load / weight; with rivals it takes its share of what all of them fill. No
- * candidate: home. O(n + k log n). */
-QOS_API QOS_NODISCARD enum qos_status twochoice_placement_decide(struct twochoice_placement *placement,
-                                                                 struct twochoice_write *writes, size_t k,
-                                                                 struct twochoice_probe *probes, size_t n);
-/* id: QOS_NONE (QOS_ENOENT otherwise). granted: bytes placed; borrowed: bytes of them away from home; refused: probes
- * that were replaced; waited: writes that probes were sent for. */
+                                                                     uint32_t server,
+                                                                     enum twochoice_server_state state);
+/* A request of k writes, which get servers one by one. tag: comes back with each order. QOS_ERANGE: k is 0 or above
+ * max_writes. QOS_ENOENT: a home does not exist. QOS_EFULL: max_requests are open: wait for one to end. O(k). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_placement_begin(struct twochoice_placement *placement, uint64_t now_ns,
+                                                                const struct twochoice_write *writes, size_t k,
+                                                                uint64_t tag, uint64_t *request);
+/* A write of a request has ended. durable: it is, wherever it was sent, or the caller gives it up; otherwise it failed
+ * where it was sent last, and goes to another server. The request is closed with its last write. QOS_ENOENT: no such
+ * request (any more). QOS_ERANGE: no such write. O(1). */
+QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice_placement *placement, uint64_t now_ns,
+                                                                uint64_t request, uint32_t write, bool durable);
+/* An ANSWER or an ASK came. true: send *answer to message->server. message->server is who sent it: check that. O(1). */
+QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
+                                       const struct twochoice_message *message, struct twochoice_message *answer);
+/* What to do now: one order a call. A write is sent where a server asked for it; home, if it is small, or if no server
+ * is up or answers. O(max_requests), and O(k) for each ask that is judged. */
+QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
+                                      struct twochoice_place_order *order);
+/* id: QOS_NONE (QOS_ENOENT otherwise). granted: writes sent; borrowed: of them away from home; refused: reservations
+ * that were refused, or silent; waited: writes that were overdue or failed. */
 QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placement *placement, uint32_t id,
                                                   struct qos_stats *out);
 
-/* Load detector (Sections III-C, V-D), in every server. A decision is named by its client and the client's number. */
-QOS_API const char *twochoice_detector_config_error(const struct twochoice_detector_config *config);
-QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *config);
-QOS_API QOS_NODISCARD enum qos_status twochoice_detector_init(struct twochoice_detector *detector, void *mem,
-                                                              size_t size_bytes,
-                                                              const struct twochoice_detector_config *config);
-/* An operation of len_bytes (any, not only placed writes) starts, or ends. */
-QOS_API void twochoice_detector_begin(struct twochoice_detector *detector, uint64_t len_bytes);
-QOS_API void twochoice_detector_end(struct twochoice_detector *detector, uint64_t len_bytes);
-/* Operations and bytes in flight, plus what is expected: ops * op_cost + bytes + guesses and promises; 0..2^63. */
-QOS_API uint64_t twochoice_detector_load(struct twochoice_detector *detector, uint64_t now_ns);
-/* A PROBE: returns the load to reply with, and *rivals, the other decisions that are undecided; then expects half of
- * len_bytes, as k of 2k are chosen (Section III-C). */
-QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
-                                           uint64_t request, uint64_t len_bytes, uint32_t *rivals);
-/* A DECISION: the guess is corrected to len_bytes (0: not chosen). QOS_ENOENT: not probed, or dropped before; a
- * chosen write counts when it arrives. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_detector_decided(struct twochoice_detector *detector, uint64_t now_ns,
-                                                                 uint64_t client, uint64_t request, uint64_t len_bytes);
-/* The write of a decision has arrived: it begins, and is no longer expected. Also for writes that were not expected,
- * and for several writes of one request. One that overtakes its decision is expected until timeout_ns. */
-QOS_API void twochoice_detector_arrived(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
-                                        uint64_t request, uint64_t len_bytes);
-/* Drops overdue guesses and promises. Every call above with a time does this first. */
-QOS_API void twochoice_detector_expire(struct twochoice_detector *detector, uint64_t now_ns);
-/* When the next guess or promise is overdue; QOS_NEVER: none. */
-QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *detector, uint64_t now_ns);
-/* A peer's load became known, age_ns ago. */
-QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint64_t now_ns, uint32_t server,
-                                      uint64_t load, uint64_t age_ns);
-/* Up to max loads of peers that are younger than the lifetime, for a reply; each call continues where the last one
- * ended. */
-QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uint64_t now_ns,
-                                        struct twochoice_peer *peers, size_t max);
-QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
-                                                struct twochoice_detector_state *out);
+/* Intake, in every server. After each call but info: ask until it says false. */
+QOS_API const char *twochoice_intake_config_error(const struct twochoice_intake_config *config);
+QOS_API size_t twochoice_intake_memsize(const struct twochoice_intake_config *config);
+QOS_API QOS_NODISCARD enum qos_status twochoice_intake_init(struct twochoice_intake *intake, void *mem,
+                                                            size_t size_bytes,
+                                                            const struct twochoice_intake_config *config);
+/* A RESERVE or a RELEASE came. true: send *answer to message->client, which is who sent it: check that. A server that
+ * takes no writes sets answer->state before. O(max_per_client). */
+QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t now_ns,
+                                    const struct twochoice_message *message, struct twochoice_message *answer);
+/* true: send *ask to ask->client. Call again until false. O(max_per_client). */
+QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_ns, struct twochoice_message *ask);
+/* When to call twochoice_intake_ask again, if nothing else happens before; QOS_NEVER: when something does. O(1). */
+QOS_API uint64_t twochoice_intake_next_ns(struct twochoice_intake *intake, uint64_t now_ns);
+/* An operation of len_bytes (any, not only placed writes) starts, or ends. arrived: a write that comes with the client,
+ * request and turn of a BIND starts; it is no longer expected. */
+QOS_API void twochoice_intake_begin(struct twochoice_intake *intake, uint64_t now_ns, uint64_t len_bytes);
+QOS_API void twochoice_intake_arrived(struct twochoice_intake *intake, uint64_t now_ns, uint64_t client,
+                                      uint64_t request, uint64_t turn, uint64_t len_bytes);
+QOS_API void twochoice_intake_end(struct twochoice_intake *intake, uint64_t now_ns, uint64_t len_bytes);
+QOS_API enum qos_status twochoice_intake_info(const struct twochoice_intake *intake,
+                                              struct twochoice_intake_state *out);
 
-/* peers: message->peer_count of them; NULL if there are none. *len_bytes: bytes written. QOS_ERANGE; QOS_EMEMORY: buf
- * is smaller than TWOCHOICE_MESSAGE_BYTES(peer_count). */
-QOS_API QOS_NODISCARD enum qos_status twochoice_message_encode(const struct twochoice_message *message,
-                                                               const struct twochoice_peer *peers, void *buf,
+/* *len_bytes: bytes written. QOS_ERANGE: a field is out of its range. QOS_EMEMORY: buf is smaller than
+ * TWOCHOICE_MESSAGE_BYTES. */
+QOS_API QOS_NODISCARD enum qos_status twochoice_message_encode(const struct twochoice_message *message, void *buf,
                                                                size_t size_bytes, size_t *len_bytes);
-/* Any bytes are safe. At most peers_max peers (QOS_EMEMORY: more; peers may be NULL if it is 0). QOS_ETRUNCATED,
- * QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Server ids are not checked: check them. */
+/* Any bytes are safe. QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Ids are not checked:
+ * check them. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes,
-                                                               struct twochoice_message *message,
-                                                               struct twochoice_peer *peers, size_t peers_max);
+                                                               struct twochoice_message *message);
 
 /* ==== chapter: table ====================================================================================
  *
@@ -755,9 +729,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_INNER_SLOTS 48  /* children of an inner node */
 #define TWOCHOICE_LEAF_LEAST 18   /* fewest fragments in a leaf */
 #define TWOCHOICE_INNER_LEAST 29
-#define TWOCHOICE_PRIV_LOOKS 1024u     /* fragments that one step of a maintainer reads */
-#define TWOCHOICE_PRIV_QUEUE 4u        /* pieces of one server that it notes */
-#define TWOCHOICE_PRIV_UNBOUND 0xffffu /* target of an open write that has none yet */
+#define TWOCHOICE_PRIV_LOOKS 1024u       /* fragments that one step of a maintainer reads */
+#define TWOCHOICE_PRIV_QUEUE 4u          /* pieces of one server that it notes */
+#define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* target of an open write that has none yet */
 
 struct twochoice_priv_fragment {
     uint64_t object, offset, end, tag; /* tag: version << 16 | target */
@@ -2747,7 +2721,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     w->f.object = object;
     w->f.offset = offset;
     w->f.end = end;
-    w->f.tag = local ? 0 : twochoice_priv_tag(*stamp, (uint32_t)qos_min(target, TWOCHOICE_PRIV_UNBOUND));
+    w->f.tag = local ? 0 : twochoice_priv_tag(*stamp, (uint32_t)qos_min(target, TWOCHOICE_PRIV_NO_TARGET));
     w->stamp = *stamp;
     w->behind = table->stamped[*stamp & table->stamps];
     table->stamped[*stamp & table->stamps] = slot;
@@ -2772,7 +2746,7 @@ QOS_API enum qos_status twochoice_table_write_bind(struct twochoice_table *table
     if (!w)
         return QOS_ENOENT;
     now = w->f.tag ? twochoice_priv_target(w->f.tag) : TWOCHOICE_LOCAL;
-    if (now != TWOCHOICE_PRIV_UNBOUND)
+    if (now != TWOCHOICE_PRIV_NO_TARGET)
         return now == target ? QOS_OK : QOS_EBUSY;
     if (target != TWOCHOICE_LOCAL) {
         w->f.tag = twochoice_priv_tag(stamp, target);
@@ -2792,7 +2766,9 @@ QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, u
                                    uint64_t tag)
 {
     const uint32_t in_tag = twochoice_priv_target(tag);
-    const uint32_t target = tag == 0 ? TWOCHOICE_LOCAL : in_tag == TWOCHOICE_PRIV_UNBOUND ? TWOCHOICE_UNBOUND : in_tag;
+    const uint32_t target = tag == 0                             ? TWOCHOICE_LOCAL
+                            : in_tag == TWOCHOICE_PRIV_NO_TARGET ? TWOCHOICE_UNBOUND
+                                                                 : in_tag;
     const struct twochoice_piece piece = {object, offset, end, tag >> 16, target};
     *p = piece;
 }
@@ -2825,7 +2801,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     if (!w)
         return twochoice_priv_outcome(table, stamp);
     f = &w->f;
-    if (max == 0 || (f->tag != 0 && twochoice_priv_target(f->tag) == TWOCHOICE_PRIV_UNBOUND))
+    if (max == 0 || (f->tag != 0 && twochoice_priv_target(f->tag) == TWOCHOICE_PRIV_NO_TARGET))
         return QOS_EINVAL;
     if (f->tag == 0)
         twochoice_priv_seek(table, f->object, f->offset);
@@ -3685,56 +3661,124 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
 
 /* ==== chapter: placement ================================================================================
  *
- * Which servers get the k writes that a client has to place (Section III).
+ * Which servers get the k writes of a request: informed late binding, in a client.
  *
- *   ask draws 2k distinct servers by a partial Fisher-Yates shuffle, undone afterwards: O(k), and a function of the
- *   generator alone. decide fills the candidates like vessels with water:
+ *   The client reserves at 2k servers. Each answers with the time until a write would begin there and the time that it
+ *   would take: what is reserved there counts. A server that is nearly idle asks for a write. Then the client sorts
+ *   what it could use by the end: this ask, and every other place that it holds.
  *
- *                level .  .  .  .  .  .  .  .  .  .      load / weight of each candidate, and what is placed there (o)
- *               | o |       | o |       | # |
- *               | o | | o | | # |       | # |            a straggler above the level gets nothing;
- *               | # | | # | | # | | # | | # |            an idle server gets several writes
+ *      asks now      |=====|                      end of this write
+ *      B answered    ......|==|                   earlier: better than the ask
+ *      C answered    ..............|==|           later
  *
- *   Loads are old when many clients decide at once: all would fill the same servers. So each reply also gives its
- *   rivals: the number of other decisions that its server waits for. (One that claims more than twice the median and
- *   one counts with that: a liar moves the others' writes little.) If the candidates have r rivals on average, each
- *   write counts as 1 + r writes. So the level is the one that all these decisions reach together, and each decision
- *   places its share. A client that decides alone fills exactly; among many the shares are nearly even. A write goes
- *   home (no redirect) if the level allows it. Each of the others goes to the candidate that will be emptiest with it,
- *   (load + write) / weight; if several are, to the earliest probe. All comparisons are exact. O(k log k).
+ *   If as many places are better as writes are left, the ask is declined, otherwise a write goes there. A bound that
+ *   has passed counts as late as it is overdue, so a server that hangs is not waited for: the client then reserves
+ *   again where it declined. A place of which nothing was heard counts with what the server took when last heard of;
+ *   an ask that only such places would beat waits for a quarter of its own service time.
+ *
+ *   A write that takes 3/2 of its bound and two round trips is overdue. It is sent to another server, too, if this is
+ *   needed at most once in 8 writes; after timeout_ns always; never one at its own home, where bytes are overwritten in
+ *   place. Where servers are fewer than 2k, one reservation is for
+ *   several writes, ceil(2k / servers). Servers are drawn in proportion to the rate that was heard last.
+ *
+ *   Rates change, and a server that is always declined would never be seen to recover. So 1 request in 128 believes no
+ *   slow server whose times are older than 8 writes of it.
+ *
+ *   States of a reservation:
+ *
+ *       PLANNED --RESERVE--> WAITS --ANSWER--> KNOWN --ASK--> ASKS --write--> KNOWN, or UNUSED after the last one
+ *          ^                   |'---------ASK-----|------------^ |
+ *          |                   '-- no answer, or --'-> REFUSED   | RELEASE
+ *          '------- the better places were late ------ DECLINED <'
+ *
+ *   When the last write is bound, what is left is released: UNUSED.
  *
  * INVARIANTS
  *
- *   1. order[0..up) are the servers that are up, place[] its inverse. No other server is drawn.
- *   2. stamp[server] == draws: the current draw, or decision, has met this server.
+ *   1. Of each request `unbound` writes are UNBOUND and `open` are not ENDED. id is 0 if and only if open is 0 and no
+ *      reservation is left.
+ *   2. A message changes the reservation of its turn, which no other one ever had, and nothing else.
+ *   3. The clock of a placement or an intake never goes back, and one call moves it by TWOCHOICE_TIME_MAX at most.
  *
- * WHERE WE DIFFER from the paper: it keeps the k least loaded of the 2k and sends each of them one write. Where good
- * candidates are fewer than k, stragglers get as many as these. Section V-A has the home server among the two choices,
- * Section III draws both at random; include_home chooses.
+ * WHERE WE DIFFER from the paper: its clients probe 2k servers and choose the k least loaded, by bytes; servers count
+ * writes that probes announce. Many clients that decide at once need guesses then, and bytes say nothing of slow
+ * devices. docs/papers.md compares both.
  *
  * REFERENCES
  *
  *   D. Dai, Y. Chen, D. Kimpe, R. Ross: Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems,
  *   SC 2014.
+ *   K. Ousterhout, P. Wendell, M. Zaharia, I. Stoica: Sparrow: Distributed, Low Latency Scheduling, SOSP 2013.
  */
 
+#define TWOCHOICE_PRIV_OFFERS (4u * TWOCHOICE_WRITES_MAX) /* reservations of a request; a turn says which */
+
+struct twochoice_priv_clock {
+    uint64_t last_ns, ns; /* the caller's time at the last call; our own */
+};
+enum twochoice_priv_offer_state {
+    TWOCHOICE_PRIV_OFFER_UNUSED,
+    TWOCHOICE_PRIV_OFFER_PLANNED,
+    TWOCHOICE_PRIV_OFFER_WAITS,
+    TWOCHOICE_PRIV_OFFER_KNOWN,
+    TWOCHOICE_PRIV_OFFER_ASKS,
+    TWOCHOICE_PRIV_OFFER_DECLINED,
+    TWOCHOICE_PRIV_OFFER_REFUSED
+};
+struct twochoice_priv_offer { /* a reservation, as its client sees it */
+    enum twochoice_priv_offer_state state;
+    uint32_t server, left; /* writes that may still go there */
+    uint64_t turn, at_ns;  /* at_ns: of the bounds, or of the RESERVE */
+    uint64_t wait_ns, service_ns;
+};
+enum twochoice_priv_sent_state { TWOCHOICE_PRIV_WRITE_UNBOUND, TWOCHOICE_PRIV_WRITE_BOUND, TWOCHOICE_PRIV_WRITE_ENDED };
+struct twochoice_priv_sent { /* a write of a request */
+    enum twochoice_priv_sent_state state;
+    uint32_t home, server;
+    bool again, small;
+    uint64_t at_ns, late_ns; /* when it was sent, and when it is overdue */
+};
+struct twochoice_priv_request {
+    uint64_t id, tag;
+    struct twochoice_priv_offer *offer;
+    struct twochoice_priv_sent *sent;
+    uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
+    uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
+    bool curious;
+};
 struct twochoice_placement {
-    uint32_t *order, *place; /* all servers, those that are up first; and the index of each in it */
-    uint32_t *weight;
-    uint64_t *stamp, draws; /* per server: number of the last draw that had it; number of draws and decisions so far */
-    uint32_t *undo, *heap;  /* scratch */
-    uint64_t *filled;       /* by probe: its load, and what is placed there */
-    uint64_t ahead;         /* a write of this decision, on average */
-    uint32_t rivals[TWOCHOICE_RIVALS_MAX + 1]; /* how many candidates have so many */
+    struct twochoice_priv_request *request;
+    struct twochoice_priv_offer *offer;
+    struct twochoice_priv_sent *sent;
+    uint64_t *service_ns; /* by server: as heard last; 0: never */
+    uint64_t *drawn;      /* by server: number of the last draw that excludes it */
     uint8_t *state;
-    uint32_t servers, up, max_writes, policy, tries;
-    uint64_t min_write_bytes;
+    uint32_t servers, max_writes, max_requests, max_offers;
+    uint64_t min_write_bytes, timeout_ns, client, draws, requests, turns;
+    uint64_t typical_ns, round_trip_ns; /* of the servers heard */
+    uint32_t budget;                    /* for writes that are sent twice: 1 a write, 8 for one */
     bool include_home;
+    struct twochoice_priv_clock clock;
     struct qos_rng rng;
     struct qos_counters counters;
 };
 
 #ifndef QOS_DECLARE_ONLY
+
+/* The own clock, and how far it is moved by the caller's. */
+QOS_PRIV uint64_t twochoice_priv_now(struct twochoice_priv_clock *clock, uint64_t now_ns)
+{
+    uint64_t passed_ns = qos_min(qos_elapsed_ns(clock->last_ns, now_ns), TWOCHOICE_TIME_MAX);
+    clock->last_ns = now_ns;
+    clock->ns = qos_min(qos_sat_add(clock->ns, passed_ns), UINT64_MAX / 2);
+    return clock->ns;
+}
+
+/* Our own time as the caller's; QOS_NEVER stays. */
+QOS_PRIV uint64_t twochoice_priv_caller_ns(const struct twochoice_priv_clock *clock, uint64_t ns)
+{
+    return ns == QOS_NEVER ? QOS_NEVER : qos_sat_add(clock->last_ns, qos_sat_sub(ns, clock->ns));
+}
 
 QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config)
 {
@@ -3744,8 +3788,10 @@ QOS_API const char *twochoice_placement_config_error(const struct twochoice_plac
         return "servers: give 1..TWOCHOICE_SERVERS_MAX";
     if (config->max_writes > TWOCHOICE_WRITES_MAX)
         return "max_writes: give 1..TWOCHOICE_WRITES_MAX, or 0 for 128";
-    if (config->policy > TWOCHOICE_NATIVE)
-        return "policy: give one of enum twochoice_policy";
+    if (config->max_requests > TWOCHOICE_REQUESTS_MAX)
+        return "max_requests: give 1..TWOCHOICE_REQUESTS_MAX, or 0 for 4";
+    if (config->timeout_ns > TWOCHOICE_TIME_MAX)
+        return "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 200 ms";
     return NULL;
 }
 
@@ -3753,19 +3799,21 @@ QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, void *m
                                               struct twochoice_placement *placement,
                                               const struct twochoice_placement_config *config)
 {
-    size_t n = config->servers;
+    size_t n = config->servers, requests;
     qos_layout_begin(layout, mem);
     placement->servers = config->servers;
     placement->max_writes = (uint32_t)qos_default(config->max_writes, 128);
-    placement->order = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    placement->place = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    placement->weight = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    placement->stamp = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
-    placement->undo = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), QOS_CACHE_LINE);
-    placement->heap =
-        (uint32_t *)qos_layout_part(layout, (size_t)4 * placement->max_writes, sizeof(uint32_t), QOS_CACHE_LINE);
-    placement->filled =
-        (uint64_t *)qos_layout_part(layout, (size_t)4 * placement->max_writes, sizeof(uint64_t), QOS_CACHE_LINE);
+    placement->max_requests = (uint32_t)qos_default(config->max_requests, 4);
+    placement->max_offers = 4 * placement->max_writes;
+    requests = placement->max_requests;
+    placement->request = (struct twochoice_priv_request *)qos_layout_part(
+        layout, requests, sizeof(struct twochoice_priv_request), QOS_CACHE_LINE);
+    placement->offer = (struct twochoice_priv_offer *)qos_layout_part(
+        layout, requests * placement->max_offers, sizeof(struct twochoice_priv_offer), QOS_CACHE_LINE);
+    placement->sent = (struct twochoice_priv_sent *)qos_layout_part(layout, requests * placement->max_writes,
+                                                                    sizeof(struct twochoice_priv_sent), QOS_CACHE_LINE);
+    placement->service_ns = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
+    placement->drawn = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
     placement->state = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), QOS_CACHE_LINE);
 }
 
@@ -3795,380 +3843,531 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
         return status;
     __builtin_memset(placement, 0, sizeof *placement);
     twochoice_priv_placement_layout(&layout, mem, placement, config);
-    placement->up = config->servers;
-    placement->policy = config->policy;
-    placement->tries = config->tries == TWOCHOICE_NO_TRIES ? 0 : (uint32_t)qos_default(config->tries, TWOCHOICE_TRIES);
     placement->min_write_bytes =
         config->min_write_bytes == QOS_NOTHING ? 0 : qos_default(config->min_write_bytes, TWOCHOICE_MIN_WRITE_BYTES);
+    placement->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
+    placement->client = config->client;
     placement->include_home = config->include_home;
     qos_rng_seed(&placement->rng, config->seed);
     for (i = 0; i < placement->servers; i++) {
-        placement->order[i] = placement->place[i] = i;
-        placement->weight[i] = 1;
-        placement->stamp[i] = 0;
+        placement->service_ns[i] = placement->drawn[i] = 0;
         placement->state[i] = TWOCHOICE_UP;
+    }
+    for (i = 0; i < placement->max_requests; i++) {
+        __builtin_memset(&placement->request[i], 0, sizeof placement->request[i]);
+        placement->request[i].offer = placement->offer + (size_t)i * placement->max_offers;
+        placement->request[i].sent = placement->sent + (size_t)i * placement->max_writes;
     }
     return QOS_OK;
 }
 
-QOS_PRIV void twochoice_priv_swap(struct twochoice_placement *placement, uint32_t i, uint32_t j)
-{
-    uint32_t a = placement->order[i], b = placement->order[j];
-    placement->order[i] = b;
-    placement->order[j] = a;
-    placement->place[b] = i;
-    placement->place[a] = j;
-}
-
 QOS_API enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement, uint32_t server,
-                                                       enum twochoice_server_state state, uint32_t weight)
+                                                       enum twochoice_server_state state)
 {
     QOS_ASSERT(placement);
     if (server >= placement->servers)
         return QOS_ENOENT;
-    if ((uint32_t)state > TWOCHOICE_FULL || weight > TWOCHOICE_WEIGHT_MAX)
+    if ((uint32_t)state > TWOCHOICE_FULL)
         return QOS_ERANGE;
-    if (state == TWOCHOICE_UP && placement->state[server] != TWOCHOICE_UP)
-        twochoice_priv_swap(placement, placement->place[server], placement->up++);
-    else if (state != TWOCHOICE_UP && placement->state[server] == TWOCHOICE_UP)
-        twochoice_priv_swap(placement, placement->place[server], --placement->up);
     placement->state[server] = (uint8_t)state;
-    if (weight)
-        placement->weight[server] = weight;
     return QOS_OK;
 }
 
-/* Draws servers until it has `count` without the stamp of this draw. */
-QOS_PRIV size_t twochoice_priv_draw(struct twochoice_placement *placement, size_t count, uint32_t *out)
+/* -- servers: what is remembered of them, and which are drawn -- */
+
+QOS_PRIV uint64_t twochoice_priv_remembered(const struct twochoice_placement *placement, uint32_t server)
 {
-    uint32_t i;
-    size_t n = 0;
-    for (i = 0; i < placement->up && n < count; i++) {
-        uint32_t j = i + (uint32_t)qos_rng_below(&placement->rng, placement->up - i), server;
-        twochoice_priv_swap(placement, i, j);
-        placement->undo[i] = j;
-        server = placement->order[i];
-        if (placement->stamp[server] == placement->draws)
+    return placement->service_ns[server] ? placement->service_ns[server] : placement->typical_ns;
+}
+
+/* What the server said of itself is remembered, and counts a sixteenth in what is typical. */
+QOS_PRIV void twochoice_priv_remember(struct twochoice_placement *placement, uint32_t server, uint64_t service_ns)
+{
+    uint64_t typical = placement->typical_ns;
+    service_ns = qos_min(service_ns, placement->timeout_ns);
+    placement->service_ns[server] = service_ns;
+    if (typical == 0)
+        placement->typical_ns = service_ns;
+    else if (service_ns > 4 * typical)
+        placement->typical_ns = typical + typical / 16 + 1; /* one slow server says little */
+    else
+        placement->typical_ns = typical - typical / 16 + service_ns / 16;
+}
+
+/* A server that is up and not excluded from this draw. One that takes x times as long as usual with probability 1/x. */
+QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *placement)
+{
+    uint32_t tries, server, found = QOS_NONE;
+    for (tries = 0; tries < 64; tries++) {
+        uint64_t service_ns;
+        server = (uint32_t)qos_rng_below(&placement->rng, placement->servers);
+        if (placement->state[server] != TWOCHOICE_UP || placement->drawn[server] == placement->draws)
             continue;
-        placement->stamp[server] = placement->draws;
-        out[n++] = server;
+        found = server;
+        service_ns = twochoice_priv_remembered(placement, server);
+        if (service_ns <= placement->typical_ns || qos_rng_below(&placement->rng, service_ns) < placement->typical_ns)
+            break;
     }
-    for (; i > 0; i--)
-        twochoice_priv_swap(placement, i - 1, placement->undo[i - 1]);
-    return n;
+    for (server = 0; server < placement->servers && found == QOS_NONE; server++)
+        if (placement->state[server] == TWOCHOICE_UP && placement->drawn[server] != placement->draws)
+            found = server;
+    return found;
 }
 
-QOS_PRIV bool twochoice_priv_small(const struct twochoice_placement *placement, const struct twochoice_write *w)
+/* Plans a reservation for `each` writes; false: there is no place for it. */
+QOS_PRIV bool twochoice_priv_offer_at(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                      uint32_t server, uint32_t each)
 {
-    return w->len_bytes < placement->min_write_bytes;
+    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, each, 0, 0, 0, 0};
+    uint32_t i;
+    for (i = 0; i < r->offers && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED; i++)
+        ;
+    if (i == placement->max_offers)
+        return false;
+    placement->drawn[server] = placement->draws;
+    r->offers += i == r->offers;
+    r->offer[i] = o;
+    return true;
 }
 
-QOS_PRIV void twochoice_priv_ask(const struct twochoice_placement *placement, struct twochoice_probe *p,
-                                 uint32_t server)
+/* Plans reservations for `slots` writes more, at servers that have nothing of the request, and did not fail it. */
+QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                      uint32_t slots)
 {
-    const struct twochoice_probe probe = {server, placement->weight[server], TWOCHOICE_DOWN, 0, 0, 0};
-    *p = probe; /* down until it answers */
+    uint32_t i, each = (slots + placement->servers - 1) / placement->servers, planned = 0;
+    placement->draws++;
+    for (i = 0; i < r->offers; i++)
+        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
+            placement->drawn[r->offer[i].server] = placement->draws;
+    for (i = 0; i < r->writes; i++)
+        if (r->sent[i].again ||
+            (r->sent[i].state == TWOCHOICE_PRIV_WRITE_BOUND && r->sent[i].server != r->sent[i].home))
+            placement->drawn[r->sent[i].server] = placement->draws;
+    for (i = 0; i < r->writes && placement->include_home && planned < slots; i++) {
+        uint32_t home = r->sent[i].home;
+        if (r->sent[i].state == TWOCHOICE_PRIV_WRITE_UNBOUND && placement->state[home] == TWOCHOICE_UP &&
+            placement->drawn[home] != placement->draws && twochoice_priv_offer_at(placement, r, home, each))
+            planned += each;
+    }
+    while (planned < slots) {
+        uint32_t server = twochoice_priv_draw(placement);
+        if (server == QOS_NONE || !twochoice_priv_offer_at(placement, r, server, each))
+            break;
+        planned += each;
+    }
+    return planned;
 }
 
-QOS_PRIV enum qos_status twochoice_priv_check_writes(const struct twochoice_placement *placement,
-                                                     const struct twochoice_write *writes, size_t k)
+/* -- requests -- */
+
+QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *placement, uint64_t now_ns,
+                                                  const struct twochoice_write *writes, size_t k, uint64_t tag,
+                                                  uint64_t *request)
 {
-    size_t i;
-    QOS_ASSERT(placement && writes);
+    struct twochoice_priv_request *r;
+    uint32_t i;
+    QOS_ASSERT(placement && writes && request);
+    now_ns = twochoice_priv_now(&placement->clock, now_ns);
     if (k == 0 || k > placement->max_writes)
         return QOS_ERANGE;
     for (i = 0; i < k; i++)
         if (writes[i].home >= placement->servers)
             return QOS_ENOENT;
-    return QOS_OK;
-}
-
-QOS_API enum qos_status twochoice_placement_ask(struct twochoice_placement *placement,
-                                                const struct twochoice_write *writes, size_t k,
-                                                struct twochoice_probe *probes, size_t *n)
-{
-    enum qos_status st = twochoice_priv_check_writes(placement, writes, k);
-    size_t i, large = 0, drawn, wanted;
-    if (st != QOS_OK)
-        return st;
-    *n = 0;
-    if (placement->policy == TWOCHOICE_FIXED || placement->policy == TWOCHOICE_RANDOM)
-        return QOS_OK;
+    for (i = 0; i < placement->max_requests && placement->request[i].id; i++)
+        ;
+    if (i == placement->max_requests) /* one that has ended, but was not stepped: its servers hear that when they ask */
+        for (i = 0; i < placement->max_requests && placement->request[i].open; i++)
+            ;
+    if (i == placement->max_requests)
+        return QOS_EFULL;
+    r = &placement->request[i];
+    *request = r->id = ++placement->requests * TWOCHOICE_REQUESTS_MAX + i;
+    r->tag = tag;
+    r->offers = r->small = 0;
+    r->writes = r->unbound = r->open = (uint32_t)k;
+    r->len_bytes = 0;
+    r->due_ns = r->begun_ns = now_ns;
+    r->curious = qos_rng_below(&placement->rng, 128) == 0;
     for (i = 0; i < k; i++) {
-        uint32_t two[2];
-        if (twochoice_priv_small(placement, &writes[i]))
-            continue;
-        large++;
-        if (placement->policy != TWOCHOICE_NATIVE)
-            continue;
-        placement->draws++;
-        drawn = 0;
-        if (placement->include_home && placement->state[writes[i].home] == TWOCHOICE_UP) {
-            placement->stamp[writes[i].home] = placement->draws;
-            two[drawn++] = writes[i].home;
-        }
-        drawn += twochoice_priv_draw(placement, 2 - drawn, two + drawn);
-        for (wanted = 0; wanted < 2; wanted++) /* two places for each write: one server, or none, fills both */
-            twochoice_priv_ask(placement, &probes[(*n)++], drawn ? two[wanted < drawn ? wanted : 0] : writes[i].home);
+        const bool small = writes[i].len_bytes < placement->min_write_bytes;
+        const struct twochoice_priv_sent sent = {
+            TWOCHOICE_PRIV_WRITE_UNBOUND, writes[i].home, QOS_NONE, false, small, 0, 0};
+        r->sent[i] = sent;
+        r->small += small;
+        r->len_bytes = qos_max(r->len_bytes, writes[i].len_bytes);
     }
-    if (placement->policy == TWOCHOICE_NATIVE || large == 0)
-        return QOS_OK;
-    placement->draws++;
-    for (i = 0; i < k && placement->include_home; i++) {
-        if (twochoice_priv_small(placement, &writes[i]) || placement->state[writes[i].home] != TWOCHOICE_UP ||
-            placement->stamp[writes[i].home] == placement->draws)
-            continue;
-        placement->stamp[writes[i].home] = placement->draws;
-        twochoice_priv_ask(placement, &probes[(*n)++], writes[i].home);
-    }
-    while (*n < 2 * large) {
-        uint32_t some[64];
-        wanted = (size_t)qos_min(2 * large - *n, 64);
-        drawn = twochoice_priv_draw(placement, wanted, some);
-        for (i = 0; i < drawn; i++)
-            twochoice_priv_ask(placement, &probes[(*n)++], some[i]);
-        if (drawn < wanted)
-            break;
-    }
+    placement->budget = (uint32_t)qos_min(placement->budget + k, 1024);
     return QOS_OK;
 }
 
-QOS_API enum qos_status twochoice_placement_redraw(struct twochoice_placement *placement, uint32_t round,
-                                                   struct twochoice_probe *probes, size_t n, size_t *changed)
+QOS_PRIV struct twochoice_priv_request *twochoice_priv_request_of(struct twochoice_placement *placement,
+                                                                  uint64_t request)
 {
-    size_t i;
-    uint32_t server;
-    QOS_ASSERT(placement && probes && changed);
-    *changed = 0;
-    if (n > (size_t)4 * placement->max_writes)
-        return QOS_ERANGE;
-    for (i = 0; i < n; i++)
-        if (probes[i].server >= placement->servers)
-            return QOS_ENOENT;
-    if (placement->policy != TWOCHOICE_COLLABORATIVE || round >= placement->tries)
-        return QOS_OK;
-    placement->draws++;
-    for (i = 0; i < n; i++)
-        placement->stamp[probes[i].server] = placement->draws;
-    for (i = 0; i < n; i++) {
-        if (probes[i].state == TWOCHOICE_UP)
-            continue;
-        if (twochoice_priv_draw(placement, 1, &server) == 0)
-            break;
-        twochoice_priv_ask(placement, &probes[i], server);
-        ++*changed;
+    uint64_t i = request % TWOCHOICE_REQUESTS_MAX;
+    return request && i < placement->max_requests && placement->request[i].id == request ? &placement->request[i]
+                                                                                         : NULL;
+}
+
+/* The reservation that a message is about; NULL: it is not held any more. */
+QOS_PRIV struct twochoice_priv_offer *twochoice_priv_offer_of(const struct twochoice_priv_request *r,
+                                                              const struct twochoice_message *message)
+{
+    uint64_t i = message->turn % TWOCHOICE_PRIV_OFFERS;
+    struct twochoice_priv_offer *o = r && i < r->offers ? &r->offer[i] : NULL;
+    if (!o || o->turn != message->turn || o->server != message->server || o->state < TWOCHOICE_PRIV_OFFER_WAITS ||
+        o->state > TWOCHOICE_PRIV_OFFER_ASKS)
+        return NULL;
+    return o;
+}
+
+QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
+                                       const struct twochoice_message *message, struct twochoice_message *answer)
+{
+    struct twochoice_priv_request *r;
+    struct twochoice_priv_offer *o;
+    uint64_t service_ns;
+    QOS_ASSERT(placement && message && answer);
+    now_ns = twochoice_priv_now(&placement->clock, now_ns);
+    if (message->server >= placement->servers || (message->type != TWOCHOICE_ANSWER && message->type != TWOCHOICE_ASK))
+        return false;
+    r = twochoice_priv_request_of(placement, message->request);
+    o = twochoice_priv_offer_of(r, message);
+    service_ns = message->service_ns ? message->service_ns : placement->typical_ns;
+    if (message->service_ns)
+        twochoice_priv_remember(placement, message->server, service_ns);
+    if (!o) { /* nobody waits for it any more */
+        *answer = *message;
+        answer->type = TWOCHOICE_RELEASE;
+        answer->state = TWOCHOICE_UP;
+        return message->type == TWOCHOICE_ASK;
+    }
+    if (o->state == TWOCHOICE_PRIV_OFFER_ASKS) /* repeated, or late */
+        return false;
+    if (o->state == TWOCHOICE_PRIV_OFFER_WAITS) {
+        uint64_t took = qos_elapsed_ns(o->at_ns, now_ns), old = placement->round_trip_ns;
+        placement->round_trip_ns = old ? old - old / 8 + took / 8 : took;
+    }
+    r->due_ns = now_ns;
+    if (message->state != TWOCHOICE_UP) {
+        o->state = TWOCHOICE_PRIV_OFFER_REFUSED;
         qos_counter_add(&placement->counters.refused, 1);
+        return false;
     }
-    return QOS_OK;
+    if (r->curious && service_ns > placement->typical_ns && message->idle_ns / 8 > service_ns)
+        service_ns = placement->typical_ns / 2;
+    o->at_ns = now_ns;
+    o->wait_ns = qos_min(message->wait_ns, TWOCHOICE_TIME_MAX);
+    o->service_ns = qos_min(service_ns, TWOCHOICE_TIME_MAX);
+    o->state = message->type == TWOCHOICE_ASK ? TWOCHOICE_PRIV_OFFER_ASKS : TWOCHOICE_PRIV_OFFER_KNOWN;
+    return false;
 }
 
-/* a / a_weight < b / b_weight, exactly. */
-QOS_PRIV bool twochoice_priv_less(uint64_t a, uint32_t a_weight, uint64_t b, uint32_t b_weight)
+QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                    struct twochoice_priv_sent *s, uint64_t now_ns)
 {
-    return a_weight == b_weight ? a < b : qos_cmp_wide(qos_mul_wide(a, b_weight), qos_mul_wide(b, a_weight)) < 0;
+    uint64_t took_ns = qos_min(qos_elapsed_ns(s->at_ns, now_ns), placement->timeout_ns);
+    s->state = TWOCHOICE_PRIV_WRITE_UNBOUND;
+    s->again = true;
+    r->unbound++;
+    r->due_ns = now_ns;
+    placement->service_ns[s->server] = qos_max(placement->service_ns[s->server], took_ns);
+    qos_counter_add(&placement->counters.waited, 1);
 }
 
-/* Is candidate a (a probe's number) emptier than b, with one write more on each? If they are equal, the earlier probe
- * counts as emptier. */
-QOS_PRIV bool twochoice_priv_emptier(const struct twochoice_placement *placement, const struct twochoice_probe *probes,
-                                     uint32_t a, uint32_t b)
+/* When write number j (0: the next one) of an offer would end. */
+QOS_PRIV uint64_t twochoice_priv_ends(const struct twochoice_placement *placement, const struct twochoice_priv_offer *o,
+                                      uint64_t now_ns, uint32_t j)
 {
-    uint64_t x = qos_sat_add(placement->filled[a], placement->ahead);
-    uint64_t y = qos_sat_add(placement->filled[b], placement->ahead);
-    if (twochoice_priv_less(x, probes[a].weight, y, probes[b].weight))
-        return true;
-    return a < b && !twochoice_priv_less(y, probes[b].weight, x, probes[a].weight);
+    uint64_t begins;
+    if (o->state <= TWOCHOICE_PRIV_OFFER_WAITS)
+        return now_ns + (j + 1) * twochoice_priv_remembered(placement, o->server);
+    begins = o->at_ns + o->wait_ns;
+    if (begins < now_ns && o->state == TWOCHOICE_PRIV_OFFER_KNOWN)
+        begins = now_ns + (now_ns - begins);
+    return qos_max(begins, now_ns) + (j + 1) * o->service_ns;
 }
 
-/* How many rivals one candidate counts for at most: twice the median of all m and one. So a liar adds no more than
- * (2 * median + 1) / m to the mean. */
-QOS_PRIV uint32_t twochoice_priv_most_rivals(const struct twochoice_placement *placement, size_t m)
+/* Do at least as many places as writes are left end earlier than `ends_ns` at offer `me`? unheard: also those without
+ * an answer count. */
+QOS_PRIV bool twochoice_priv_enough_better(const struct twochoice_placement *placement,
+                                           const struct twochoice_priv_request *r, uint32_t me, uint64_t now_ns,
+                                           uint64_t ends_ns, bool unheard)
 {
-    uint32_t median = 0;
-    size_t below;
-    for (below = placement->rivals[0]; below * 2 < m; below += placement->rivals[median])
-        median++;
-    return 2 * median + 1;
-}
-
-/* The candidates: one probe of each server that is up, in heap[0..m). Each is as full as its load. *rivals: the other
- * decisions that they wait for, summed up. */
-QOS_PRIV size_t twochoice_priv_candidates(struct twochoice_placement *placement, struct twochoice_probe *probes,
-                                          size_t n, uint64_t *rivals)
-{
-    size_t m = 0, i;
-    uint64_t large = 0;
-    uint32_t most;
-    *rivals = 0;
-    placement->draws++;
-    __builtin_memset(placement->rivals, 0, sizeof placement->rivals);
-    for (i = 0; i < n; i++) {
-        struct twochoice_probe *p = &probes[i];
-        p->chosen = 0;
-        if (p->state != TWOCHOICE_UP || placement->stamp[p->server] == placement->draws)
+    uint32_t i, j, n = 0;
+    for (i = 0; i < r->offers; i++) {
+        const struct twochoice_priv_offer *o = &r->offer[i];
+        if (i == me || o->state == TWOCHOICE_PRIV_OFFER_UNUSED || o->state >= TWOCHOICE_PRIV_OFFER_DECLINED ||
+            (o->state <= TWOCHOICE_PRIV_OFFER_WAITS && !unheard))
             continue;
-        placement->stamp[p->server] = placement->draws;
-        placement->undo[p->server] = (uint32_t)i; /* a home finds its probe without a search */
-        placement->heap[m++] = (uint32_t)i;
-        placement->filled[i] = p->load;
-        large |= p->load;
-        placement->rivals[qos_min(p->rivals, TWOCHOICE_RIVALS_MAX)]++;
-    }
-    most = twochoice_priv_most_rivals(placement, m);
-    for (i = 1; i <= TWOCHOICE_RIVALS_MAX; i++)
-        *rivals += placement->rivals[i] * qos_min(i, most);
-    if (QOS_UNLIKELY(large > INT64_MAX / (4 * TWOCHOICE_WRITES_MAX)))
-        for (i = 0; i < m; i++) /* so that no sum of them overflows */
-            placement->filled[placement->heap[i]] = qos_min(placement->filled[placement->heap[i]], INT64_MAX / m);
-    return m;
-}
-
-/* The level to which `bytes` fill the candidates: *sum / *weight. Candidates above it leave the heap. Returns how many
- * stay, at least one. Each pass drops those above the mean of the others, so there are few passes. */
-QOS_PRIV size_t twochoice_priv_level(struct twochoice_placement *placement, const struct twochoice_probe *probes,
-                                     size_t m, uint64_t bytes, uint64_t *sum, uint64_t *weight)
-{
-    size_t left = m, before, i;
-    QOS_ASSERT(m > 0);
-    *sum = qos_min(bytes, INT64_MAX) + placement->filled[placement->heap[0]];
-    *weight = probes[placement->heap[0]].weight;
-    for (i = 1; i < m; i++) {
-        *sum += placement->filled[placement->heap[i]];
-        *weight += probes[placement->heap[i]].weight;
-    }
-    do {
-        uint64_t level = *sum / *weight + 1; /* above it for sure */
-        before = left;
-        for (i = left = 0; i < before; i++) {
-            uint32_t one = placement->heap[i];
-            uint64_t full = placement->filled[one], wide = probes[one].weight;
-            uint64_t stays = full < qos_sat_mul(level, wide); /* no branch: half of them stay, in no order */
-            placement->heap[left] = one;
-            left += (size_t)stays;
-            *sum -= full & qos_wrap_sub(stays, 1);
-            *weight -= wide & qos_wrap_sub(stays, 1);
+        for (j = 0; j < o->left; j++) {
+            uint64_t other_ns = twochoice_priv_ends(placement, o, now_ns, j);
+            if (other_ns > ends_ns || (other_ns == ends_ns && i > me))
+                break;
+            if (++n == r->unbound)
+                return true;
         }
-    } while (left < before && left > 1);
-    return left;
-}
-
-/* The top of the heap, the emptiest on top, has changed: it sinks to its place. */
-QOS_PRIV void twochoice_priv_sink(const struct twochoice_placement *placement, const struct twochoice_probe *probes,
-                                  size_t m, size_t i)
-{
-    uint32_t *heap = placement->heap, sinking = heap[i];
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= m)
-            break;
-        if (child + 1 < m && twochoice_priv_emptier(placement, probes, heap[child + 1], heap[child]))
-            child++;
-        if (!twochoice_priv_emptier(placement, probes, heap[child], sinking))
-            break;
-        heap[i] = heap[child];
-        i = child;
     }
-    heap[i] = sinking;
+    return false;
 }
 
-/* floor(len_bytes * share / 65536), for a share of at most 65 * 65536. */
-QOS_PRIV uint64_t twochoice_priv_counts_as(uint64_t len_bytes, uint64_t share)
+/* A server that has written for the request, while others still let it wait: it is worth a second reservation if it
+ * would take as long as until now again, and fewer places are better than writes are left. */
+QOS_PRIV void twochoice_priv_offer_again(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                         uint32_t server, uint64_t now_ns)
 {
-    return qos_sat_add(qos_sat_mul(len_bytes >> 16, share), (len_bytes & 65535) * share >> 16);
+    uint32_t i;
+    for (i = 0; i < r->offers; i++)
+        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED && r->offer[i].server == server)
+            return;
+    if (placement->state[server] == TWOCHOICE_UP &&
+        !twochoice_priv_enough_better(placement, r, QOS_NONE, now_ns, now_ns + 2 * (now_ns - r->begun_ns), false))
+        (void)twochoice_priv_offer_at(placement, r, server, 1);
 }
 
-/* Fills the candidates. share: a write counts this many times, in 1/65536, as rivals place as many at the same time. */
-QOS_PRIV void twochoice_priv_decide_together(struct twochoice_placement *placement, struct twochoice_write *w, size_t k,
-                                             struct twochoice_probe *probes, size_t n)
+QOS_API enum qos_status twochoice_placement_ended(struct twochoice_placement *placement, uint64_t now_ns,
+                                                  uint64_t request, uint32_t write, bool durable)
 {
-    uint64_t rivals, share, sum = 0, weight = 1, bytes = 0, large = 0;
-    size_t m = twochoice_priv_candidates(placement, probes, n, &rivals), i;
-    if (m == 0)
-        return;
-    share = 65536 + (rivals ? rivals * 65536 / m : 0);
-    for (i = 0; i < k; i++)
-        if (!twochoice_priv_small(placement, &w[i])) {
-            bytes = qos_sat_add(bytes, twochoice_priv_counts_as(w[i].len_bytes, share));
-            large++;
-        }
-    placement->ahead = large ? bytes / large : 0;
-    /* otherwise the emptiest: the level does not matter */
-    if (k > 1 || placement->stamp[w->home] == placement->draws)
-        m = twochoice_priv_level(placement, probes, m, bytes, &sum, &weight);
-    for (i = 0; i < k; i++) { /* home, if the level allows it */
-        uint32_t one = placement->undo[w[i].home];
-        uint64_t full;
-        if (twochoice_priv_small(placement, &w[i]))
-            continue;
-        w[i].target = TWOCHOICE_LOCAL;
-        if (placement->stamp[w[i].home] != placement->draws)
-            continue;
-        full = qos_sat_add(placement->filled[one], twochoice_priv_counts_as(w[i].len_bytes, share));
-        if (full > qos_mul_div_floor(sum, probes[one].weight, weight))
-            continue;
-        placement->filled[one] = full;
-        probes[one].chosen++;
-        w[i].target = w[i].home;
-    }
-    for (i = m / 2; i > 0; i--)
-        twochoice_priv_sink(placement, probes, m, i - 1);
-    for (i = 0; i < k; i++) { /* the others to the emptiest */
-        uint32_t one = placement->heap[0];
-        if (w[i].target != TWOCHOICE_LOCAL)
-            continue;
-        placement->filled[one] = qos_sat_add(placement->filled[one], twochoice_priv_counts_as(w[i].len_bytes, share));
-        probes[one].chosen++;
-        w[i].target = probes[one].server;
-        if (i + 1 < k)
-            twochoice_priv_sink(placement, probes, m, 0);
-    }
-}
-
-QOS_API enum qos_status twochoice_placement_decide(struct twochoice_placement *placement,
-                                                   struct twochoice_write *writes, size_t k,
-                                                   struct twochoice_probe *probes, size_t n)
-{
-    enum qos_status st = twochoice_priv_check_writes(placement, writes, k);
-    size_t i, at = 0;
-    if (st != QOS_OK)
-        return st;
-    if (n != 0 && !probes)
-        return QOS_EINVAL;
-    if (n > (size_t)4 * placement->max_writes)
+    struct twochoice_priv_request *r;
+    struct twochoice_priv_sent *s;
+    QOS_ASSERT(placement);
+    now_ns = twochoice_priv_now(&placement->clock, now_ns);
+    r = twochoice_priv_request_of(placement, request);
+    if (!r)
+        return QOS_ENOENT;
+    if (write >= r->writes)
         return QOS_ERANGE;
-    for (i = 0; i < n; i++) /* an attached load of a peer may be anything */
-        if (probes[i].server >= placement->servers || probes[i].weight == 0)
-            probes[i].state = TWOCHOICE_DOWN;
-    for (i = 0; i < k; i++) {
-        writes[i].target = writes[i].home;
-        if (twochoice_priv_small(placement, &writes[i]))
-            continue;
-        if (placement->policy == TWOCHOICE_RANDOM) {
-            uint32_t one;
-            placement->draws++;
-            if (twochoice_priv_draw(placement, 1, &one) == 1)
-                writes[i].target = one;
-        } else if (placement->policy == TWOCHOICE_NATIVE && at + 1 < n) {
-            struct twochoice_probe *pair = &probes[at];
-            uint32_t better = pair[0].state != TWOCHOICE_UP ||
-                              (pair[1].state == TWOCHOICE_UP &&
-                               twochoice_priv_less(pair[1].load, pair[1].weight, pair[0].load, pair[0].weight));
-            pair[0].chosen = pair[1].chosen = 0;
-            if (pair[better].state == TWOCHOICE_UP) {
-                writes[i].target = pair[better].server;
-                pair[better].chosen = 1;
-            }
-            at += 2;
+    s = &r->sent[write];
+    if (!durable && s->state == TWOCHOICE_PRIV_WRITE_BOUND)
+        twochoice_priv_unbind(placement, r, s, now_ns);
+    if (!durable || s->state == TWOCHOICE_PRIV_WRITE_ENDED)
+        return QOS_OK;
+    if (s->state == TWOCHOICE_PRIV_WRITE_BOUND && r->unbound > 0)
+        twochoice_priv_offer_again(placement, r, s->server, now_ns);
+    r->unbound -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND;
+    r->small -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND && s->small;
+    s->state = TWOCHOICE_PRIV_WRITE_ENDED;
+    r->open--;
+    r->due_ns = now_ns;
+    return QOS_OK;
+}
+
+/* -- the rule -- */
+
+QOS_PRIV bool twochoice_priv_order(const struct twochoice_placement *placement, const struct twochoice_priv_request *r,
+                                   const struct twochoice_priv_offer *o, uint32_t type,
+                                   struct twochoice_place_order *out)
+{
+    struct twochoice_message *m = &out->message;
+    out->todo = type ? TWOCHOICE_PLACE_SEND : TWOCHOICE_PLACE_BIND;
+    out->server = m->server = o->server;
+    out->tag = r->tag;
+    m->type = type;
+    m->count = type == TWOCHOICE_RESERVE ? o->left : 0;
+    m->client = placement->client;
+    m->request = r->id;
+    m->turn = o->turn;
+    m->len_bytes = r->len_bytes;
+    return true;
+}
+
+/* The write goes to this server. */
+QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                  const struct twochoice_priv_offer *o, uint32_t write, uint64_t now_ns,
+                                  struct twochoice_place_order *out)
+{
+    uint64_t bound_ns = twochoice_priv_ends(placement, o, now_ns, 0) - now_ns;
+    struct twochoice_priv_sent *s = &r->sent[write];
+    out->write = write;
+    out->again = s->again;
+    s->state = TWOCHOICE_PRIV_WRITE_BOUND;
+    s->server = o->server;
+    s->at_ns = now_ns;
+    s->late_ns = now_ns + placement->timeout_ns;
+    if (o->service_ns)
+        s->late_ns = qos_min(s->late_ns, now_ns + bound_ns + bound_ns / 2 + 2 * placement->round_trip_ns);
+    r->unbound--;
+    r->small -= s->small;
+    qos_counter_add(&placement->counters.granted, 1);
+    qos_counter_add(&placement->counters.borrowed, o->server != s->home);
+    return twochoice_priv_order(placement, r, o, 0, out);
+}
+
+/* A write for the offer: one whose home this is, if there is one. */
+QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                  struct twochoice_priv_offer *o, uint64_t now_ns, struct twochoice_place_order *out)
+{
+    uint32_t i, write = QOS_NONE;
+    for (i = 0; i < r->writes && (write == QOS_NONE || r->sent[write].home != o->server); i++)
+        if (r->sent[i].state == TWOCHOICE_PRIV_WRITE_UNBOUND && (write == QOS_NONE || r->sent[i].home == o->server))
+            write = i;
+    (void)twochoice_priv_bind(placement, r, o, write, now_ns, out);
+    o->wait_ns += o->service_ns;
+    o->state = --o->left ? TWOCHOICE_PRIV_OFFER_KNOWN : TWOCHOICE_PRIV_OFFER_UNUSED;
+    return true;
+}
+
+/* A write goes home without a reservation: a small one, or (small is false) as no server takes any. */
+QOS_PRIV bool twochoice_priv_go_home(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                     bool small, uint64_t now_ns, struct twochoice_place_order *out)
+{
+    struct twochoice_priv_offer home = {TWOCHOICE_PRIV_OFFER_ASKS, 0, 1, 0, now_ns, 0, 0};
+    uint32_t i = 0;
+    while (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || r->sent[i].small != small)
+        i++;
+    home.server = r->sent[i].home;
+    r->sent[i].small = false; /* if it fails there, it is like any other */
+    r->small -= small;
+    return twochoice_priv_bind(placement, r, &home, i, now_ns, out);
+}
+
+/* Takes back writes that are overdue. Returns when the next one is. */
+QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                         uint64_t now_ns)
+{
+    uint64_t next_ns = QOS_NEVER;
+    uint32_t i;
+    for (i = 0; i < r->writes; i++) {
+        struct twochoice_priv_sent *s = &r->sent[i];
+        uint64_t last_ns = s->at_ns + placement->timeout_ns;
+        if (s->state != TWOCHOICE_PRIV_WRITE_BOUND || s->server == s->home)
+            continue; /* at home bytes are overwritten in place: they cannot be called back */
+        if (now_ns < s->late_ns) {
+            next_ns = qos_min(next_ns, s->late_ns);
+        } else if (placement->budget >= 8 || now_ns >= last_ns) {
+            placement->budget -= (uint32_t)qos_min(placement->budget, 8);
+            twochoice_priv_unbind(placement, r, s, now_ns);
+        } else {
+            next_ns = qos_min(next_ns, last_ns);
         }
     }
-    if (placement->policy == TWOCHOICE_COLLABORATIVE)
-        twochoice_priv_decide_together(placement, writes, k, probes, n);
-    for (i = 0; i < k; i++) {
-        qos_counter_add(&placement->counters.granted, writes[i].len_bytes);
-        qos_counter_add(&placement->counters.borrowed, writes[i].target != writes[i].home ? writes[i].len_bytes : 0);
-        qos_counter_add(&placement->counters.waited, n != 0 && !twochoice_priv_small(placement, &writes[i]));
+    return next_ns;
+}
+
+/* The ask that ends first: a write goes there, or it waits. Then: an ask that is declined. */
+QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                    uint64_t now_ns, struct twochoice_place_order *out)
+{
+    uint32_t i, best = QOS_NONE;
+    uint64_t ends_ns, best_ns = 0;
+    for (i = 0; i < r->offers; i++) {
+        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_ASKS)
+            continue;
+        ends_ns = twochoice_priv_ends(placement, &r->offer[i], now_ns, 0);
+        if (best == QOS_NONE || ends_ns < best_ns) {
+            best = i;
+            best_ns = ends_ns;
+        }
     }
-    return QOS_OK;
+    if (best == QOS_NONE)
+        return false;
+    if (!twochoice_priv_enough_better(placement, r, best, now_ns, best_ns, false)) {
+        const uint64_t until_ns = r->offer[best].at_ns + r->offer[best].service_ns / 4;
+        if (now_ns >= until_ns || !twochoice_priv_enough_better(placement, r, best, now_ns, best_ns, true))
+            return twochoice_priv_take(placement, r, &r->offer[best], now_ns, out);
+        r->due_ns = qos_min(r->due_ns, until_ns);
+    }
+    for (i = 0; i < r->offers; i++) {
+        struct twochoice_priv_offer *o = &r->offer[i];
+        if (o->state != TWOCHOICE_PRIV_OFFER_ASKS)
+            continue;
+        ends_ns = twochoice_priv_ends(placement, o, now_ns, 0);
+        if (!twochoice_priv_enough_better(placement, r, i, now_ns, ends_ns, false))
+            continue;
+        o->state = TWOCHOICE_PRIV_OFFER_DECLINED;
+        return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
+    }
+    return false;
+}
+
+/* Until when a server may be silent: a quarter of the timeout for an answer; beyond twice its bound for an ask. */
+QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
+                                           const struct twochoice_priv_offer *o)
+{
+    if (o->state == TWOCHOICE_PRIV_OFFER_WAITS)
+        return o->at_ns + placement->timeout_ns / 4;
+    return o->state == TWOCHOICE_PRIV_OFFER_KNOWN ? o->at_ns + 2 * o->wait_ns + placement->timeout_ns : QOS_NEVER;
+}
+
+/* Reservations to send, to give up or to send again. */
+QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                     uint64_t now_ns, struct twochoice_place_order *out)
+{
+    uint32_t i;
+    for (i = 0; i < r->offers; i++) {
+        struct twochoice_priv_offer *o = &r->offer[i];
+        uint64_t silent_ns = twochoice_priv_silent_ns(placement, o);
+        if (o->state == TWOCHOICE_PRIV_OFFER_UNUSED)
+            continue;
+        if (r->unbound == 0 || silent_ns <= now_ns) {
+            bool tell = o->state >= TWOCHOICE_PRIV_OFFER_WAITS && o->state <= TWOCHOICE_PRIV_OFFER_ASKS;
+            o->state = r->unbound ? TWOCHOICE_PRIV_OFFER_REFUSED : TWOCHOICE_PRIV_OFFER_UNUSED;
+            if (r->unbound) {
+                placement->service_ns[o->server] = placement->timeout_ns;
+                qos_counter_add(&placement->counters.refused, 1);
+            }
+            if (tell)
+                return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
+            continue;
+        }
+        if (o->state == TWOCHOICE_PRIV_OFFER_DECLINED) {
+            if (twochoice_priv_enough_better(placement, r, i, now_ns, now_ns + o->service_ns, true)) {
+                r->due_ns = qos_min(r->due_ns, now_ns + o->service_ns / 4 + 1);
+                continue;
+            }
+            o->state = TWOCHOICE_PRIV_OFFER_PLANNED;
+        }
+        if (o->state == TWOCHOICE_PRIV_OFFER_PLANNED) {
+            o->state = TWOCHOICE_PRIV_OFFER_WAITS;
+            o->at_ns = now_ns;
+            o->turn = ++placement->turns * TWOCHOICE_PRIV_OFFERS + i;
+            return twochoice_priv_order(placement, r, o, TWOCHOICE_RESERVE, out);
+        }
+        r->due_ns = qos_min(r->due_ns, silent_ns);
+    }
+    return false;
+}
+
+/* The next order of one request; false: none before r->due_ns. */
+QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                  uint64_t now_ns, struct twochoice_place_order *out)
+{
+    uint32_t i, slots = 0;
+    r->due_ns = twochoice_priv_overdue(placement, r, now_ns);
+    if (r->small)
+        return twochoice_priv_go_home(placement, r, true, now_ns, out);
+    for (i = 0; i < r->offers; i++)
+        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_REFUSED && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
+            slots += r->offer[i].left;
+    if (slots < r->unbound)
+        slots += twochoice_priv_plan(placement, r, 2 * (r->unbound - slots));
+    if (r->unbound && slots == 0)
+        return twochoice_priv_go_home(placement, r, false, now_ns, out);
+    if (twochoice_priv_reserve(placement, r, now_ns, out))
+        return true;
+    if (r->open == 0)
+        r->id = 0;
+    return r->unbound && twochoice_priv_choose(placement, r, now_ns, out);
+}
+
+QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
+                                      struct twochoice_place_order *order)
+{
+    uint32_t i;
+    QOS_ASSERT(placement && order);
+    now_ns = twochoice_priv_now(&placement->clock, now_ns);
+    __builtin_memset(order, 0, sizeof *order);
+    order->next_ns = QOS_NEVER;
+    for (i = 0; i < placement->max_requests; i++) {
+        struct twochoice_priv_request *r = &placement->request[i];
+        if (r->id == 0)
+            continue;
+        if (r->due_ns <= now_ns && twochoice_priv_step(placement, r, now_ns, order)) {
+            r->due_ns = now_ns; /* there may be more to do */
+            return;
+        }
+        if (r->id)
+            order->next_ns = qos_min(order->next_ns, twochoice_priv_caller_ns(&placement->clock, r->due_ns));
+    }
 }
 
 QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placement *placement, uint32_t id,
@@ -4183,362 +4382,470 @@ QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placeme
 
 #endif /* QOS_DECLARE_ONLY */
 
-/* ==== chapter: detector =================================================================================
+/* INTAKE, in every server: who may write to it next, and how fast its device drains.
  *
- * A server's load (Section V-D): operations in flight * op_cost_bytes + bytes in flight + what is expected.
+ *   rate   Each end of an operation adds the time that the device worked for it, and its cost (len_bytes + op_cost), to
+ *          two sums that forget a quarter each time. With fewer than `parallel` operations in flight the time counts in
+ *          part, so the quotient is the time that a device with enough work needs. An operation that takes longer than
+ *          expected counts before it ends.
+ *   ask    The turn goes round over the clients, one write each, so that a large client waits like a small one. While
+ *          a write would begin in less than three times the learned time from an ask to its write (the lead), behind
+ *          what is in flight and asked for, the next one is asked. An idle device always asks; one whose rate is not
+ *          known does only when idle. While the device is idle, asks without an answer hold up the next one for four
+ *          leads.
+ *   wait   of a reservation: what is in flight and asked for; and 3/4 of what its turn comes behind, as of 2k
+ *          reservations k are used. For this a reservation counts as at most four typical operations: who claims more
+ *          does not drive others away.
  *
- * PREASSIGN (Section III-C). A probed server replies with its load, then counts half of the write's bytes, as k of 2k
- * probed servers are chosen, until the decision says how much comes, or timeout_ns has passed. A chosen write is
- * promised, with a timeout of its own, until it arrives. The reply also says how many decisions are undecided.
+ *   States of a reservation; left: writes that may be asked for, asked: asks without an answer:
  *
- *     PROBE             DECISION: chosen            write arrives
- *       |--- guess len/2 ---|---- promise: its bytes ---|---- in flight ---- end
- *       |                   `-- not chosen: forgotten
- *       `-- timeout_ns: forgotten (a promise, too)
- *
- * WHERE WE DIFFER from the paper: it learns P(load), the probability that a server of this load is chosen, and expects
- * P(load) of the bytes. In no setting that we measured was that 5 % better than 1/2; examples/simulate has both.
+ *       RESERVE -> [left > 0] --ask--> [left - 1, asked + 1] --the write arrives--> [asked - 1] -> gone when both are 0
+ *                       '--------------------'--RELEASE, or no answer in time--> gone
  *
  * INVARIANTS
  *
- *   1. Every entry in use is in one hash chain and in the queue, which is ordered by deadline; the others are free.
- *   2. expected is the sum of the bytes of all entries.
- *   3. The detector's own clock never goes back, and no call moves it by more than the longest timeout: a clock that
- *      jumps ends what is expected now, and nothing later.
+ *   1. Each entry in use is in the list of its client, in the order of their RESERVEs. It is in the queue of deadlines
+ *      if and only if asked > 0. A client is in its chain while it has entries, in the turn while one has left > 0.
+ *   2. left and reserved are the sums of left, and of left times cost, over all entries; asked and awaited the same of
+ *      asked.
  */
 
-struct twochoice_priv_asked {
-    uint64_t client, request, deadline_ns, bytes; /* bytes: expected */
-    uint32_t older, newer, chain;
-    bool promised;
+struct twochoice_priv_entry { /* a reservation, as the server sees it */
+    uint64_t request, turn, cost, len_bytes, asked_ns;
+    uint32_t left, asked;
+    uint32_t peer, next, older, newer; /* next of the client, or unused; of the deadlines */
 };
-
-struct twochoice_priv_heard {
-    uint64_t load, at_ns;
-    uint32_t server;
-    bool used;
+struct twochoice_priv_peer { /* a client that has reservations */
+    uint64_t client;
+    uint32_t entry, entries, left; /* entry: the first */
+    uint32_t chain, next, prev;    /* next: of the turn, or unused */
 };
-
-struct twochoice_detector {
-    struct twochoice_priv_asked *asked;
-    uint32_t *chain; /* heads of the hash chains */
-    struct twochoice_priv_heard *heard;
-    uint32_t max_probes, chains, max_peers, oldest, newest, unused, undecided, promised, cursor;
-    uint64_t op_cost_bytes, timeout_ns, lifetime_ns;
-    uint64_t last_ns, clock_ns; /* the caller's time at the last call; our own */
-    uint64_t ops, bytes, expected;
-    bool preassign;
+struct twochoice_priv_list {
+    uint32_t head, tail;
+};
+struct twochoice_intake {
+    struct twochoice_priv_entry *entry;
+    struct twochoice_priv_peer *peer;
+    uint32_t *chain;
+    uint32_t server, max, max_per_client, chains, parallel, unused_entry, unused_peer, used, turns;
+    struct twochoice_priv_list turn, waiting; /* of peers; of entries */
+    uint64_t op_cost, timeout_ns;
+    uint64_t ops, cost, left, reserved, asked, awaited; /* ops, cost: in flight */
+    uint64_t work_ns, work_cost; /* sums that forget: their quotient is the time for a unit of cost */
+    uint64_t last_ns;            /* when the device began with what it does now, or ended the last operation */
+    uint64_t lead_ns, asked_ns;  /* from an ask to its write; of the last ask */
+    uint64_t lost;
+    struct twochoice_priv_clock clock;
 };
 
 #ifndef QOS_DECLARE_ONLY
 
-QOS_API const char *twochoice_detector_config_error(const struct twochoice_detector_config *config)
+QOS_API const char *twochoice_intake_config_error(const struct twochoice_intake_config *config)
 {
-    const uint64_t most = UINT64_C(1) << 40;
     if (!config)
-        return "config: is NULL; give a struct twochoice_detector_config";
-    if (config->op_cost_bytes > most && config->op_cost_bytes != QOS_NOTHING)
-        return "op_cost_bytes: give 1..2^40, 0 for 64 KiB, or QOS_NOTHING if only bytes count";
-    if (config->max_probes > TWOCHOICE_PROBES_MAX)
-        return "max_probes: give 1..TWOCHOICE_PROBES_MAX, or 0 for 1024";
-    if (config->max_peers > TWOCHOICE_PROBES_MAX)
-        return "max_peers: give 1..TWOCHOICE_PROBES_MAX, or 0 for 256";
+        return "config: is NULL; give a struct twochoice_intake_config";
+    if (config->max_reservations > TWOCHOICE_RESERVATIONS_MAX)
+        return "max_reservations: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 4096";
+    if (config->parallel > TWOCHOICE_RESERVATIONS_MAX)
+        return "parallel: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 1";
+    if (config->op_cost_bytes != QOS_NOTHING && config->op_cost_bytes > TWOCHOICE_LEN_MAX)
+        return "op_cost_bytes: give up to TWOCHOICE_LEN_MAX, QOS_NOTHING, or 0 for 64 KiB";
+    if (config->timeout_ns > TWOCHOICE_TIME_MAX)
+        return "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 50 ms";
     return NULL;
 }
 
-QOS_PRIV void twochoice_priv_detector_layout(struct qos_layout *layout, void *mem, struct twochoice_detector *detector,
-                                             const struct twochoice_detector_config *config)
+QOS_PRIV void twochoice_priv_intake_layout(struct qos_layout *layout, void *mem, struct twochoice_intake *intake,
+                                           const struct twochoice_intake_config *config)
 {
     qos_layout_begin(layout, mem);
-    detector->max_probes = (uint32_t)qos_default(config->max_probes, 1024);
-    detector->max_peers = (uint32_t)qos_default(config->max_peers, 256);
-    for (detector->chains = 4; detector->chains < detector->max_probes; detector->chains *= 2)
-        continue;
-    detector->asked = (struct twochoice_priv_asked *)qos_layout_part(layout, detector->max_probes,
-                                                                     sizeof *detector->asked, QOS_CACHE_LINE);
-    detector->chain = (uint32_t *)qos_layout_part(layout, detector->chains, sizeof(uint32_t), QOS_CACHE_LINE);
-    detector->heard = (struct twochoice_priv_heard *)qos_layout_part(layout, detector->max_peers,
-                                                                     sizeof *detector->heard, QOS_CACHE_LINE);
+    intake->max = (uint32_t)qos_default(config->max_reservations, 4096);
+    intake->chains = 1;
+    while (intake->chains < intake->max)
+        intake->chains *= 2;
+    intake->entry = (struct twochoice_priv_entry *)qos_layout_part(layout, intake->max,
+                                                                   sizeof(struct twochoice_priv_entry), QOS_CACHE_LINE);
+    intake->peer = (struct twochoice_priv_peer *)qos_layout_part(layout, intake->max,
+                                                                 sizeof(struct twochoice_priv_peer), QOS_CACHE_LINE);
+    intake->chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
 }
 
-QOS_API size_t twochoice_detector_memsize(const struct twochoice_detector_config *config)
+QOS_API size_t twochoice_intake_memsize(const struct twochoice_intake_config *config)
 {
     struct qos_layout layout;
-    struct twochoice_detector scratch;
-    if (twochoice_detector_config_error(config))
+    struct twochoice_intake scratch;
+    if (twochoice_intake_config_error(config))
         return 0;
-    twochoice_priv_detector_layout(&layout, NULL, &scratch, config);
+    twochoice_priv_intake_layout(&layout, NULL, &scratch, config);
     return qos_layout_size_bytes(&layout);
 }
 
-QOS_API enum qos_status twochoice_detector_init(struct twochoice_detector *detector, void *mem, size_t size_bytes,
-                                                const struct twochoice_detector_config *config)
+QOS_API enum qos_status twochoice_intake_init(struct twochoice_intake *intake, void *mem, size_t size_bytes,
+                                              const struct twochoice_intake_config *config)
 {
     struct qos_layout layout;
-    struct twochoice_detector scratch;
+    struct twochoice_intake scratch;
     enum qos_status status;
     uint32_t i;
-    QOS_ASSERT(detector);
-    if (twochoice_detector_config_error(config))
+    QOS_ASSERT(intake);
+    if (twochoice_intake_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
-    twochoice_priv_detector_layout(&layout, NULL, &scratch, config);
+    twochoice_priv_intake_layout(&layout, NULL, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
-    __builtin_memset(detector, 0, sizeof *detector);
-    twochoice_priv_detector_layout(&layout, mem, detector, config);
-    detector->op_cost_bytes = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
-    detector->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
-    detector->lifetime_ns = qos_default(config->lifetime_ns, UINT64_C(200000000));
-    detector->clock_ns = detector->lifetime_ns; /* so that a load of any age still counted has a time */
-    detector->preassign = !config->no_preassign;
-    detector->oldest = detector->newest = QOS_NONE;
-    for (i = 0; i < detector->max_probes; i++)
-        detector->asked[i].older = i + 1 < detector->max_probes ? i + 1 : QOS_NONE;
-    for (i = 0; i < detector->chains; i++)
-        detector->chain[i] = QOS_NONE;
-    for (i = 0; i < detector->max_peers; i++)
-        detector->heard[i].used = false;
+    __builtin_memset(intake, 0, sizeof *intake);
+    twochoice_priv_intake_layout(&layout, mem, intake, config);
+    intake->server = config->server;
+    intake->max_per_client = (uint32_t)qos_default(config->max_per_client, 64);
+    intake->parallel = (uint32_t)qos_default(config->parallel, 1);
+    intake->op_cost = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
+    intake->timeout_ns = qos_default(config->timeout_ns, UINT64_C(50000000));
+    intake->turn.head = intake->turn.tail = intake->waiting.head = intake->waiting.tail = QOS_NONE;
+    for (i = 0; i < intake->max; i++)
+        intake->entry[i].next = intake->peer[i].next = i + 1 < intake->max ? i + 1 : QOS_NONE;
+    for (i = 0; i < intake->chains; i++)
+        intake->chain[i] = QOS_NONE;
     return QOS_OK;
 }
 
-QOS_API void twochoice_detector_begin(struct twochoice_detector *detector, uint64_t len_bytes)
+/* -- reservations -- */
+
+QOS_PRIV uint64_t twochoice_priv_cost(const struct twochoice_intake *intake, uint64_t len_bytes)
 {
-    detector->ops = qos_sat_add(detector->ops, 1);
-    detector->bytes = qos_sat_add(detector->bytes, len_bytes);
+    return qos_min(len_bytes, TWOCHOICE_LEN_MAX) + intake->op_cost;
 }
 
-QOS_API void twochoice_detector_end(struct twochoice_detector *detector, uint64_t len_bytes)
+QOS_PRIV uint32_t *twochoice_priv_chain_of(const struct twochoice_intake *intake, uint64_t client)
 {
-    detector->ops = qos_sat_sub(detector->ops, 1);
-    detector->bytes = qos_sat_sub(detector->bytes, len_bytes);
+    return &intake->chain[qos_wrap_mul(client, UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (intake->chains - 1)];
 }
 
-QOS_PRIV uint32_t *twochoice_priv_chain_of(struct twochoice_detector *detector, uint64_t client, uint64_t request)
+QOS_PRIV uint32_t twochoice_priv_peer_of(const struct twochoice_intake *intake, uint64_t client)
 {
-    uint64_t h =
-        qos_wrap_mul(qos_wrap_mul(client, UINT64_C(0xd6e8feb86659fd93)) ^ request, UINT64_C(0x9e3779b97f4a7c15)) >> 32;
-    return &detector->chain[h & (detector->chains - 1)];
-}
-
-QOS_PRIV uint32_t twochoice_priv_find_asked(struct twochoice_detector *detector, uint64_t client, uint64_t request)
-{
-    uint32_t i = *twochoice_priv_chain_of(detector, client, request);
-    while (i != QOS_NONE && (detector->asked[i].request != request || detector->asked[i].client != client))
-        i = detector->asked[i].chain;
+    uint32_t i = *twochoice_priv_chain_of(intake, client);
+    while (i != QOS_NONE && intake->peer[i].client != client)
+        i = intake->peer[i].chain;
     return i;
 }
 
-/* Out of the queue of deadlines. */
-QOS_PRIV void twochoice_priv_dequeue(struct twochoice_detector *detector, const struct twochoice_priv_asked *a)
+QOS_PRIV uint32_t twochoice_priv_entry_of(const struct twochoice_intake *intake, uint32_t peer, uint64_t request,
+                                          uint64_t turn)
 {
-    if (a->older == QOS_NONE)
-        detector->oldest = a->newer;
-    else
-        detector->asked[a->older].newer = a->newer;
-    if (a->newer == QOS_NONE)
-        detector->newest = a->older;
-    else
-        detector->asked[a->newer].older = a->older;
+    uint32_t i = peer == QOS_NONE ? QOS_NONE : intake->peer[peer].entry;
+    while (i != QOS_NONE && (intake->entry[i].request != request || intake->entry[i].turn != turn))
+        i = intake->entry[i].next;
+    return i;
 }
 
-QOS_PRIV void twochoice_priv_enqueue(struct twochoice_detector *detector, uint32_t i)
+/* In the turn, at its end, or out of it. */
+QOS_PRIV void twochoice_priv_turn(struct twochoice_intake *intake, uint32_t i, bool in)
 {
-    struct twochoice_priv_asked *a = &detector->asked[i];
-    a->deadline_ns = qos_sat_add(detector->clock_ns, detector->timeout_ns);
-    a->older = detector->newest;
-    a->newer = QOS_NONE;
-    if (detector->newest == QOS_NONE)
-        detector->oldest = i;
-    else
-        detector->asked[detector->newest].newer = i;
-    detector->newest = i;
+    struct twochoice_priv_peer *p = &intake->peer[i];
+    struct twochoice_priv_list *l = &intake->turn;
+    if (in) {
+        p->prev = l->tail;
+        p->next = QOS_NONE;
+    }
+    *(p->prev == QOS_NONE ? &l->head : &intake->peer[p->prev].next) = in ? i : p->next;
+    *(p->next == QOS_NONE ? &l->tail : &intake->peer[p->next].prev) = in ? i : p->prev;
 }
 
-/* Sets the bytes that an entry adds to the expected load. */
-QOS_PRIV void twochoice_priv_expect(struct twochoice_detector *detector, struct twochoice_priv_asked *a, uint64_t bytes)
+/* In the queue of deadlines, at its end, or out of it. */
+QOS_PRIV void twochoice_priv_waiting(struct twochoice_intake *intake, uint32_t i, bool in)
 {
-    detector->expected -= a->bytes;
-    a->bytes = qos_min(bytes, UINT64_MAX - detector->expected);
-    detector->expected += a->bytes;
+    struct twochoice_priv_entry *e = &intake->entry[i];
+    struct twochoice_priv_list *l = &intake->waiting;
+    if (in) {
+        e->older = l->tail;
+        e->newer = QOS_NONE;
+    }
+    *(e->older == QOS_NONE ? &l->head : &intake->entry[e->older].newer) = in ? i : e->newer;
+    *(e->newer == QOS_NONE ? &l->tail : &intake->entry[e->newer].older) = in ? i : e->older;
 }
 
-QOS_PRIV void twochoice_priv_forget(struct twochoice_detector *detector, uint32_t i)
+/* Frees an entry with no count, and its client if it was the last one. */
+QOS_PRIV void twochoice_priv_drop_entry(struct twochoice_intake *intake, uint32_t i)
 {
-    struct twochoice_priv_asked *a = &detector->asked[i];
-    uint32_t *link = twochoice_priv_chain_of(detector, a->client, a->request);
+    uint32_t peer = intake->entry[i].peer, *link = &intake->peer[peer].entry;
     while (*link != i)
-        link = &detector->asked[*link].chain;
-    *link = a->chain;
-    twochoice_priv_dequeue(detector, a);
-    twochoice_priv_expect(detector, a, 0);
-    a->older = detector->unused;
-    detector->unused = i;
-    *(a->promised ? &detector->promised : &detector->undecided) -= 1;
+        link = &intake->entry[*link].next;
+    *link = intake->entry[i].next;
+    intake->entry[i].next = intake->unused_entry;
+    intake->unused_entry = i;
+    intake->used--;
+    if (--intake->peer[peer].entries > 0)
+        return;
+    link = twochoice_priv_chain_of(intake, intake->peer[peer].client);
+    while (*link != peer)
+        link = &intake->peer[*link].chain;
+    *link = intake->peer[peer].chain;
+    intake->peer[peer].next = intake->unused_peer;
+    intake->unused_peer = peer;
 }
 
-/* Moves the detector's own clock. No step is longer than the time after which nothing known now counts any more. A
- * time further back than that starts anew; a time less far back moves nothing. */
-QOS_PRIV void twochoice_priv_tick(struct twochoice_detector *detector, uint64_t now_ns)
+/* The two counts of an entry. Everything that follows from them is changed here; its client goes to the end of the
+ * turn if it was asked. */
+QOS_PRIV void twochoice_priv_count_as(struct twochoice_intake *intake, uint32_t i, uint32_t left, uint32_t asked)
 {
-    uint64_t longest = qos_max(detector->timeout_ns, detector->lifetime_ns);
-    uint64_t step_ns = qos_elapsed_ns(detector->last_ns, now_ns);
-    detector->clock_ns = qos_sat_add(detector->clock_ns, qos_min(step_ns, longest));
-    if (step_ns > 0 || qos_elapsed_ns(now_ns, detector->last_ns) > longest)
-        detector->last_ns = now_ns;
+    struct twochoice_priv_entry *e = &intake->entry[i];
+    struct twochoice_priv_peer *p = &intake->peer[e->peer];
+    const bool was_in_turn = p->left > 0, asks = asked > e->asked;
+    if (e->asked && (asks || asked == 0))
+        twochoice_priv_waiting(intake, i, false);
+    p->left = p->left - e->left + left;
+    intake->left = intake->left - e->left + left;
+    intake->reserved = intake->reserved - e->left * e->cost + left * e->cost;
+    intake->asked = intake->asked - e->asked + asked;
+    intake->awaited = intake->awaited - e->asked * e->cost + asked * e->cost;
+    if (was_in_turn && (p->left == 0 || asks))
+        twochoice_priv_turn(intake, e->peer, false);
+    if (p->left > 0 && (!was_in_turn || asks))
+        twochoice_priv_turn(intake, e->peer, true);
+    intake->turns = intake->turns - was_in_turn + (p->left > 0);
+    e->left = left;
+    e->asked = asked;
+    if (asks)
+        twochoice_priv_waiting(intake, i, true);
+    if (left == 0 && asked == 0)
+        twochoice_priv_drop_entry(intake, i);
 }
 
-QOS_API void twochoice_detector_expire(struct twochoice_detector *detector, uint64_t now_ns)
+/* A new entry for `count` writes, and its client; there is room for both. */
+QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *intake, const struct twochoice_message *message,
+                                       uint32_t peer)
 {
-    twochoice_priv_tick(detector, now_ns);
-    while (detector->oldest != QOS_NONE && detector->asked[detector->oldest].deadline_ns <= detector->clock_ns)
-        twochoice_priv_forget(detector, detector->oldest);
-}
-
-QOS_API uint64_t twochoice_detector_next_ns(const struct twochoice_detector *detector, uint64_t now_ns)
-{
-    uint64_t left;
-    if (detector->oldest == QOS_NONE)
-        return QOS_NEVER;
-    left = detector->asked[detector->oldest].deadline_ns - detector->clock_ns;
-    return qos_sat_add(now_ns, qos_sat_sub(left, qos_elapsed_ns(detector->last_ns, now_ns)));
-}
-
-QOS_API uint64_t twochoice_detector_load(struct twochoice_detector *detector, uint64_t now_ns)
-{
-    uint64_t load;
-    twochoice_detector_expire(detector, now_ns);
-    load = qos_sat_add(qos_sat_mul(detector->ops, detector->op_cost_bytes), detector->bytes);
-    return qos_min(qos_sat_add(load, detector->expected), UINT64_C(1) << 63);
-}
-
-/* Which entry a probe of this client replaces: one of its own, if it has one among the oldest 16; else the oldest. So a
- * client that floods drops its own guesses. */
-QOS_PRIV uint32_t twochoice_priv_oldest(const struct twochoice_detector *detector, uint64_t client)
-{
-    uint32_t i = detector->oldest, tries;
-    for (tries = 0; tries < 16 && i != QOS_NONE; tries++, i = detector->asked[i].newer)
-        if (detector->asked[i].client == client)
-            return i;
-    return detector->oldest;
-}
-
-QOS_API uint64_t twochoice_detector_probed(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
-                                           uint64_t request, uint64_t len_bytes, uint32_t *rivals)
-{
-    struct twochoice_priv_asked *a;
-    uint32_t i, *chain;
-    uint64_t load;
-    twochoice_detector_expire(detector, now_ns);
-    i = twochoice_priv_find_asked(detector, client, request);
-    if (i != QOS_NONE) /* a repeated probe: the new guess counts */
-        twochoice_priv_forget(detector, i);
-    load = twochoice_detector_load(detector, now_ns);
-    *rivals = detector->undecided;
-    if (detector->unused == QOS_NONE)
-        twochoice_priv_forget(detector, twochoice_priv_oldest(detector, client));
-    i = detector->unused;
-    a = &detector->asked[i];
-    detector->unused = a->older;
-    a->client = client;
-    a->request = request;
-    a->promised = false;
-    a->bytes = 0;
-    if (detector->preassign)
-        twochoice_priv_expect(detector, a, qos_min(len_bytes, TWOCHOICE_PROBE_BYTES_MAX) / 2);
-    chain = twochoice_priv_chain_of(detector, client, request);
-    a->chain = *chain;
-    *chain = i;
-    detector->undecided++;
-    twochoice_priv_enqueue(detector, i);
-    return load;
-}
-
-QOS_API enum qos_status twochoice_detector_decided(struct twochoice_detector *detector, uint64_t now_ns,
-                                                   uint64_t client, uint64_t request, uint64_t len_bytes)
-{
-    struct twochoice_priv_asked *a;
-    uint32_t i;
-    twochoice_detector_expire(detector, now_ns);
-    i = twochoice_priv_find_asked(detector, client, request);
-    if (i == QOS_NONE || detector->asked[i].promised)
-        return QOS_ENOENT;
-    a = &detector->asked[i];
-    if (len_bytes == 0) {
-        twochoice_priv_forget(detector, i);
-        return QOS_OK;
+    uint64_t cost = twochoice_priv_cost(intake, message->len_bytes);
+    uint32_t i = intake->unused_entry, *link;
+    struct twochoice_priv_entry *e = &intake->entry[i];
+    if (peer == QOS_NONE) {
+        peer = intake->unused_peer;
+        intake->unused_peer = intake->peer[peer].next;
+        intake->peer[peer].client = message->client;
+        intake->peer[peer].entry = QOS_NONE;
+        intake->peer[peer].entries = intake->peer[peer].left = 0;
+        intake->peer[peer].chain = *twochoice_priv_chain_of(intake, message->client);
+        *twochoice_priv_chain_of(intake, message->client) = peer;
     }
-    twochoice_priv_expect(detector, a, detector->preassign ? len_bytes : 0);
-    a->promised = true;
-    detector->undecided--;
-    detector->promised++;
-    twochoice_priv_dequeue(detector, a);
-    twochoice_priv_enqueue(detector, i);
-    return QOS_OK;
+    intake->unused_entry = e->next;
+    intake->used++;
+    intake->peer[peer].entries++;
+    e->request = message->request;
+    e->turn = message->turn;
+    e->len_bytes = message->len_bytes;
+    e->cost = intake->work_cost ? qos_min(cost, intake->work_cost) : cost;
+    e->left = e->asked = 0;
+    e->peer = peer;
+    e->next = QOS_NONE;
+    for (link = &intake->peer[peer].entry; *link != QOS_NONE; link = &intake->entry[*link].next)
+        ;
+    *link = i;
+    twochoice_priv_count_as(intake, i, (uint32_t)qos_min(message->count, TWOCHOICE_WRITES_MAX), 0);
 }
 
-QOS_API void twochoice_detector_arrived(struct twochoice_detector *detector, uint64_t now_ns, uint64_t client,
-                                        uint64_t request, uint64_t len_bytes)
-{
-    uint32_t i;
-    twochoice_detector_expire(detector, now_ns);
-    i = twochoice_priv_find_asked(detector, client, request);
-    if (i != QOS_NONE && detector->asked[i].promised) {
-        struct twochoice_priv_asked *a = &detector->asked[i];
-        twochoice_priv_expect(detector, a, qos_sat_sub(a->bytes, len_bytes));
-        if (a->bytes == 0)
-            twochoice_priv_forget(detector, i);
-    }
-    twochoice_detector_begin(detector, len_bytes);
-}
+/* -- times -- */
 
-QOS_API void twochoice_detector_heard(struct twochoice_detector *detector, uint64_t now_ns, uint32_t server,
-                                      uint64_t load, uint64_t age_ns)
+/* Time for so much cost, as learned; an operation that is late counts as far as it is late. */
+QOS_PRIV uint64_t twochoice_priv_time(const struct twochoice_intake *intake, uint64_t now_ns, uint64_t cost)
 {
-    struct twochoice_priv_heard *h = &detector->heard[server % detector->max_peers];
-    uint64_t at_ns;
-    twochoice_priv_tick(detector, now_ns);
-    at_ns = qos_sat_sub(detector->clock_ns, age_ns);
-    if (age_ns >= detector->lifetime_ns || (h->used && h->server == server && h->at_ns > at_ns))
-        return; /* too old, or a newer load is known */
-    h->server = server;
-    h->load = load;
-    h->at_ns = at_ns;
-    h->used = true;
-}
-
-QOS_API size_t twochoice_detector_peers(struct twochoice_detector *detector, uint64_t now_ns,
-                                        struct twochoice_peer *peers, size_t max)
-{
-    size_t n = 0;
-    uint32_t looked;
-    twochoice_priv_tick(detector, now_ns);
-    for (looked = 0; looked < detector->max_peers && n < max; looked++) {
-        struct twochoice_priv_heard *h = &detector->heard[detector->cursor];
-        uint64_t age_ns = qos_elapsed_ns(h->at_ns, detector->clock_ns);
-        detector->cursor = detector->cursor + 1 == detector->max_peers ? 0 : detector->cursor + 1;
-        if (!h->used)
-            continue;
-        if (age_ns >= detector->lifetime_ns) {
-            h->used = false;
-            continue;
+    uint64_t time = intake->work_ns, of = intake->work_cost;
+    if (of == 0)
+        return 0;
+    if (intake->ops) {
+        uint64_t busy = qos_min(intake->ops, intake->parallel), one = intake->cost / intake->ops;
+        uint64_t since = qos_mul_div_floor(qos_elapsed_ns(intake->last_ns, now_ns), busy, intake->parallel);
+        if (since > qos_mul_div_ceil(time, one, of)) {
+            time = time / 2 + qos_min(since, TWOCHOICE_TIME_MAX);
+            of = of / 2 + one;
         }
-        peers[n].server = h->server;
-        peers[n].load = h->load;
-        peers[n].age_ns = age_ns;
-        n++;
     }
-    return n;
+    return qos_min(qos_mul_div_ceil(cost, time, of), TWOCHOICE_TIME_MAX);
 }
 
-QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector *detector,
-                                                struct twochoice_detector_state *out)
+/* Until a write that is asked for now would begin: until all but parallel - 1 of what is in flight and asked for have
+ * drained. */
+QOS_PRIV uint64_t twochoice_priv_drain(const struct twochoice_intake *intake, uint64_t now_ns)
 {
-    out->ops = detector->ops;
-    out->bytes = detector->bytes;
-    out->expected = detector->expected;
-    out->undecided = detector->undecided;
-    out->promised = detector->promised;
+    uint64_t n = intake->ops + intake->asked, cost = qos_sat_add(intake->cost, intake->awaited), done_ns = 0;
+    if (n < intake->parallel)
+        return 0;
+    cost = qos_mul_div_ceil(cost, n - (intake->parallel - 1), n);
+    if (intake->ops)
+        done_ns = qos_min(qos_elapsed_ns(intake->last_ns, now_ns),
+                          twochoice_priv_time(intake, now_ns, intake->cost / intake->ops));
+    return qos_sat_sub(twochoice_priv_time(intake, now_ns, cost), done_ns);
+}
+
+/* The bounds in an ANSWER or an ASK. ahead: cost that comes before it, beside what is in flight and asked for. */
+QOS_PRIV void twochoice_priv_bounds(const struct twochoice_intake *intake, uint64_t now_ns, uint64_t ahead,
+                                    uint64_t len_bytes, struct twochoice_message *message)
+{
+    uint64_t service_ns = twochoice_priv_time(intake, now_ns, twochoice_priv_cost(intake, len_bytes));
+    message->server = intake->server;
+    message->state = TWOCHOICE_UP;
+    message->wait_ns = twochoice_priv_drain(intake, now_ns) + twochoice_priv_time(intake, now_ns, ahead);
+    message->service_ns = qos_min(qos_sat_mul(service_ns, intake->parallel), TWOCHOICE_TIME_MAX);
+    message->idle_ns = intake->ops ? 0 : qos_elapsed_ns(intake->last_ns, now_ns);
+}
+
+/* What comes before the next write of a client that has `mine` writes reserved: these, and as many of each other
+ * client, at most all; 3/4 of it, as some will be declined. */
+QOS_PRIV uint64_t twochoice_priv_ahead(const struct twochoice_intake *intake, uint32_t mine)
+{
+    uint64_t others = intake->turns - (mine > 0), before = qos_min(others * (mine + 1) + mine, intake->left);
+    uint64_t ahead = intake->left ? qos_mul_div_floor(intake->reserved, before, intake->left) : 0;
+    return ahead - ahead / 4;
+}
+
+/* When the oldest ask is given up: a client may think for a quarter of the service time. */
+QOS_PRIV uint64_t twochoice_priv_gives_up_ns(const struct twochoice_intake *intake, uint64_t now_ns)
+{
+    const struct twochoice_priv_entry *e = &intake->entry[intake->waiting.head];
+    uint64_t patience_ns = intake->timeout_ns;
+    if (intake->lead_ns)
+        patience_ns = qos_min(patience_ns, 8 * intake->lead_ns + twochoice_priv_time(intake, now_ns, e->cost));
+    return e->asked_ns + patience_ns;
+}
+
+/* When the next ask may go out, if there is someone to ask. */
+QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *intake, uint64_t now_ns)
+{
+    uint64_t next_ns = QOS_NEVER, drain_ns, lead_ns = intake->lead_ns;
+    if (intake->ops + intake->asked < intake->parallel)
+        return now_ns;
+    if (intake->ops == 0 && lead_ns) /* idle, and those asked do not come */
+        next_ns = intake->asked_ns + 4 * lead_ns;
+    if (intake->work_cost == 0)
+        return next_ns;
+    drain_ns = twochoice_priv_drain(intake, now_ns);
+    if (drain_ns < 3 * lead_ns)
+        return now_ns;
+    return intake->ops ? now_ns + (drain_ns - 3 * lead_ns) + 1 : next_ns;
+}
+
+/* -- calls -- */
+
+QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t now_ns,
+                                    const struct twochoice_message *message, struct twochoice_message *answer)
+{
+    uint32_t peer, i;
+    QOS_ASSERT(intake && message && answer);
+    now_ns = twochoice_priv_now(&intake->clock, now_ns);
+    peer = twochoice_priv_peer_of(intake, message->client);
+    i = twochoice_priv_entry_of(intake, peer, message->request, message->turn);
+    if (message->type == TWOCHOICE_RELEASE && i != QOS_NONE)
+        twochoice_priv_count_as(intake, i, 0, 0);
+    if (message->type != TWOCHOICE_RESERVE)
+        return false;
+    *answer = *message;
+    answer->type = TWOCHOICE_ANSWER;
+    answer->count = 0;
+    twochoice_priv_bounds(intake, now_ns, twochoice_priv_ahead(intake, peer == QOS_NONE ? 0 : intake->peer[peer].left),
+                          message->len_bytes, answer);
+    if (i != QOS_NONE) /* said before */
+        return true;
+    if (intake->unused_entry == QOS_NONE || message->count == 0 ||
+        (peer != QOS_NONE && intake->peer[peer].entries >= intake->max_per_client))
+        answer->state = TWOCHOICE_FULL;
+    else
+        twochoice_priv_add_entry(intake, message, peer);
+    return true;
+}
+
+QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_ns, struct twochoice_message *ask)
+{
+    struct twochoice_priv_entry *e;
+    uint32_t i;
+    QOS_ASSERT(intake && ask);
+    now_ns = twochoice_priv_now(&intake->clock, now_ns);
+    while (intake->waiting.head != QOS_NONE && twochoice_priv_gives_up_ns(intake, now_ns) <= now_ns) {
+        intake->lost += intake->entry[intake->waiting.head].asked;
+        twochoice_priv_count_as(intake, intake->waiting.head, 0, 0);
+    }
+    if (intake->turn.head == QOS_NONE || twochoice_priv_asks_ns(intake, now_ns) > now_ns)
+        return false;
+    i = intake->peer[intake->turn.head].entry;
+    while (intake->entry[i].left == 0)
+        i = intake->entry[i].next;
+    e = &intake->entry[i];
+    __builtin_memset(ask, 0, sizeof *ask);
+    ask->type = TWOCHOICE_ASK;
+    ask->client = intake->peer[e->peer].client;
+    ask->request = e->request;
+    ask->turn = e->turn;
+    ask->len_bytes = e->len_bytes;
+    twochoice_priv_bounds(intake, now_ns, 0, e->len_bytes, ask);
+    e->asked_ns = intake->asked_ns = now_ns;
+    twochoice_priv_count_as(intake, i, e->left - 1, e->asked + 1);
+    return true;
+}
+
+QOS_API uint64_t twochoice_intake_next_ns(struct twochoice_intake *intake, uint64_t now_ns)
+{
+    uint64_t next_ns = QOS_NEVER;
+    QOS_ASSERT(intake);
+    now_ns = twochoice_priv_now(&intake->clock, now_ns);
+    if (intake->waiting.head != QOS_NONE)
+        next_ns = twochoice_priv_gives_up_ns(intake, now_ns);
+    if (intake->turn.head != QOS_NONE)
+        next_ns = qos_min(next_ns, twochoice_priv_asks_ns(intake, now_ns));
+    return twochoice_priv_caller_ns(&intake->clock, next_ns);
+}
+
+QOS_API void twochoice_intake_begin(struct twochoice_intake *intake, uint64_t now_ns, uint64_t len_bytes)
+{
+    QOS_ASSERT(intake);
+    now_ns = twochoice_priv_now(&intake->clock, now_ns);
+    if (intake->ops == 0)
+        intake->last_ns = now_ns;
+    intake->ops++;
+    intake->cost = qos_sat_add(intake->cost, twochoice_priv_cost(intake, len_bytes));
+}
+
+QOS_API void twochoice_intake_arrived(struct twochoice_intake *intake, uint64_t now_ns, uint64_t client,
+                                      uint64_t request, uint64_t turn, uint64_t len_bytes)
+{
+    uint64_t own_ns, took_ns, old_ns = intake->lead_ns;
+    uint32_t i = twochoice_priv_entry_of(intake, twochoice_priv_peer_of(intake, client), request, turn);
+    QOS_ASSERT(intake);
+    own_ns = twochoice_priv_now(&intake->clock, now_ns);
+    if (i != QOS_NONE && intake->entry[i].asked) {
+        const struct twochoice_priv_entry *e = &intake->entry[i];
+        took_ns = qos_min(qos_elapsed_ns(e->asked_ns, own_ns), intake->timeout_ns);
+        intake->lead_ns = old_ns ? old_ns - old_ns / 8 + took_ns / 8 : took_ns;
+        twochoice_priv_count_as(intake, i, e->left, e->asked - 1);
+    }
+    twochoice_intake_begin(intake, now_ns, len_bytes);
+}
+
+QOS_API void twochoice_intake_end(struct twochoice_intake *intake, uint64_t now_ns, uint64_t len_bytes)
+{
+    uint64_t cost = twochoice_priv_cost(intake, len_bytes), worked_ns;
+    QOS_ASSERT(intake);
+    now_ns = twochoice_priv_now(&intake->clock, now_ns);
+    if (intake->ops == 0)
+        return;
+    worked_ns = qos_min(qos_elapsed_ns(intake->last_ns, now_ns), TWOCHOICE_TIME_MAX);
+    worked_ns = qos_mul_div_floor(worked_ns, qos_min(intake->ops, intake->parallel), intake->parallel);
+    intake->work_ns += qos_max(worked_ns, 1) - intake->work_ns / 4;
+    intake->work_cost += cost - intake->work_cost / 4;
+    intake->ops--;
+    intake->cost = intake->ops ? qos_sat_sub(intake->cost, cost) : 0;
+    intake->last_ns = now_ns;
+}
+
+QOS_API enum qos_status twochoice_intake_info(const struct twochoice_intake *intake, struct twochoice_intake_state *out)
+{
+    QOS_ASSERT(intake && out);
+    out->ops = intake->ops;
+    out->cost_bytes = intake->cost;
+    out->mib_ns = intake->work_cost
+                      ? qos_mul_div_ceil(twochoice_priv_cost(intake, 1 << 20), intake->work_ns, intake->work_cost)
+                      : 0;
+    out->lead_ns = intake->lead_ns;
+    out->reservations = intake->used;
+    out->asked = (uint32_t)intake->asked;
+    out->lost = intake->lost;
     return QOS_OK;
 }
 
@@ -4546,44 +4853,41 @@ QOS_API enum qos_status twochoice_detector_info(const struct twochoice_detector 
 
 /* ==== chapter: messages =================================================================================
  *
- * A frame of qos.h (magic "2CHO", version 1, type), and behind it, little-endian:
+ * A frame of qos.h (magic "2CHO", version 2, type), and behind it 64 bytes, little-endian:
  *
- *      0  server (32 bits)     4  state (16)      6  peer_count (16)     8  chosen; LOAD: rivals (32)
- *     12  client (64)         20  request (64)   28  len_bytes (64)     36  load (64)
- *     44  for each peer: server (32), load (64), age_ns (64)
+ *      0  server (32 bits)     4  state (16)      6  count (16)          8  client (64)         16  request (64)
+ *     24  turn (64)           32  len_bytes (64)    40  wait_ns (64)      48  service_ns (64)     56  idle_ns (64)
  */
 
 #ifndef QOS_DECLARE_ONLY
 
-QOS_API enum qos_status twochoice_message_encode(const struct twochoice_message *message,
-                                                 const struct twochoice_peer *peers, void *buf, size_t size_bytes,
+QOS_PRIV bool twochoice_priv_message_sound(const struct twochoice_message *message)
+{
+    return message->type >= TWOCHOICE_RESERVE && message->type <= TWOCHOICE_RELEASE &&
+           message->state <= TWOCHOICE_FULL && message->count <= TWOCHOICE_WRITES_MAX;
+}
+
+QOS_API enum qos_status twochoice_message_encode(const struct twochoice_message *message, void *buf, size_t size_bytes,
                                                  size_t *len_bytes)
 {
     struct qos_writer w;
     struct qos_frame f;
-    uint32_t i;
     QOS_ASSERT(message && buf && len_bytes);
-    if (message->peer_count && !peers)
-        return QOS_EINVAL;
-    if (message->type < TWOCHOICE_PROBE || message->type > TWOCHOICE_DECISION || message->state > TWOCHOICE_FULL ||
-        message->peer_count > TWOCHOICE_MESSAGE_PEERS)
+    if (!twochoice_priv_message_sound(message))
         return QOS_ERANGE;
-    if (size_bytes < TWOCHOICE_MESSAGE_BYTES(message->peer_count))
+    if (size_bytes < TWOCHOICE_MESSAGE_BYTES)
         return QOS_EMEMORY;
     qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, size_bytes - QOS_FRAME_HEADER_BYTES);
     qos_write_u32(&w, message->server);
     qos_write_u16(&w, (uint16_t)message->state);
-    qos_write_u16(&w, (uint16_t)message->peer_count);
-    qos_write_u32(&w, message->type == TWOCHOICE_LOAD ? message->rivals : message->chosen);
+    qos_write_u16(&w, (uint16_t)message->count);
     qos_write_u64(&w, message->client);
     qos_write_u64(&w, message->request);
+    qos_write_u64(&w, message->turn);
     qos_write_u64(&w, message->len_bytes);
-    qos_write_u64(&w, message->load);
-    for (i = 0; i < message->peer_count; i++) {
-        qos_write_u32(&w, peers[i].server);
-        qos_write_u64(&w, peers[i].load);
-        qos_write_u64(&w, peers[i].age_ns);
-    }
+    qos_write_u64(&w, message->wait_ns);
+    qos_write_u64(&w, message->service_ns);
+    qos_write_u64(&w, message->idle_ns);
     f.magic = TWOCHOICE_MESSAGE_MAGIC;
     f.version = TWOCHOICE_MESSAGE_VERSION;
     f.type = (uint16_t)message->type;
@@ -4591,15 +4895,13 @@ QOS_API enum qos_status twochoice_message_encode(const struct twochoice_message 
     return qos_frame_seal(&f, buf, size_bytes, len_bytes);
 }
 
-QOS_API enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes, struct twochoice_message *message,
-                                                 struct twochoice_peer *peers, size_t peers_max)
+QOS_API enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes, struct twochoice_message *message)
 {
     struct twochoice_message got;
     struct qos_reader r;
     struct qos_frame f;
     enum qos_status status;
-    uint32_t i;
-    QOS_ASSERT(message && (peers || peers_max == 0));
+    QOS_ASSERT(message);
     status = qos_frame_open(buf, size_bytes, TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, &f);
     if (status != QOS_OK)
         return status;
@@ -4607,23 +4909,17 @@ QOS_API enum qos_status twochoice_message_decode(const void *buf, size_t size_by
     got.type = f.type;
     got.server = qos_read_u32(&r);
     got.state = qos_read_u16(&r);
-    got.peer_count = qos_read_u16(&r);
-    got.chosen = got.rivals = qos_read_u32(&r);
-    *(got.type == TWOCHOICE_LOAD ? &got.chosen : &got.rivals) = 0;
+    got.count = qos_read_u16(&r);
     got.client = qos_read_u64(&r);
     got.request = qos_read_u64(&r);
+    got.turn = qos_read_u64(&r);
     got.len_bytes = qos_read_u64(&r);
-    got.load = qos_read_u64(&r);
-    if (r.bad || got.type < TWOCHOICE_PROBE || got.type > TWOCHOICE_DECISION || got.state > TWOCHOICE_FULL ||
-        QOS_FRAME_HEADER_BYTES + (size_t)f.payload_bytes != TWOCHOICE_MESSAGE_BYTES(got.peer_count))
+    got.wait_ns = qos_read_u64(&r);
+    got.service_ns = qos_read_u64(&r);
+    got.idle_ns = qos_read_u64(&r);
+    if (r.bad || !twochoice_priv_message_sound(&got) ||
+        QOS_FRAME_HEADER_BYTES + (size_t)f.payload_bytes != TWOCHOICE_MESSAGE_BYTES)
         return QOS_ECORRUPT;
-    if (got.peer_count > peers_max)
-        return QOS_EMEMORY;
-    for (i = 0; i < got.peer_count; i++) {
-        peers[i].server = qos_read_u32(&r);
-        peers[i].load = qos_read_u64(&r);
-        peers[i].age_ns = qos_read_u64(&r);
-    }
     *message = got;
     return QOS_OK;
 }

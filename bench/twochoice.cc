@@ -1,9 +1,8 @@
 // bench of twochoice.h: the redirect table beside absl::btree_map, Boost.ICL's interval_map and the paper's own log, in
-// one run; queries while a slow disk syncs; the cost of a placement decision.
+// one run; queries while a slow disk syncs; the cost of placing a write.
 // links: -pthread
 #include "bench.h"
 #include "twochoice.h"
-#include "examples/simulate/bursts.h"
 #include <absl/container/btree_map.h>
 #include <boost/icl/interval_map.hpp>
 #include <algorithm>
@@ -616,8 +615,8 @@ void recovery(bench *b)
                  "x");
 }
 
-// The cost of a decision for each probed server: draw and decide.
-void decide(bench *b)
+// The cost of placing a write: k reservations at two servers each, whose answers and asks are there at once.
+void place(bench *b)
 {
     const uint32_t ks[] = {1, 8, 100, 1000};
     for (const uint32_t k : ks) {
@@ -631,65 +630,58 @@ void decide(bench *b)
         if (!mem || twochoice_placement_init(&s, mem, size, &config) != QOS_OK)
             exit(2);
         std::vector<twochoice_write> w(k);
-        std::vector<twochoice_probe> p(4 * size_t{k});
-        std::vector<uint64_t> load(config.servers);
-        for (uint32_t i = 0; i < config.servers; i++)
-            load[i] = (30 + mix(i) % 10) << 20;
+        std::vector<twochoice_message> reserved(4 * size_t{k});
         for (uint32_t i = 0; i < k; i++) {
             w[i].home = i * 37 % config.servers;
             w[i].len_bytes = 1 << 20;
         }
-        const uint32_t rounds = 400000 / k;
-        double ask[5], decision[5];
-        for (int run = 0; run < 5; run++) {
-            uint64_t asking = 0, deciding = 0, probes = 0;
+        const uint32_t rounds = 20000 / k + 1;
+        double ns[5];
+        uint64_t now = 1;
+        for (double &one : ns) {
+            const uint64_t from = bench_ns();
             for (uint32_t r = 0; r < rounds; r++) {
+                twochoice_place_order o;
+                twochoice_message answer;
+                uint64_t request = 0;
                 size_t n = 0;
-                const uint64_t t0 = bench_ns();
-                if (twochoice_placement_ask(&s, w.data(), k, p.data(), &n) != QOS_OK)
+                now += 1000000;
+                if (twochoice_placement_begin(&s, now, w.data(), k, 0, &request) != QOS_OK)
                     exit(2);
-                const uint64_t t1 = bench_ns();
-                for (size_t i = 0; i < n; i++) {
-                    p[i].state = TWOCHOICE_UP;
-                    p[i].load = load[p[i].server];
+                for (;;) {
+                    twochoice_placement_step(&s, now, &o);
+                    if (o.todo == TWOCHOICE_PLACE_WAIT)
+                        break;
+                    if (o.todo == TWOCHOICE_PLACE_SEND && o.message.type == TWOCHOICE_RESERVE && n < reserved.size())
+                        reserved[n++] = o.message;
                 }
-                const uint64_t t2 = bench_ns();
-                if (twochoice_placement_decide(&s, w.data(), k, p.data(), n) != QOS_OK)
-                    exit(2);
-                deciding += bench_ns() - t2;
-                asking += t1 - t0;
-                probes += n;
+                for (size_t i = 0; i < n; i++) {
+                    reserved[i].type = i % 2 ? TWOCHOICE_ASK : TWOCHOICE_ANSWER;
+                    reserved[i].wait_ns = mix(i) % 1000000 * (1 - i % 2);
+                    reserved[i].service_ns = 1000000;
+                    (void)twochoice_placement_heard(&s, now, &reserved[i], &answer);
+                }
+                for (uint32_t ended = 0; ended < k;) {
+                    twochoice_placement_step(&s, now, &o);
+                    if (o.todo == TWOCHOICE_PLACE_BIND) {
+                        if (twochoice_placement_ended(&s, now, request, o.write, true) != QOS_OK)
+                            exit(2);
+                        ended++;
+                    } else if (o.todo == TWOCHOICE_PLACE_WAIT) {
+                        for (uint32_t i = 0; i < k; i++) // the rest is given up
+                            (void)!twochoice_placement_ended(&s, now, request, i, true);
+                        break;
+                    }
+                }
+                while (twochoice_placement_step(&s, now, &o), o.todo != TWOCHOICE_PLACE_WAIT)
+                    continue;
             }
-            ask[run] = static_cast<double>(asking) / static_cast<double>(probes);
-            decision[run] = static_cast<double>(deciding) / static_cast<double>(probes);
+            one = static_cast<double>(bench_ns() - from) / rounds / k;
         }
         char name[32];
         snprintf(name, sizeof name, "k=%u", k);
-        bench_report(b, name, "draw_ns_per_probe", bench_median(ask, 5), "ns");
-        bench_report(b, name, "decide_ns_per_probe", bench_median(decision, 5), "ns");
+        bench_report(b, name, "place_ns_per_write", bench_median(ns, 5), "ns");
         free(mem);
-    }
-}
-
-// Ten times the servers of Section II, a thousand times its processes: a burst in simulated time, in real seconds.
-void scale(bench *b)
-{
-    const burst_rule rules[] = {BURST_PREASSIGN, BURST_FILLED};
-    for (const burst_rule rule : rules) {
-        burst_config c;
-        burst_defaults(&c);
-        c.servers = 10000;
-        c.processes = 1000000;
-        c.undecided = 200;
-        c.warm_ups = 0;
-        c.ratio = 0.1;
-        const uint64_t from = bench_ns();
-        const burst_result r = burst_median(&c, rule, 1);
-        const double took = static_cast<double>(bench_ns() - from);
-        char name[64];
-        snprintf(name, sizeof name, "burst_10000_servers_1m_%s", burst_rule_names[rule]);
-        bench_report(b, name, "simulated_in_s", took / 1e9, "s");
-        bench_report(b, name, "ns_per_probe", took / static_cast<double>(r.probes), "ns");
     }
 }
 
@@ -707,7 +699,6 @@ int main(int argc, char **argv)
     against_paper(&b);
     recovery(&b);
     queries_during_syncs(&b);
-    decide(&b);
-    scale(&b);
+    place(&b);
     return bench_close(&b);
 }

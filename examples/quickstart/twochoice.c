@@ -10,17 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SERVERS 3u
 #define FRAGMENTS 1000u /* in a table */
 #define MUST(good, what) ((good) ? (void)0 : err(2, "%s", what))
 static struct server {
-    struct twochoice_table table; /* of the objects whose home this is */
-    uint64_t in_flight;           /* bytes: its load; a real server has a twochoice_detector */
+    struct twochoice_table table;   /* of the objects whose home this is */
+    struct twochoice_intake intake; /* how fast it is, and whom it asks for the next write */
     int dir, log[3];
     const char *file[3];
-    unsigned char memory[262144] __attribute__((aligned(64)));
+    unsigned char memory[262144] __attribute__((aligned(64))), reserved[8192] __attribute__((aligned(64)));
 } servers[SERVERS];
 static struct twochoice_placement clients;
 static char data[4096], name[4096];
@@ -64,12 +65,15 @@ static void start(uint32_t id, const char *dir) /* 2. the table from its log; an
     struct server *s = &servers[id];
     struct twochoice_storage storage = {s, log_create, log_read, log_write, log_sync, log_truncate, log_swap};
     struct twochoice_table_config config = {.max_fragments = FRAGMENTS, .home = id, .storage = &storage};
+    struct twochoice_intake_config intake = {.server = id, .max_reservations = 16};
     enum qos_status status;
     MUST(snprintf(name, sizeof name, "%s/%u", dir, id) < (int)sizeof name, "DIR is too long");
     MUST((mkdir(name, 0700) == 0 || access(name, W_OK) == 0) && (s->dir = open(name, O_DIRECTORY)) >= 0, name);
     for (int i = 0; i < 3; i++)
         MUST((s->log[i] = openat(s->dir, s->file[i] = file[i], O_RDWR | O_CREAT, 0600)) >= 0, file[i]);
     MUST(twochoice_table_init(&s->table, s->memory, sizeof s->memory, &config) == QOS_OK, "twochoice_table_init");
+    MUST(twochoice_intake_init(&s->intake, s->reserved, sizeof s->reserved, &intake) == QOS_OK,
+         "twochoice_intake_init");
     status = twochoice_table_recover(&s->table, 0, NULL);
     status = status == QOS_ENOENT ? twochoice_table_format(&s->table) : status;
     if (status != QOS_OK)
@@ -83,35 +87,59 @@ static int open_bytes(const struct server *s, uint64_t object, uint64_t stamp, i
     return flags < 0 ? unlinkat(s->dir, name, 0) : openat(s->dir, name, flags, 0600);
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* 3. which server gets this write? Until one does, or there is nothing to say; a network would carry the messages */
+static void talk(struct twochoice_place_order *todo)
+{
+    struct twochoice_message m, answer;
+    while (twochoice_placement_step(&clients, now_ns(), todo), todo->todo == TWOCHOICE_PLACE_SEND) {
+        if (twochoice_intake_heard(&servers[todo->server].intake, now_ns(), &todo->message, &m))
+            (void)twochoice_placement_heard(&clients, now_ns(), &m, &answer);
+        for (uint32_t id = 0; id < SERVERS; id++)
+            while (twochoice_intake_ask(&servers[id].intake, now_ns(), &m))
+                if (twochoice_placement_heard(&clients, now_ns(), &m, &answer))
+                    (void)twochoice_intake_heard(&servers[id].intake, now_ns(), &answer, &m);
+    }
+}
+
 static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *bytes, size_t len)
 {
     struct server *home = &servers[object % SERVERS], *there;
-    struct twochoice_write w = {.home = (uint32_t)(object % SERVERS), .len_bytes = len};
-    struct twochoice_probe probe[2];
+    const struct twochoice_write w = {.home = (uint32_t)(object % SERVERS), .len_bytes = len};
+    struct twochoice_place_order todo;
     static struct twochoice_piece old[FRAGMENTS]; /* room for all pieces that it may replace */
-    enum qos_status status;
-    uint64_t stamp;
+    uint64_t stamp, request;
     size_t n;
-    MUST(twochoice_placement_ask(&clients, &w, 1, probe, &n) == QOS_OK, "ask"); /* 3. which server gets this write? */
-    for (size_t i = 0; i < n; i++) {
-        probe[i].state = TWOCHOICE_UP;
-        probe[i].load = servers[probe[i].server].in_flight;
-    }
-    MUST(twochoice_placement_decide(&clients, &w, 1, probe, n) == QOS_OK, "decide");
-    there = &servers[w.target]; /* 4. begin, data durable, end, commit: then it may be acknowledged */
-    status =
-        twochoice_table_write_begin(&home->table, object, there == home ? TWOCHOICE_LOCAL : w.target, at, len, &stamp);
+    enum qos_status status = /* 4. begin, bind, data durable, end, commit: then it may be acknowledged */
+        twochoice_table_write_begin(&home->table, object, TWOCHOICE_UNBOUND, at, len, &stamp);
     if (status != QOS_OK)
         return status;
+    MUST(twochoice_placement_begin(&clients, now_ns(), &w, 1, 0, &request) == QOS_OK, "twochoice_placement_begin");
+    do
+        talk(&todo);
+    while (todo.todo != TWOCHOICE_PLACE_BIND);
+    there = &servers[todo.server];
+    twochoice_intake_arrived(&there->intake, now_ns(), 0, request, todo.message.turn, len);
+    MUST(twochoice_table_write_bind(&home->table, stamp, there == home ? TWOCHOICE_LOCAL : todo.server) == QOS_OK,
+         "bind");
     const int fd = open_bytes(there, object, there == home ? 0 : stamp, O_WRONLY | O_CREAT);
     MUST(pwrite(fd, bytes, len, (off_t)at) == (ssize_t)len && fsync(fd) == 0 && fsync(there->dir) == 0, name);
     close(fd);
+    twochoice_intake_end(&there->intake, now_ns(), len);
+    MUST(twochoice_placement_ended(&clients, now_ns(), request, 0, true) == QOS_OK, "ended");
+    talk(&todo); /* the other server is told that no write comes */
     MUST(twochoice_table_write_end(&home->table, stamp, old, FRAGMENTS, &n) == QOS_OK, "end");
     MUST(twochoice_table_commit(&home->table) == QOS_OK, "commit");
     while (n-- > 0) /* a piece that no byte refers to any more is dropped */
         if (!twochoice_table_refers(&home->table, object, old[n].version, old[n].offset, old[n].end - old[n].offset))
             (void)!open_bytes(&servers[old[n].target], object, old[n].version, -1);
-    printf("ok %u\n", w.target);
+    printf("ok %u\n", todo.server);
     return QOS_OK;
 }
 
@@ -135,14 +163,15 @@ static enum qos_status read_bytes(uint64_t object, uint64_t at, size_t len) /* 5
 int main(int argc, char **argv)
 {
     static struct twochoice_placement_config config = {.servers = SERVERS, .min_write_bytes = QOS_NOTHING};
-    static unsigned char memory[8192] __attribute__((aligned(64)));
+    static unsigned char memory[131072] __attribute__((aligned(64)));
     static char line[sizeof data + 64];
     if (argc < 2)
         errx(2, "usage: quickstart_twochoice DIR [BUSY-SERVER], with commands on standard input");
     MUST(twochoice_placement_init(&clients, memory, sizeof memory, &config) == QOS_OK, "twochoice_placement_init");
     for (uint32_t id = 0; id < SERVERS; id++)
         start(id, argv[1]);
-    servers[argc > 2 ? strtoul(argv[2], NULL, 10) % SERVERS : 0].in_flight = argc > 2 ? 1 << 30 : 0;
+    if (argc > 2)
+        twochoice_intake_begin(&servers[strtoul(argv[2], NULL, 10) % SERVERS].intake, now_ns(), 1 << 30);
     while (fgets(line, sizeof line, stdin)) {
         const bool writes = strncmp(line, "write ", 6) == 0, reads = strncmp(line, "read ", 5) == 0;
         char *second = line, *text = line;

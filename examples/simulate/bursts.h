@@ -4,12 +4,12 @@
  * of writes: normal, mean 30, deviation 3; a straggler holds five times as many. The k processes of a node issue one
  * write each at the same moment. A node starts in every (round trip / `undecided`), so `undecided` nodes wait for
  * their probes at any time. Meanwhile servers go on serving. The response time of the burst is the end of its last
- * write.
+ * write. A server's load is what it has and what has been sent to it.
  *
- * twochoice.h draws, probes and counts: one placement, and one detector on every server. Under "filled", it also
- * decides. The paper's own rules are here: "collaborative" sends one write to each of the k least loaded of 2k servers
- * (Section III-B), and "preassign" lets servers expect P(load) of a write until they hear the decision (Section
- * III-C). P(load) is learned in earlier bursts, each with its own background and stragglers. */
+ * The rules are the paper's: "two-choice" takes the better of two servers for each write, "collaborative" sends one
+ * write to each of the k least loaded of 2k servers (Section III-B), and "preassign" lets servers expect P(load) of a
+ * write until they hear the decision (Section III-C). P(load) is learned in earlier bursts, each with its own background
+ * and stragglers. The rule of twochoice.h needs messages and time: placement.h. */
 #ifndef EXAMPLES_SIMULATE_BURSTS_H
 #define EXAMPLES_SIMULATE_BURSTS_H
 
@@ -17,10 +17,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "twochoice.h"
 #include "../common/draw.h"
-
-#define BURST_WRITE ((uint64_t)1 << 20)
+#include "../common/two_choice.h"
 
 enum burst_rule {
     BURST_FIXED,
@@ -28,31 +26,29 @@ enum burst_rule {
     BURST_NATIVE,
     BURST_COLLABORATIVE,
     BURST_PREASSIGN,
-    BURST_FILLED,
     BURST_REUSED,
     BURST_RULES
 };
-static const char *const burst_rule_names[BURST_RULES] = {"fixed",     "random", "two-choice",   "collaborative",
-                                                          "preassign", "filled", "reused probes"};
-#define BURST_LOADS 64 /* ranges of load that P(load) distinguishes, of one write each */
+static const char *const burst_rule_names[BURST_RULES] = {"fixed",         "random",    "two-choice",
+                                                          "collaborative", "preassign", "reused probes"};
+#define BURST_LOADS 64   /* ranges of load that P(load) distinguishes, of one write each */
+#define BURST_PARTS 1024 /* a load is in parts of a write */
 
 struct burst_config {
     uint32_t servers, processes, k, undecided, warm_ups;
     double ratio; /* of stragglers */
     uint64_t round_trip_ns, service_ns, seed;
-    bool peers; /* replies and decisions carry cached loads of other servers */
 };
 
 struct burst_result {
     double response_ms;     /* the last write ends */
     double ideal_ms;        /* with the shortest queues filled first: no rule ends earlier */
     uint64_t on_stragglers; /* writes placed there */
-    uint64_t probes, peers_chosen;
+    uint64_t probes;
 };
 
 struct burst_server {
-    uint64_t free_at_ns;  /* when its queue is empty */
-    uint32_t outstanding; /* writes that the detector knows */
+    uint64_t free_at_ns; /* when its queue is empty */
     uint32_t background, placed;
     float accept[BURST_LOADS], expected; /* P(load); writes that undecided probes add to the expected load */
     bool seen[BURST_LOADS];
@@ -60,21 +56,18 @@ struct burst_server {
 };
 
 struct burst_node {
-    struct twochoice_write *write;
-    struct twochoice_probe *probe;
-    float *guess; /* by probe: what the server expects of it */
-    size_t probes, asked;
-    uint64_t at_ns, request;
+    uint32_t *target;
+    struct two_choice_probe *probe;
+    float *guess; /* by server of the probe: what it expects of it */
+    uint32_t probes, first;
 };
 
 struct burst {
     struct burst_config c;
     enum burst_rule rule;
     struct burst_server *server;
-    struct twochoice_detector *detector;
-    struct twochoice_placement placement;
-    struct qos_rng rng;
-    void *placement_mem, **detector_mem;
+    struct qos_rng rng, draws;
+    uint32_t *order;
     struct burst_node *node; /* a ring of the undecided nodes */
     uint64_t last_end_ns;
     struct burst_result result;
@@ -91,21 +84,16 @@ static inline uint32_t burst_background(struct qos_rng *r)
     return sum < 0 ? 0 : (uint32_t)(sum + 0.5);
 }
 
-/* Reports to the detector the writes that have ended by now. */
-static inline void burst_work(struct burst *b, uint32_t s, uint64_t now_ns)
+/* Writes that the server has. */
+static inline uint64_t burst_load(const struct burst *b, uint32_t s, uint64_t now_ns)
 {
-    struct burst_server *v = &b->server[s];
-    uint64_t left = v->free_at_ns > now_ns ? (v->free_at_ns - now_ns + b->c.service_ns - 1) / b->c.service_ns : 0;
-    for (; v->outstanding > left; v->outstanding--)
-        twochoice_detector_end(&b->detector[s], BURST_WRITE);
+    uint64_t free_at_ns = b->server[s].free_at_ns;
+    return free_at_ns > now_ns ? (free_at_ns - now_ns + b->c.service_ns - 1) / b->c.service_ns : 0;
 }
 
-static inline void burst_place(struct burst *b, uint32_t s, uint64_t now_ns, uint64_t request)
+static inline void burst_place(struct burst *b, uint32_t s, uint64_t now_ns)
 {
     struct burst_server *v = &b->server[s];
-    burst_work(b, s, now_ns);
-    twochoice_detector_arrived(&b->detector[s], now_ns, 0, request, BURST_WRITE);
-    v->outstanding++;
     v->free_at_ns = (v->free_at_ns > now_ns ? v->free_at_ns : now_ns) + b->c.service_ns;
     v->placed++;
     b->result.on_stragglers += v->straggler;
@@ -152,8 +140,6 @@ static inline void burst_new_background(struct burst *b)
         abort();
     for (i = 0; i < b->c.servers; i++) {
         struct burst_server *v = &b->server[i];
-        for (; v->outstanding > 0; v->outstanding--)
-            twochoice_detector_end(&b->detector[i], BURST_WRITE);
         v->background = burst_background(&b->rng);
         v->straggler = false;
         v->placed = 0;
@@ -172,7 +158,7 @@ static inline void burst_new_background(struct burst *b)
  * chosen. */
 static inline uint32_t burst_range(uint64_t load)
 {
-    return (uint32_t)(load / BURST_WRITE < BURST_LOADS ? load / BURST_WRITE : BURST_LOADS - 1);
+    return (uint32_t)(load / BURST_PARTS < BURST_LOADS ? load / BURST_PARTS : BURST_LOADS - 1);
 }
 
 static inline float burst_accept(const struct burst_server *v, uint32_t range)
@@ -194,97 +180,48 @@ static inline void burst_learn(struct burst_server *v, uint32_t range, bool chos
     v->seen[range] = true;
 }
 
-/* The paper's choice: one write for each of the k least loaded. */
-static inline int burst_compare_probe(const void *a, const void *b)
-{
-    const struct twochoice_probe *x = *(const struct twochoice_probe *const *)a;
-    const struct twochoice_probe *y = *(const struct twochoice_probe *const *)b;
-    return x->load != y->load ? (x->load > y->load) - (x->load < y->load) : (x > y) - (x < y);
-}
-
-static inline void burst_keep(struct burst *b, struct burst_node *n)
-{
-    struct twochoice_probe **order = (struct twochoice_probe **)malloc(n->probes * sizeof *order);
-    size_t i, kept = n->probes < b->c.k ? n->probes : b->c.k;
-    if (!order)
-        abort();
-    for (i = 0; i < n->probes; i++)
-        order[i] = &n->probe[i];
-    qsort(order, n->probes, sizeof *order, burst_compare_probe);
-    for (i = 0; i < b->c.k; i++) {
-        n->write[i].target = order[i % kept]->server;
-        order[i % kept]->chosen++;
-    }
-    free(order);
-}
-
-/* A node sends its probes: every server answers with its load and, optionally, with loads of other servers. */
+/* A node sends its probes: every server answers with its load. */
 static inline void burst_probe(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
-    size_t i, j;
-    n->at_ns = now_ns;
-    if (twochoice_placement_ask(&b->placement, n->write, b->c.k, n->probe, &n->asked) != QOS_OK)
-        abort();
-    n->probes = n->asked;
-    b->result.probes += n->asked;
-    for (i = 0; i < n->asked; i++) {
-        struct twochoice_probe *p = &n->probe[i];
-        burst_work(b, p->server, now_ns);
-        /* The native rule may probe one server for several writes of the node: each has a request number. */
-        p->load = twochoice_detector_probed(&b->detector[p->server], now_ns, 0,
-                                            b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request, BURST_WRITE,
-                                            &p->rivals);
-        p->state = TWOCHOICE_UP;
-        if (b->rule == BURST_PREASSIGN) {
-            struct burst_server *v = &b->server[p->server];
-            p->load += (uint64_t)((double)v->expected * (double)BURST_WRITE);
-            n->guess[i] = burst_accept(v, burst_range(p->load));
-            v->expected += n->guess[i];
-        }
-    }
-    for (i = 0; b->c.peers && i < n->asked; i++) {
-        struct twochoice_peer peer[2];
-        size_t got = twochoice_detector_peers(&b->detector[n->probe[i].server], now_ns, peer, 2);
-        for (j = 0; j < got && n->probes < 4 * (size_t)b->c.k; j++) {
-            struct twochoice_probe *p = &n->probe[n->probes++];
-            p->server = peer[j].server;
-            p->weight = 1;
-            p->state = TWOCHOICE_UP;
-            p->load = peer[j].load;
-        }
+    uint32_t i, each = b->rule == BURST_NATIVE ? 2 : 2 * b->c.k, draws = b->rule == BURST_NATIVE ? b->c.k : 1;
+    n->probes = 0;
+    if (b->rule == BURST_FIXED || b->rule == BURST_RANDOM)
+        return;
+    for (i = 0; i < draws; i++)
+        n->probes += two_choice_draw(&b->draws, b->order, b->c.servers, NULL, each, n->probe + n->probes);
+    b->result.probes += n->probes;
+    for (i = 0; i < n->probes; i++) {
+        struct burst_server *v = &b->server[n->probe[i].server];
+        n->probe[i].load = burst_load(b, n->probe[i].server, now_ns) * BURST_PARTS;
+        if (b->rule != BURST_PREASSIGN)
+            continue;
+        n->probe[i].load += (uint64_t)((double)v->expected * BURST_PARTS);
+        n->guess[n->probe[i].server] = burst_accept(v, burst_range(n->probe[i].load));
+        v->expected += n->guess[n->probe[i].server];
     }
 }
 
 static inline void burst_decide(struct burst *b, struct burst_node *n, uint64_t now_ns)
 {
-    size_t i, j;
+    uint32_t i;
+    for (i = 0; i < b->c.k; i++) {
+        const struct two_choice_probe *pair = &n->probe[2 * i];
+        if (b->rule == BURST_FIXED)
+            n->target[i] = (n->first + i) % b->c.servers; /* round robin */
+        else if (b->rule == BURST_RANDOM)
+            n->target[i] = (uint32_t)qos_rng_below(&b->draws, b->c.servers);
+        else if (b->rule == BURST_NATIVE)
+            n->target[i] = pair[pair[1].load < pair[0].load].server;
+    }
     if (b->rule == BURST_COLLABORATIVE || b->rule == BURST_PREASSIGN)
-        burst_keep(b, n);
-    else if (twochoice_placement_decide(&b->placement, n->write, b->c.k, n->probe, n->probes) != QOS_OK)
-        abort();
-    for (i = 0; b->rule == BURST_PREASSIGN && i < n->asked; i++) {
+        two_choice_keep(n->probe, n->probes, b->c.k, n->target);
+    for (i = 0; b->rule == BURST_PREASSIGN && i < n->probes; i++) {
         struct burst_server *v = &b->server[n->probe[i].server];
-        v->expected -= n->guess[i];
+        v->expected -= n->guess[n->probe[i].server];
         burst_learn(v, burst_range(n->probe[i].load), n->probe[i].chosen != 0);
     }
-    for (i = 0; i < n->asked; i++) {
-        const struct twochoice_probe *p = &n->probe[i];
-        uint64_t request = b->rule == BURST_NATIVE ? n->request * 65536 + i : n->request;
-        if (twochoice_detector_decided(&b->detector[p->server], now_ns, 0, request, p->chosen * BURST_WRITE) != QOS_OK)
-            abort();
-        if (b->rule == BURST_NATIVE && p->chosen)
-            twochoice_detector_arrived(&b->detector[p->server], now_ns, 0, request, 0);
-        /* The decision carries the loads of the other probed servers (Figure 5c); two of them here. */
-        for (j = 1; b->c.peers && j <= 2; j++) {
-            const struct twochoice_probe *o = &n->probe[(i + j) % n->asked];
-            twochoice_detector_heard(&b->detector[p->server], now_ns, o->server, o->load + o->chosen * BURST_WRITE,
-                                     now_ns - n->at_ns);
-        }
-    }
-    for (; i < n->probes; i++)
-        b->result.peers_chosen += n->probe[i].chosen;
     for (i = 0; i < b->c.k; i++)
-        burst_place(b, n->write[i].target, now_ns, n->request);
+        burst_place(b, n->target[i], now_ns);
 }
 
 /* A newer rule than the paper's, after Prequal (NSDI 2024): probes are sent ahead and reused, so no write waits for
@@ -300,19 +237,19 @@ static inline void burst_reused(struct burst *b, struct burst_node *n, uint64_t 
     for (i = 0; i < b->c.k; i++) {
         uint32_t limit;
         for (p = 0; p < n->probes; p++)
-            hot[p] = (uint32_t)(n->probe[p].load / BURST_WRITE);
+            hot[p] = (uint32_t)(n->probe[p].load / BURST_PARTS);
         qsort(hot, n->probes, sizeof *hot, burst_compare);
         limit = hot[n->probes * 84 / 100];
         best = n->probes;
         for (p = 0; p < n->probes; p++) {
-            if (n->probe[p].load / BURST_WRITE > limit)
+            if (n->probe[p].load / BURST_PARTS > limit)
                 continue;
             /* In a queue of equal writes the latency follows from the writes in flight. */
             if (best == n->probes || n->probe[p].load < n->probe[best].load)
                 best = p;
         }
-        burst_place(b, n->probe[best].server, now_ns, n->request);
-        n->probe[best].load += BURST_WRITE;
+        burst_place(b, n->probe[best].server, now_ns);
+        n->probe[best].load += BURST_PARTS;
     }
     free(hot);
 }
@@ -326,8 +263,6 @@ static inline void burst_run(struct burst *b, uint64_t start_ns)
     for (i = 0; i < b->c.servers; i++) {
         struct burst_server *v = &b->server[i];
         v->free_at_ns = start_ns + v->background * b->c.service_ns;
-        for (v->outstanding = 0; v->outstanding < v->background; v->outstanding++)
-            twochoice_detector_begin(&b->detector[i], BURST_WRITE);
     }
     b->last_end_ns = start_ns;
     for (j = 0; j < nodes + b->c.undecided; j++) {
@@ -341,11 +276,7 @@ static inline void burst_run(struct burst *b, uint64_t start_ns)
         }
         if (j >= nodes)
             continue;
-        n->request = qos_rng_u64(&b->rng) >> 17;
-        for (i = 0; i < b->c.k; i++) {
-            n->write[i].home = (uint32_t)(((uint64_t)j * b->c.k + i) % b->c.servers); /* round robin */
-            n->write[i].len_bytes = BURST_WRITE;
-        }
+        n->first = (uint32_t)((uint64_t)j * b->c.k % b->c.servers);
         burst_probe(b, n, now_ns);
     }
     /* Fixed and random placement send no probes, and a pool was probed before. So these rules do not wait. */
@@ -367,43 +298,21 @@ static inline void *burst_alloc(size_t size)
 /* Sets up one rule, runs its warm-ups and then the burst that counts. The servers' results stay in b->server. */
 static inline void burst_begin(struct burst *b, const struct burst_config *c, enum burst_rule rule)
 {
-    static const uint32_t policy[BURST_RULES] = {
-        TWOCHOICE_FIXED,         TWOCHOICE_RANDOM,        TWOCHOICE_NATIVE,       TWOCHOICE_COLLABORATIVE,
-        TWOCHOICE_COLLABORATIVE, TWOCHOICE_COLLABORATIVE, TWOCHOICE_COLLABORATIVE};
-    struct twochoice_placement_config sc;
-    struct twochoice_detector_config dc;
     uint32_t i;
     memset(b, 0, sizeof *b);
     b->c = *c;
     b->rule = rule;
     qos_rng_seed(&b->rng, c->seed);
-    memset(&sc, 0, sizeof sc);
-    sc.servers = c->servers;
-    sc.max_writes = c->k;
-    sc.policy = policy[rule];
-    sc.seed = c->seed * 1000 + (uint64_t)rule;
-    b->placement_mem = burst_alloc(twochoice_placement_memsize(&sc));
-    if (twochoice_placement_init(&b->placement, b->placement_mem, twochoice_placement_memsize(&sc), &sc) != QOS_OK)
-        abort();
-    memset(&dc, 0, sizeof dc);
-    dc.op_cost_bytes = QOS_NOTHING;
-    dc.max_probes = rule == BURST_FIXED || rule == BURST_RANDOM ? 1 : 64;
-    dc.max_peers = c->peers ? 32 : 1;
-    dc.no_preassign = rule != BURST_FILLED;
+    qos_rng_seed(&b->draws, c->seed * 1000 + (uint64_t)rule);
     b->server = (struct burst_server *)burst_alloc(c->servers * sizeof *b->server);
-    b->detector = (struct twochoice_detector *)burst_alloc(c->servers * sizeof *b->detector);
-    b->detector_mem = (void **)burst_alloc(c->servers * sizeof *b->detector_mem);
-    for (i = 0; i < c->servers; i++) {
-        b->detector_mem[i] = burst_alloc(twochoice_detector_memsize(&dc));
-        if (twochoice_detector_init(&b->detector[i], b->detector_mem[i], twochoice_detector_memsize(&dc), &dc) !=
-            QOS_OK)
-            abort();
-    }
+    b->order = (uint32_t *)burst_alloc(c->servers * sizeof *b->order);
+    for (i = 0; i < c->servers; i++)
+        b->order[i] = i;
     b->node = (struct burst_node *)burst_alloc(c->undecided * sizeof *b->node);
     for (i = 0; i < c->undecided; i++) {
-        b->node[i].write = (struct twochoice_write *)burst_alloc(c->k * sizeof(struct twochoice_write));
-        b->node[i].probe = (struct twochoice_probe *)burst_alloc((size_t)4 * c->k * sizeof(struct twochoice_probe));
-        b->node[i].guess = (float *)burst_alloc((size_t)4 * c->k * sizeof(float));
+        b->node[i].target = (uint32_t *)burst_alloc(c->k * sizeof(uint32_t));
+        b->node[i].probe = (struct two_choice_probe *)burst_alloc((size_t)2 * c->k * sizeof(struct two_choice_probe));
+        b->node[i].guess = (float *)burst_alloc(c->servers * sizeof(float));
     }
     /* Only preassign learns. The burst that counts has the same background and stragglers for every rule. */
     for (i = 0; rule == BURST_PREASSIGN && i < c->warm_ups; i++) {
@@ -418,18 +327,14 @@ static inline void burst_begin(struct burst *b, const struct burst_config *c, en
 static inline void burst_end(struct burst *b)
 {
     uint32_t i;
-    for (i = 0; i < b->c.servers; i++)
-        free(b->detector_mem[i]);
     for (i = 0; i < b->c.undecided; i++) {
-        free(b->node[i].write);
+        free(b->node[i].target);
         free(b->node[i].probe);
         free(b->node[i].guess);
     }
     free(b->node);
-    free(b->detector_mem);
-    free(b->detector);
+    free(b->order);
     free(b->server);
-    free(b->placement_mem);
 }
 
 static inline void burst_defaults(struct burst_config *c)
@@ -443,7 +348,6 @@ static inline void burst_defaults(struct burst_config *c)
     c->round_trip_ns = 5000000;
     c->service_ns = 10000000; /* 1 MB at 100 MB/s */
     c->seed = 1;
-    c->peers = false;
 }
 
 static inline int burst_compare_double(const void *a, const void *b)
@@ -457,7 +361,7 @@ static inline int burst_compare_double(const void *a, const void *b)
 /* Medians over seeds (an odd number up to 99). */
 static inline struct burst_result burst_median(const struct burst_config *c, enum burst_rule rule, uint32_t seeds)
 {
-    double response[99] = {0}, ideal[99] = {0}, on[99] = {0}, chosen[99] = {0};
+    double response[99] = {0}, ideal[99] = {0}, on[99] = {0};
     struct burst_result r;
     uint32_t i;
     memset(&r, 0, sizeof r);
@@ -466,7 +370,6 @@ static inline struct burst_result burst_median(const struct burst_config *c, enu
     memset(response, 0, sizeof response);
     memset(ideal, 0, sizeof ideal);
     memset(on, 0, sizeof on);
-    memset(chosen, 0, sizeof chosen);
     for (i = 0; i < seeds && i < 99; i++) {
         struct burst_config one = *c;
         struct burst b;
@@ -475,18 +378,15 @@ static inline struct burst_result burst_median(const struct burst_config *c, enu
         response[i] = b.result.response_ms;
         ideal[i] = b.result.ideal_ms;
         on[i] = (double)b.result.on_stragglers;
-        chosen[i] = (double)b.result.peers_chosen;
         r.probes = b.result.probes;
         burst_end(&b);
     }
     qsort(response, i, sizeof *response, burst_compare_double);
     qsort(ideal, i, sizeof *ideal, burst_compare_double);
     qsort(on, i, sizeof *on, burst_compare_double);
-    qsort(chosen, i, sizeof *chosen, burst_compare_double);
     r.response_ms = response[i / 2];
     r.ideal_ms = ideal[i / 2];
     r.on_stragglers = (uint64_t)on[i / 2];
-    r.peers_chosen = (uint64_t)chosen[i / 2];
     return r;
 }
 

@@ -17,7 +17,7 @@
  *               reply, in turn the oldest and the worst; a reply is used max(1, 2 / ((1 - 16 / n) 3 - 1)) times
  *   sparrow     late binding (Ousterhout and others, SOSP 2013): 2k reservations; a server asks for the next write while
  *               it has fewer than two
- *   informed    the rule of informed.h
+ *   informed    the rule of twochoice.h
  *   same        an oracle that draws the same number of servers: 2k
  *   oracle      an oracle that sees all servers */
 #ifndef EXAMPLES_SIMULATE_PLACEMENT_H
@@ -29,7 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "informed.h"
+#include "twochoice.h"
 #include "../common/draw.h"
 
 #define PLACE_BYTES ((uint64_t)1 << 20)
@@ -66,6 +66,8 @@ struct place_config {
     uint32_t liars;           /* servers that say they are idle and fast, and never write */
     double warm;              /* requests count from this burst on; steady: from this part of the time on */
     double asked, asked_same; /* p99 at most so many times the oracle's; or so many times the other oracle's. 0: any */
+    double background;        /* writes that a server has at first: so many, and for a tenth of it, deviation */
+    double stragglers;        /* share of the servers that have five times as many */
 };
 
 struct place_write {
@@ -272,7 +274,7 @@ static inline void place_arrive(struct place *p, uint32_t s, uint32_t w)
     place_serve(p, s);
 }
 
-static inline void place_send(struct place *p, uint32_t request, uint32_t index, uint32_t s, uint64_t turn)
+static inline uint32_t place_new_write(struct place *p, uint32_t request, uint32_t index, uint32_t s, uint64_t turn)
 {
     const struct place_write w = {request, index, QOS_NONE, turn, 0, 0};
     if (p->writes == p->write_room) {
@@ -281,7 +283,13 @@ static inline void place_send(struct place *p, uint32_t request, uint32_t index,
     }
     p->write[p->writes] = w;
     p->server[s].coming++;
-    place_at(p, place_delay(p), PLACE_ARRIVE, s, (uint32_t)p->writes++, 0, 0, 0);
+    return (uint32_t)p->writes++;
+}
+
+static inline void place_send(struct place *p, uint32_t request, uint32_t index, uint32_t s, uint64_t turn)
+{
+    uint32_t w = place_new_write(p, request, index, s, turn);
+    place_at(p, place_delay(p), PLACE_ARRIVE, s, w, 0, 0, 0);
 }
 
 /* What an oracle knows: until a write sent now would end, without its way. */
@@ -598,12 +606,10 @@ static inline void place_to_server(struct place *p, const struct place_event *e)
 
 static inline void place_to_client(struct place *p, const struct place_event *e)
 {
-    struct twochoice_message m = p->message[e->b];
+    struct twochoice_message m = p->message[e->b], answer;
     p->message_free[p->messages_free++] = e->b;
-    if (twochoice_placement_heard(&p->client[e->a].placement, p->now_ns, &m)) {
-        m.type = TWOCHOICE_RELEASE;
-        place_message(p, &m, PLACE_TO_SERVER, m.server, 0);
-    }
+    if (twochoice_placement_heard(&p->client[e->a].placement, p->now_ns, &m, &answer))
+        place_message(p, &answer, PLACE_TO_SERVER, m.server, 0);
     place_orders(p, e->a);
 }
 
@@ -619,7 +625,7 @@ static inline void place_start(struct place *p, uint32_t request)
     if (p->rule == PLACE_INFORMED) {
         struct twochoice_write w[PLACE_K_MAX];
         for (i = 0; i < k; i++) {
-            w[i].home = 0;
+            w[i].home = place_below(p, n);
             w[i].len_bytes = PLACE_BYTES;
         }
         if (twochoice_placement_begin(&p->client[r->client].placement, p->now_ns, w, k, request, &r->id) != QOS_OK)
@@ -786,7 +792,7 @@ static inline void place_handle(struct place *p, const struct place_event *e, ui
     case PLACE_TO_CLIENT: place_to_client(p, e); break;
     case PLACE_ENDED: {
         uint32_t client = p->request[e->a].client;
-        (void)!twochoice_placement_ended(&p->client[client].placement, p->now_ns, p->request[e->a].id, e->b);
+        (void)!twochoice_placement_ended(&p->client[client].placement, p->now_ns, p->request[e->a].id, e->b, true);
         place_orders(p, client);
         break;
     }
@@ -845,7 +851,7 @@ static inline void place_open(struct place *p, uint64_t seed)
 static inline void place_close(struct place *p)
 {
     uint32_t i;
-    for (i = 0; i < p->requests; i++) {
+    for (i = 0; i <= p->requests; i++) {
         free(p->request[i].done);
         free(p->request[i].probe);
     }
@@ -866,6 +872,32 @@ static inline void place_close(struct place *p)
     free(p->message_free);
 }
 
+/* What the servers have at first: writes of a request that nobody waits for. */
+static inline void place_fill(struct place *p, uint32_t nobody)
+{
+    struct place_request *r = &p->request[nobody];
+    uint32_t s;
+    r->left = UINT32_MAX;
+    r->done = (uint8_t *)place_alloc(1, 1);
+    for (s = 0; s < p->c->servers; s++) {
+        double sum = -6, n; /* the sum of twelve uniform numbers has deviation 1 */
+        int i;
+        for (i = 0; i < 12; i++)
+            sum += place_unit(p);
+        n = p->c->background * (1 + sum / 10) * (s < (uint32_t)(p->c->stragglers * p->c->servers + 0.5) ? 5 : 1);
+        for (i = 0; i < 8 && p->rule == PLACE_INFORMED; i++) { /* it has worked before: its rate is learned */
+            twochoice_intake_begin(&p->server[s].intake, PLACE_MS(i), PLACE_BYTES);
+            twochoice_intake_end(&p->server[s].intake, PLACE_MS(i + 1), PLACE_BYTES);
+        }
+        for (; n >= 1; n--) {
+            uint32_t w = place_new_write(p, nobody, 0, s, 0);
+            if (p->rule == PLACE_INFORMED)
+                twochoice_intake_begin(&p->server[s].intake, p->now_ns, PLACE_BYTES);
+            place_arrive(p, s, w);
+        }
+    }
+}
+
 static inline void place_run(const struct place_config *c, enum place_rule rule, uint64_t seed,
                              struct place_result *result)
 {
@@ -878,7 +910,7 @@ static inline void place_run(const struct place_config *c, enum place_rule rule,
     p.result = result;
     place_open(&p, seed);
     p.requests = c->gap_ms > 0 ? c->rounds * c->clients : c->rounds * c->servers;
-    p.request = (struct place_request *)place_alloc(p.requests, sizeof *p.request);
+    p.request = (struct place_request *)place_alloc(p.requests + 1, sizeof *p.request);
     for (i = 0; i < p.requests; i++) {
         struct place_request *r = &p.request[i];
         if (c->gap_ms > 0) {
@@ -891,6 +923,8 @@ static inline void place_run(const struct place_config *c, enum place_rule rule,
         r->began_ns = at_ns;
         place_at(&p, at_ns, PLACE_START, i, 0, 0, 0, 0);
     }
+    if (c->background > 0)
+        place_fill(&p, p.requests);
     from_ns = c->gap_ms > 0 ? PLACE_MS(c->warm * c->gap_ms) : (uint64_t)(c->warm * (double)at_ns);
     for (i = 0; i < p.requests; i++)
         p.request[i].counts = p.request[i].began_ns >= from_ns;

@@ -19,7 +19,6 @@ static void say(const char *what, const struct burst_config *c, enum burst_rule 
     json_u64(&out.json, "k", c->k);
     json_u64(&out.json, "servers", c->servers);
     json_u64(&out.json, "processes", c->processes);
-    json_bool(&out.json, "peers", c->peers);
     json_real(&out.json, "response_ms", r->response_ms);
     json_real(&out.json, "ideal_ms", r->ideal_ms);
     json_u64(&out.json, "on_stragglers", r->on_stragglers);
@@ -29,12 +28,12 @@ static void say(const char *what, const struct burst_config *c, enum burst_rule 
 /* Response time of the burst by the share of stragglers. y takes the times of each rule; may be NULL. */
 static void figure_3(struct burst_config c, uint32_t seeds, double y[BURST_RULES + 1][RATIOS])
 {
-    struct table *t = table_new("stragglers|fixed|random|two-choice|collaborative|preassign|filled|reused probes|"
-                                "ideal|on stragglers: two-choice|preassign|filled");
+    struct table *t = table_new("stragglers|fixed|random|two-choice|collaborative|preassign|reused probes|ideal|"
+                                "on stragglers: two-choice|preassign");
     size_t i;
-    printf("\nFigure 3: response time of %u writes of 1 MB on %u servers, ms (k = %u, %u nodes undecided%s; median of "
-           "%u)\n",
-           c.processes, c.servers, c.k, c.undecided, c.peers ? ", cached loads of peers" : "", seeds);
+    printf(
+        "\nFigure 3: response time of %u writes of 1 MB on %u servers, ms (k = %u, %u nodes undecided; median of %u)\n",
+        c.processes, c.servers, c.k, c.undecided, seeds);
     for (i = 0; i < RATIOS && !stop_asked(); i++) {
         struct burst_result r[BURST_RULES];
         int rule;
@@ -52,7 +51,6 @@ static void figure_3(struct burst_config c, uint32_t seeds, double y[BURST_RULES
             y[BURST_RULES][i] = r[0].ideal_ms;
         table_cellf(t, "%" PRIu64, r[BURST_NATIVE].on_stragglers);
         table_cellf(t, "%" PRIu64, r[BURST_PREASSIGN].on_stragglers);
-        table_cellf(t, "%" PRIu64, r[BURST_FILLED].on_stragglers);
     }
     table_print(t, stdout);
     table_free(t);
@@ -62,8 +60,7 @@ static void figure_3(struct burst_config c, uint32_t seeds, double y[BURST_RULES
 #define LOADS 46
 static void figure_4(struct burst_config c, double y[BURST_RULES][LOADS], uint32_t servers[LOADS])
 {
-    struct table *t =
-        table_new("background|servers|fixed|random|two-choice|collaborative|preassign|filled|reused probes");
+    struct table *t = table_new("background|servers|fixed|random|two-choice|collaborative|preassign|reused probes");
     uint32_t most[BURST_RULES][LOADS], load;
     int rule;
     memset(most, 0, sizeof most);
@@ -179,13 +176,12 @@ static bool draw_figure_4(double y[BURST_RULES][LOADS], const uint32_t servers[L
 int simulate_twochoice(int argc, char **argv)
 {
     uint64_t seeds = 5, seed = 1, factor = 0, k = 100;
-    bool peers = false, all = false, ok;
+    bool all = false, ok;
     const struct opt opts[] = {
         {"seeds", OPT_COUNT, &seeds, "N", "bursts, 1 to 99, of which medians are shown; default 5", NULL},
         {"seed", OPT_COUNT, &seed, "N", "of the first burst; default 1", NULL},
         {"k", OPT_COUNT, &k, "N", "writes that a node decides together; default 100", NULL},
-        {"peers", OPT_FLAG, &peers, NULL, "replies and decisions carry cached loads of other servers", NULL},
-        {"all", OPT_FLAG, &all, NULL, "Figure 3 also for k = 8, and with --peers", NULL},
+        {"all", OPT_FLAG, &all, NULL, "Figure 3 also for k = 8", NULL},
         {"scale", OPT_COUNT, &factor, "N",
          "also a cluster of N times the servers and N^2 times the processes; up to 10", NULL},
         SIMULATE_OUTPUT(&out),
@@ -204,7 +200,6 @@ int simulate_twochoice(int argc, char **argv)
     burst_defaults(&c);
     c.k = (uint32_t)k;
     c.seed = seed;
-    c.peers = peers;
     printf("Before the burst each server holds 30 writes (normal, deviation 3), a straggler five times as many.\n"
            "A write takes %.0f ms, a round trip %.0f ms; P(load) was learned in %u earlier bursts.\n",
            (double)c.service_ns / 1e6, (double)c.round_trip_ns / 1e6, c.warm_ups);
@@ -215,9 +210,6 @@ int simulate_twochoice(int argc, char **argv)
     if (all) {
         struct burst_config other = c;
         other.k = 8;
-        figure_3(other, (uint32_t)seeds, NULL);
-        other = c;
-        other.peers = true;
         figure_3(other, (uint32_t)seeds, NULL);
     }
     if (factor > 1)

@@ -300,7 +300,7 @@ static int next_scheduler(char **rest)
     for (i = 0; i < SCHEDS; i++)
         if (strcmp(key, scheduler_name[i]) == 0 && !value)
             return i;
-    tool_die(TOOL_USAGE, "--schedulers: %s: must be of fixed, random, native, collaborative, dynamic", key);
+    tool_die(TOOL_USAGE, "--schedulers: %s: must be of fixed, random, native, dynamic, informed", key);
 }
 
 typedef uint32_t make_processes(struct process **process);
@@ -311,7 +311,7 @@ static void one_run(struct run *r, make_processes *make)
     uint32_t count = make(&process), i;
     uint64_t wrong = 0;
     char what[80];
-    if (!nodes_reset(r->scheduler == SCHED_DYNAMIC))
+    if (!nodes_reset())
         tool_die(TOOL_FAILED, "the servers cannot be emptied");
     nodes_tell(OP_GO, 0, NULL);
     client_policy(r->scheduler, settings.seed, settings.include_home);
@@ -319,6 +319,7 @@ static void one_run(struct run *r, make_processes *make)
         process[i].data = tool_alloc(settings.write_bytes);
     nodes_barrier();
     run_processes(process, count, true, scheduler_name[r->scheduler]);
+    client_finish();
     nodes_barrier();
     if (settings.verify) {
         struct process *again = NULL;

@@ -4,14 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DECISIONS_MAX 4u
+#define REQUESTS_MAX 4u                 /* of informed, open at once */
 #define REST_NS UINT64_C(1000000000)    /* for this time a server that is down or full is not drawn */
 #define SILENCE_NS UINT64_C(5000000000) /* after this wait the tool names the server it waits for */
 #define ATTEMPTS 4u
 #define READ_ATTEMPTS 1000u
 
 /* State of a part of a transfer. */
-enum part_state { QUEUED, BEGINNING, WRITING_AWAY, RECORDING, WRITING_HOME, CANCELLING, QUERYING, READING };
+enum part_state {
+    QUEUED,
+    PLACED,
+    BEGINNING,
+    BEGUN,
+    BINDING,
+    WRITING_AWAY,
+    RECORDING,
+    WRITING_HOME,
+    CANCELLING,
+    QUERYING,
+    READING
+};
 
 /* A piece of a read range, and its server. */
 struct place {
@@ -33,19 +45,33 @@ struct part {
     size_t pieces, piece_at;
     uint64_t read_end; /* read so far: offset in the object */
     struct part *next;
+    /* informed: a part of a request, and what was sent of it */
+    struct request *of;
+    struct part *whole, *last; /* whole: of what is sent; last: what was sent last */
+    uint32_t index, sent;      /* sent: not yet over */
+    uint64_t turn;
+    bool over, recording;
+};
+
+/* A request of informed. */
+struct request {
+    bool used;
+    uint64_t id, begun_ns;
+    struct part **part;
+    size_t parts, open;
 };
 
 struct slot {
     struct part *part;
 };
 
+/* A decision by one of the paper's rules. */
 struct decision {
     bool used;
     struct slot *part;
-    struct twochoice_write *write;
-    struct twochoice_probe *probe;
-    struct twochoice_peer *peer; /* loads attached to other messages */
-    size_t parts, probes, peers;
+    uint32_t *target;
+    struct two_choice_probe *probe;
+    size_t parts, probes;
     uint64_t request, deadline_ns, asked_ns;
     uint32_t round, missing;
     bool *answered;
@@ -53,16 +79,20 @@ struct decision {
 
 static struct {
     int rank;
-    uint32_t servers, rest_known;
-    struct twochoice_placement scheduler;
-    void *scheduler_memory;
+    uint32_t servers, rest_known, *order;
+    int scheduler;
+    bool include_home, *resting;
+    struct qos_rng rng;
+    struct twochoice_placement placement;
+    void *placement_memory;
+    struct request request[REQUESTS_MAX];
     struct part *queue, **queue_end;
     struct slot *call; /* parts, indexed by the slot in their note's id */
     size_t queued, calls;
     uint64_t *rest_until_ns;
     struct decision decision;
     uint64_t requests, ids, writes;
-    uint32_t under_way, idle;
+    uint32_t under_way, sent, idle;    /* sent: by informed, and not yet over */
     struct note *asked;                /* client_ask waits for this answer; NULL: received */
     uint64_t probing, probing_missing; /* client_probe_all: request id, answers missing */
 } client;
@@ -99,7 +129,7 @@ void client_tally_json(struct json *j, const struct client_tally *t)
     json_u64(j, "failed", t->failed);
 }
 
-const char *const scheduler_name[SCHEDS] = {"fixed", "random", "native", "collaborative", "dynamic"};
+const char *const scheduler_name[SCHEDS] = {"fixed", "random", "native", "dynamic", "informed"};
 
 const char *status_text(uint64_t status)
 {
@@ -111,20 +141,24 @@ const char *status_text(uint64_t status)
 
 void client_policy(int policy, uint64_t seed, bool include_home)
 {
-    static const uint32_t of[SCHEDS] = {TWOCHOICE_FIXED, TWOCHOICE_RANDOM, TWOCHOICE_NATIVE, TWOCHOICE_COLLABORATIVE,
-                                        TWOCHOICE_COLLABORATIVE};
     struct twochoice_placement_config config = {0};
     config.servers = client.servers;
     config.max_writes = (uint32_t)settings.k;
-    config.policy = of[policy];
+    config.max_requests = REQUESTS_MAX;
     config.min_write_bytes = settings.min_write ? settings.min_write : QOS_NOTHING;
     config.include_home = include_home;
+    config.timeout_ns = 20 * settings.probe_timeout_ns;
+    config.client = (uint64_t)client.rank;
     config.seed = seed * 1000003 + (uint64_t)client.rank;
-    if (!client.scheduler_memory)
-        client.scheduler_memory = tool_alloc_aligned(twochoice_placement_memsize(&config), 64);
-    if (twochoice_placement_init(&client.scheduler, client.scheduler_memory, twochoice_placement_memsize(&config),
+    if (!client.placement_memory)
+        client.placement_memory = tool_alloc_aligned(twochoice_placement_memsize(&config), 64);
+    if (twochoice_placement_init(&client.placement, client.placement_memory, twochoice_placement_memsize(&config),
                                  &config) != QOS_OK)
-        tool_die(TOOL_FAILED, "scheduler: --servers or --k is out of range");
+        tool_die(TOOL_FAILED, "scheduler: --servers, --k or --probe-timeout is out of range");
+    client.scheduler = policy;
+    client.include_home = include_home;
+    qos_rng_seed(&client.rng, config.seed);
+    memset(client.resting, 0, client.servers * sizeof(bool));
     memset(client.rest_until_ns, 0, client.servers * sizeof(uint64_t));
     client.rest_known = 0;
     memset(&client_counts, 0, sizeof client_counts);
@@ -138,16 +172,22 @@ void client_open(int rank, uint32_t servers)
 {
     struct decision *d = &client.decision;
     size_t k = settings.k;
+    uint32_t i;
     client.rank = rank;
     client.servers = servers;
     client.queue_end = &client.queue;
     client.rest_until_ns = tool_alloc(servers * sizeof(uint64_t));
+    client.resting = tool_alloc(servers * sizeof(bool));
+    client.order = tool_alloc(servers * sizeof(uint32_t));
+    for (i = 0; i < servers; i++)
+        client.order[i] = i;
+    for (i = 0; i < REQUESTS_MAX; i++)
+        client.request[i].part = tool_alloc(k * sizeof(struct part *));
     d->part = tool_alloc(k * sizeof *d->part);
-    d->write = tool_alloc(k * sizeof *d->write);
-    d->probe = tool_alloc(4 * k * sizeof *d->probe);
-    d->answered = tool_alloc(4 * k * sizeof *d->answered);
-    d->peer = tool_alloc(2 * k * sizeof *d->peer);
-    client_policy(SCHED_DYNAMIC, settings.seed, settings.include_home);
+    d->target = tool_alloc(k * sizeof *d->target);
+    d->probe = tool_alloc(2 * k * sizeof *d->probe);
+    d->answered = tool_alloc(2 * k * sizeof *d->answered);
+    client_policy(SCHED_INFORMED, settings.seed, settings.include_home);
 }
 
 uint32_t client_under_way(void)
@@ -163,16 +203,17 @@ static void let_rest(uint32_t server, enum twochoice_server_state state)
         return;
     client.rest_known += client.rest_until_ns[server] == 0;
     client.rest_until_ns[server] = tool_now_ns() + REST_NS;
-    if (twochoice_placement_set_server(&client.scheduler, server, state, 0) != QOS_OK)
-        client.rest_until_ns[server] = 0;
+    client.resting[server] = true;
+    (void)!twochoice_placement_set_server(&client.placement, server, state);
 }
 
 static void wake_rested(uint64_t now_ns)
 {
     uint32_t i;
     for (i = 0; i < client.servers && client.rest_known; i++)
-        if (client.rest_until_ns[i] && now_ns >= client.rest_until_ns[i] &&
-            twochoice_placement_set_server(&client.scheduler, i, TWOCHOICE_UP, 0) == QOS_OK) {
+        if (client.rest_until_ns[i] && now_ns >= client.rest_until_ns[i]) {
+            (void)!twochoice_placement_set_server(&client.placement, i, TWOCHOICE_UP);
+            client.resting[i] = false;
             client.rest_until_ns[i] = 0;
             client.rest_known--;
         }
@@ -205,11 +246,12 @@ static void ask_for(struct part *p, enum part_state state, enum op op, uint32_t 
     n.id = p->id = new_call(p);
     n.write = p->write;
     n.request = p->request;
+    n.turn = p->turn;
     n.object = p->object;
     n.offset = p->offset;
     n.len = p->len;
     n.server = p->target;
-    n.stamp = p->target == p->home ? 0 : p->stamp;
+    n.stamp = op == OP_WRITE && p->target == p->home ? 0 : p->stamp;
     if (op == OP_QUERY) {
         n.offset = p->read_end;
         n.len = p->offset + p->len - p->read_end;
@@ -229,7 +271,7 @@ static void ask_for(struct part *p, enum part_state state, enum op op, uint32_t 
 
 /* ---- the end of a part ----------------------------------------------------------------------------------- */
 
-static void end_part(struct part *p, uint64_t status)
+static void finish_part(const struct part *p, uint64_t status)
 {
     struct transfer *t = p->transfer;
     if (status != ST_OK) {
@@ -245,7 +287,6 @@ static void end_part(struct part *p, uint64_t status)
         client_counts.tally.redirected += p->target != p->home;
     }
     client_counts.tally.parts++;
-    free(p);
     if (--t->parts)
         return;
     t->end_ns = tool_now_ns();
@@ -260,7 +301,13 @@ static void end_part(struct part *p, uint64_t status)
     }
 }
 
-/* ---- placing: Sections III and V-A ----------------------------------------------------------------------- */
+static void end_part(struct part *p, uint64_t status)
+{
+    finish_part(p, status);
+    free(p);
+}
+
+/* ---- placing by the paper's rules: Section III ----------------------------------------------------------- */
 
 static void queue_part(struct part *p)
 {
@@ -269,6 +316,16 @@ static void queue_part(struct part *p)
     *client.queue_end = p;
     client.queue_end = &p->next;
     client.queued++;
+}
+
+static struct part *next_in_queue(void)
+{
+    struct part *p = client.queue;
+    client.queue = p->next;
+    client.queued--;
+    if (!client.queue)
+        client.queue_end = &client.queue;
+    return p;
 }
 
 static void start_write(struct part *p)
@@ -288,173 +345,359 @@ static bool first_of_server(const struct decision *d, size_t i)
     return true;
 }
 
-static uint64_t largest(const struct decision *d)
+/* To each probed server: OP_PROBE, or OP_DECIDE with the bytes that come. One note if two writes probe the same server. */
+static void tell_probed(const struct decision *d, enum op op)
 {
-    uint64_t len = 0;
-    size_t i;
-    for (i = 0; i < d->parts; i++)
-        len = qos_max(len, d->write[i].len_bytes);
-    return len;
-}
-
-/* Sends a PROBE to each server that has not answered; one PROBE if two writes probe the same server. */
-static void send_probes(struct decision *d, uint64_t now_ns)
-{
-    struct twochoice_message m;
-    size_t i;
-    memset(&m, 0, sizeof m);
-    m.type = TWOCHOICE_PROBE;
-    m.client = (uint64_t)client.rank;
-    m.request = d->request;
-    m.len_bytes = largest(d);
-    d->missing = 0;
-    d->deadline_ns = now_ns + settings.probe_timeout_ns;
-    for (i = 0; i < d->probes; i++) {
-        if (d->answered[i] || !first_of_server(d, i))
-            continue;
-        m.server = d->probe[i].server;
-        link_send_message((int)m.server, &m, NULL);
-        client_counts.tally.probes++;
-        d->missing++;
-    }
-}
-
-/* Sends a DECISION to each probed server, chosen or not, with the loads of the others. */
-static void send_decisions(struct decision *d, size_t asked)
-{
-    struct twochoice_peer peer[32];
-    struct twochoice_message m;
+    struct note n;
     size_t i, j;
-    memset(&m, 0, sizeof m);
-    m.type = TWOCHOICE_DECISION;
-    m.client = (uint64_t)client.rank;
-    m.request = d->request;
-    for (i = 0; i < asked && settings.peers_ns && m.peer_count < 32; i++)
-        if (d->probe[i].state == TWOCHOICE_UP && first_of_server(d, i))
-            peer[m.peer_count++] = (struct twochoice_peer){d->probe[i].server, d->probe[i].load, 0};
+    memset(&n, 0, sizeof(uint64_t) * NOTE_HEAD);
+    n.op = op;
+    n.request = d->request;
     for (i = 0; i < d->probes; i++) {
         if (!first_of_server(d, i))
             continue;
-        m.server = d->probe[i].server;
-        m.chosen = 0;
-        m.len_bytes = 0;
+        n.len = 0;
         for (j = 0; j < d->parts; j++)
-            if (d->write[j].target == m.server) {
-                m.chosen++;
-                m.len_bytes += d->write[j].len_bytes;
-            }
-        link_send_message((int)m.server, &m, peer);
+            if (op == OP_PROBE)
+                n.len = qos_max(n.len, d->part[j].part->len);
+            else
+                n.len += d->target[j] == d->probe[i].server ? d->part[j].part->len : 0;
+        link_send_note((int)d->probe[i].server, &n);
     }
 }
 
 static void decide(struct decision *d, uint64_t now_ns)
 {
-    size_t asked = d->probes, i, j;
-    for (i = 0; i < d->peers && d->probes < 4 * settings.k; i++) { /* servers of attached loads are candidates too */
-        struct twochoice_probe *p = &d->probe[d->probes];
-        for (j = 0; j < d->probes && d->probe[j].server != d->peer[i].server; j++)
-            ;
-        if (j < d->probes || d->peer[i].server >= client.servers || client.rest_until_ns[d->peer[i].server])
-            continue;
-        memset(p, 0, sizeof *p);
-        p->server = d->peer[i].server;
-        p->weight = 1;
-        p->state = TWOCHOICE_UP;
-        p->load = d->peer[i].load;
-        d->probes++;
+    size_t i;
+    for (i = 0; i < d->parts && client.scheduler == SCHED_NATIVE; i++) {
+        const struct two_choice_probe *pair = &d->probe[2 * i];
+        const struct two_choice_probe *better = &pair[pair[1].load < pair[0].load];
+        d->target[i] = better->load == UINT64_MAX ? UINT32_MAX : better->server;
     }
-    if (twochoice_placement_decide(&client.scheduler, d->write, d->parts, d->probe, d->probes) != QOS_OK)
-        tool_die(TOOL_FAILED, "a decision failed");
-    if (asked) {
-        client_counts.tally.decisions++;
-        hist_add(&client_counts.decide, qos_elapsed_ns(d->asked_ns, now_ns));
-        send_decisions(d, asked);
-    }
+    tell_probed(d, OP_DECIDE);
+    client_counts.tally.decisions++;
+    hist_add(&client_counts.decide, qos_elapsed_ns(d->asked_ns, now_ns));
     d->used = false;
     for (i = 0; i < d->parts; i++) {
         struct part *p = d->part[i].part;
-        p->target = d->write[i].target;
+        p->target = d->target[i] == UINT32_MAX ? p->home : d->target[i];
         p->request = d->request;
         p->transfer->probe_ns = qos_max(p->transfer->probe_ns, qos_elapsed_ns(p->queued_ns, now_ns));
         start_write(p);
     }
 }
 
-/* All have answered or timed out: replaces servers that cannot take a write, or decides. */
+static void begin_probes(struct decision *d, uint64_t now_ns)
+{
+    size_t i;
+    d->request = (uint64_t)client.rank << 40 | ++client.requests;
+    d->probes = 0;
+    if (client.scheduler == SCHED_NATIVE) {
+        for (i = 0; i < d->parts; i++) {
+            uint32_t n =
+                two_choice_draw(&client.rng, client.order, client.servers, client.resting, 2, d->probe + 2 * i);
+            if (n == 0)
+                d->probe[2 * i] = (struct two_choice_probe){d->part[i].part->home, 0, 0};
+            if (n < 2)
+                d->probe[2 * i + 1] = d->probe[2 * i];
+            if (client.include_home && !client.resting[d->part[i].part->home])
+                d->probe[2 * i].server = d->part[i].part->home;
+        }
+        d->probes = 2 * d->parts;
+    } else {
+        d->probes = two_choice_draw(&client.rng, client.order, client.servers, client.resting, 2 * (uint32_t)d->parts,
+                                    d->probe);
+    }
+    d->missing = 0;
+    for (i = 0; i < d->probes; i++) {
+        d->answered[i] = false;
+        d->probe[i].load = UINT64_MAX;
+        d->missing += first_of_server(d, i);
+    }
+    client_counts.tally.probes += d->missing;
+    d->deadline_ns = now_ns + settings.probe_timeout_ns;
+    tell_probed(d, OP_PROBE);
+}
+
+/* All have answered or timed out: begins again without servers that cannot take a write, or decides. */
 static void conclude(struct decision *d, uint64_t now_ns)
 {
-    size_t changed = 0, i;
-    for (i = 0; i < d->probes; i++)
+    size_t i, usable = 0;
+    for (i = 0; i < d->probes; i++) {
+        usable += d->probe[i].load != UINT64_MAX;
         if (!d->answered[i] && first_of_server(d, i)) {
             client_counts.tally.no_answer++;
             let_rest(d->probe[i].server, TWOCHOICE_DOWN);
         }
-    if (twochoice_placement_redraw(&client.scheduler, d->round++, d->probe, d->probes, &changed) != QOS_OK)
-        changed = 0;
-    if (changed == 0) {
-        decide(d, now_ns);
+    }
+    memset(d->target, 0xff, d->parts * sizeof *d->target);
+    if (usable < d->probes && ++d->round <= 2) {
+        tell_probed(d, OP_DECIDE);
+        begin_probes(d, now_ns);
         return;
     }
-    for (i = 0; i < d->probes; i++)
-        d->answered[i] = d->probe[i].state == TWOCHOICE_UP;
-    send_probes(d, now_ns);
+    if (client.scheduler == SCHED_DYNAMIC)
+        two_choice_keep(d->probe, (uint32_t)d->probes, (uint32_t)d->parts, d->target);
+    decide(d, now_ns);
 }
 
 static void begin_decision(struct decision *d, uint64_t now_ns)
 {
-    size_t i;
     d->used = true;
     d->round = 0;
-    d->peers = d->parts = 0;
-    while (client.queue && d->parts < settings.k) {
-        struct part *p = client.queue;
-        client.queue = p->next;
-        client.queued--;
-        d->part[d->parts].part = p;
-        d->write[d->parts].home = d->write[d->parts].target = p->home;
-        d->write[d->parts].len_bytes = p->len;
-        d->parts++;
-    }
-    if (!client.queue)
-        client.queue_end = &client.queue;
-    d->request = (uint64_t)client.rank << 40 | ++client.requests;
-    if (twochoice_placement_ask(&client.scheduler, d->write, d->parts, d->probe, &d->probes) != QOS_OK)
-        tool_die(TOOL_FAILED, "a decision failed");
-    for (i = 0; i < d->probes; i++)
-        d->answered[i] = false;
+    d->parts = 0;
+    while (client.queue && d->parts < settings.k)
+        d->part[d->parts++].part = next_in_queue();
     d->asked_ns = now_ns;
-    send_probes(d, now_ns);
-    if (d->missing == 0)
-        decide(d, now_ns);
+    begin_probes(d, now_ns);
 }
 
-static void load_heard(struct decision *d, const struct twochoice_message *m, const struct twochoice_peer *peers)
+static void load_heard(struct decision *d, uint32_t from, const struct note *n)
 {
     bool heard = false;
-    size_t i, j;
-    for (i = 0; i < d->probes; i++) {
-        if (d->probe[i].server != m->server || d->answered[i])
+    size_t i;
+    for (i = 0; d->used && n->request == d->request && i < d->probes; i++) {
+        if (d->probe[i].server != from || d->answered[i])
             continue;
         d->answered[i] = heard = true;
-        d->probe[i].state = m->state;
-        d->probe[i].load = m->load;
-        d->probe[i].rivals = m->rivals;
+        d->probe[i].load = n->status == ST_OK ? n->len : UINT64_MAX;
     }
-    if (!heard)
+    if (!heard) {
+        client_counts.tally.late_answers++;
         return;
-    d->missing--;
-    if (m->state != TWOCHOICE_UP) {
-        client_counts.tally.said_down += m->state == TWOCHOICE_DOWN;
-        client_counts.tally.said_full += m->state == TWOCHOICE_FULL;
-        let_rest(m->server, m->state == TWOCHOICE_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
     }
-    for (i = 0; i < m->peer_count; i++) { /* keeps the latest load of each server */
-        for (j = 0; j < d->peers && d->peer[j].server != peers[i].server; j++)
-            ;
-        if (j < d->peers ? peers[i].age_ns < d->peer[j].age_ns : j < 2 * settings.k) {
-            d->peer[j] = peers[i];
-            d->peers += j == d->peers;
+    d->missing--;
+    if (n->status != ST_OK) {
+        client_counts.tally.said_down += n->status == ST_DOWN;
+        client_counts.tally.said_full += n->status == ST_NO_SPACE;
+        let_rest(from, n->status == ST_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
+    }
+}
+
+/* ---- placing by twochoice.h ------------------------------------------------------------------------------ */
+
+/* A write at home records itself, and cannot be called back: nothing else of the part is recorded meanwhile. */
+static void write_home(struct part *a)
+{
+    a->whole->recording = true;
+    a->target = a->home;
+    ask_for(a, WRITING_HOME, OP_WRITE, a->home);
+}
+
+/* What is sent of a part: it begins at its home while its target is still chosen. It has data of its own, as the part
+ * may end before MPI is done with it. */
+static struct part *send_again(struct part *p, uint32_t target)
+{
+    struct part *a = tool_alloc(sizeof *a);
+    *a = *p;
+    a->whole = p;
+    a->target = target;
+    a->data = tool_alloc(p->len);
+    memcpy(a->data, p->data, p->len);
+    p->last = a;
+    p->sent++;
+    client.sent++;
+    if (target == p->home)
+        write_home(a);
+    else
+        ask_for(a, BEGINNING, OP_BEGIN, p->home);
+    return a;
+}
+
+static void begin_request(struct request *r, uint64_t now_ns)
+{
+    struct twochoice_write *w = tool_alloc(settings.k * sizeof *w);
+    size_t i;
+    r->used = true;
+    r->begun_ns = now_ns;
+    for (r->parts = 0; client.queue && r->parts < settings.k; r->parts++) {
+        struct part *p = r->part[r->parts] = next_in_queue();
+        p->state = PLACED;
+        p->of = r;
+        p->index = (uint32_t)r->parts;
+        w[r->parts] = (struct twochoice_write){p->home, p->len};
+    }
+    r->open = r->parts;
+    if (twochoice_placement_begin(&client.placement, now_ns, w, r->parts, (uint64_t)(r - client.request), &r->id) !=
+        QOS_OK)
+        tool_die(TOOL_FAILED, "a request failed");
+    client_counts.tally.decisions++;
+    for (i = 0; i < r->parts; i++)
+        if (r->part[i]->len >= settings.min_write)
+            send_again(r->part[i], TWOCHOICE_UNBOUND);
+    free(w);
+}
+
+/* The part has ended: one of what was sent of it was acknowledged, or it is given up. */
+static void end_whole(struct part *p, uint64_t status)
+{
+    if (p->over)
+        return;
+    p->over = true;
+    (void)!twochoice_placement_ended(&client.placement, tool_now_ns(), p->of->id, p->index, true);
+    p->of->part[p->index] = NULL;
+    if (--p->of->open == 0)
+        p->of->used = false;
+    finish_part(p, status);
+}
+
+/* Nothing of `a` is under way any more. */
+static void drop_sent(struct part *a)
+{
+    struct part *p = a->whole;
+    if (p->last == a)
+        p->last = NULL;
+    p->sent--;
+    client.sent--;
+    free(a->data);
+    free(a);
+    if (p->over && p->sent == 0)
+        free(p);
+}
+
+/* `a` failed: another server, if it was the last one that was sent, a bounded number of times. */
+static void sent_failed(struct part *a, uint64_t status)
+{
+    struct part *p = a->whole;
+    const bool last = p->last == a;
+    if (status == ST_NO_SPACE || status == ST_DOWN)
+        let_rest(a->target, status == ST_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
+    client_counts.tally.redone += last && !p->over;
+    if (last && !p->over && (++p->attempts >= ATTEMPTS || (status == ST_DOWN && a->target == a->home)))
+        end_whole(p, status);
+    else if (last && !p->over)
+        (void)!twochoice_placement_ended(&client.placement, tool_now_ns(), p->of->id, p->index, false);
+    drop_sent(a);
+}
+
+/* It has its stamp, and perhaps its target. */
+static void go_on(struct part *a)
+{
+    if (a->target == TWOCHOICE_UNBOUND)
+        a->state = BEGUN;
+    else if (a->target == a->home)
+        ask_for(a, CANCELLING, OP_CANCEL, a->home);
+    else
+        ask_for(a, BINDING, OP_BIND, a->home);
+}
+
+static void bind_part(struct part *p, const struct twochoice_place_order *o)
+{
+    struct part *a = p->last;
+    if (a && (a->state == WRITING_HOME || a->state == RECORDING))
+        return; /* bytes that are overwritten in place cannot be called back */
+    if (!a || a->target != TWOCHOICE_UNBOUND) {
+        client_counts.tally.redone += o->again;
+        a = send_again(p, TWOCHOICE_UNBOUND);
+    }
+    hist_add(&client_counts.decide, qos_elapsed_ns(p->of->begun_ns, tool_now_ns()));
+    p->transfer->probe_ns = qos_max(p->transfer->probe_ns, qos_elapsed_ns(p->queued_ns, tool_now_ns()));
+    a->target = o->server;
+    a->request = o->message.request;
+    a->turn = o->message.turn;
+    if (a->state == BEGUN)
+        go_on(a);
+}
+
+static void count_silent(void)
+{
+    struct client_tally *t = &client_counts.tally;
+    struct qos_stats stats;
+    if (twochoice_placement_stats(&client.placement, QOS_NONE, &stats) == QOS_OK)
+        t->no_answer = qos_sat_sub(stats.refused, t->said_down + t->said_full);
+}
+
+/* Does what the placement says, until there is nothing more to do now. */
+static bool follow_orders(uint64_t now_ns)
+{
+    struct twochoice_place_order o;
+    bool any = false;
+    while (twochoice_placement_step(&client.placement, now_ns, &o), o.todo != TWOCHOICE_PLACE_WAIT) {
+        struct part *p;
+        any = true;
+        if (o.todo == TWOCHOICE_PLACE_SEND) {
+            client_counts.tally.probes += o.message.type == TWOCHOICE_RESERVE;
+            link_send_message((int)o.server, &o.message);
+            continue;
         }
+        p = client.request[o.tag].part[o.write];
+        if (p && p->len < settings.min_write && p->attempts == 0)
+            send_again(p, p->home)->request = o.message.request;
+        else if (p)
+            bind_part(p, &o);
+    }
+    return any;
+}
+
+static bool place_parts(uint64_t now_ns)
+{
+    bool any = follow_orders(now_ns);
+    uint32_t i;
+    for (i = 0; i < REQUESTS_MAX && client.queue; i++)
+        if (!client.request[i].used)
+            begin_request(&client.request[i], now_ns);
+    count_silent();
+    return any | follow_orders(now_ns);
+}
+
+static void sent_answered(struct part *a)
+{
+    struct part *p = a->whole;
+    uint64_t now_ns = tool_now_ns(), status = a->status;
+    switch (a->state) {
+    case BEGINNING:
+        if (status == ST_OK) {
+            go_on(a);
+        } else if (status == ST_FULL && !p->recording && !p->over) { /* the table is full */
+            write_home(a);
+        } else if (status == ST_FULL) {
+            sent_failed(a, status);
+        } else {
+            end_whole(p, status);
+            drop_sent(a);
+        }
+        break;
+    case BINDING:
+        if (status == ST_OK) {
+            ask_for(a, WRITING_AWAY, OP_WRITE, a->target);
+        } else if (status == ST_DOWN) {
+            end_whole(p, status);
+            drop_sent(a);
+        } else {
+            sent_failed(a, status);
+        }
+        break;
+    case WRITING_AWAY:
+        if (status != ST_OK)
+            client_counts.bytes_to[a->target] -= a->len;
+        a->why = status;
+        if (status == ST_OK && !p->over && !p->recording) {
+            p->recording = true; /* one at a time: what is recorded late would hide newer bytes */
+            ask_for(a, RECORDING, OP_END, a->home);
+        } else {
+            ask_for(a, CANCELLING, OP_CANCEL, a->home);
+        }
+        break;
+    case CANCELLING:
+        if (a->target == a->home && !p->over && !p->recording)
+            write_home(a);
+        else
+            sent_failed(a, a->why);
+        break;
+    default: /* RECORDING, WRITING_HOME */
+        p->recording = false;
+        if (a->state == RECORDING)
+            hist_add(&client_counts.create, qos_elapsed_ns(a->since_ns, now_ns));
+        else if (status != ST_OK)
+            client_counts.bytes_to[a->target] -= a->len;
+        if (status != ST_OK && (status != ST_DOWN || a->state != RECORDING)) {
+            sent_failed(a, status);
+            break;
+        }
+        p->target = a->target;
+        end_whole(p, status);
+        drop_sent(a);
+        break;
     }
 }
 
@@ -463,10 +706,10 @@ static void load_heard(struct decision *d, const struct twochoice_message *m, co
 /* The write failed at its target: tries another server, a bounded number of times. */
 static void write_again(struct part *p, uint64_t status)
 {
-    bool elsewhere = client.scheduler.policy != TWOCHOICE_FIXED;
+    bool elsewhere = client.scheduler != SCHED_FIXED;
     if (status == ST_NO_SPACE || (status == ST_DOWN && p->target != p->home)) {
         let_rest(p->target, status == ST_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
-        if (elsewhere && ++p->attempts < ATTEMPTS && client.scheduler.up != 0) {
+        if (elsewhere && ++p->attempts < ATTEMPTS && client.rest_known < client.servers) {
             client_counts.tally.redone++;
             queue_part(p);
             return;
@@ -522,6 +765,34 @@ static void write_answered(struct part *p)
         }
         break;
     }
+}
+
+/* A part goes where the rule says. */
+static bool place(uint64_t now_ns)
+{
+    struct decision *d = &client.decision;
+    bool any = false;
+    if (client.scheduler == SCHED_INFORMED)
+        return place_parts(now_ns);
+    if (d->used && (d->missing == 0 || now_ns >= d->deadline_ns)) {
+        conclude(d, now_ns);
+        any = true;
+    }
+    while (client.queue && (client.scheduler == SCHED_FIXED || client.scheduler == SCHED_RANDOM ||
+                            client.queue->len < settings.min_write)) {
+        struct part *p = next_in_queue();
+        struct two_choice_probe one;
+        if (client.scheduler == SCHED_RANDOM && p->len >= settings.min_write &&
+            two_choice_draw(&client.rng, client.order, client.servers, client.resting, 1, &one))
+            p->target = one.server;
+        start_write(p);
+        any = true;
+    }
+    if (!d->used && client.queue) {
+        begin_decision(d, now_ns);
+        any = true;
+    }
+    return any;
 }
 
 /* ---- reading: steps (a), (b) of Figure 8 ----------------------------------------------------------------- */
@@ -603,6 +874,13 @@ static void on_note(void *ctx, int from, const struct note *n)
         client.asked = NULL;
         return;
     }
+    if (n->op == OP_PROBE + OP_ANSWER) {
+        if (client.probing && n->request == client.probing)
+            client.probing_missing--;
+        else
+            load_heard(&client.decision, (uint32_t)from, n);
+        return;
+    }
     p = (n->id & 0xffff) < client.calls ? client.call[n->id & 0xffff].part : NULL;
     if (!p || p->id != n->id || p->answered)
         return;
@@ -616,20 +894,20 @@ static void on_note(void *ctx, int from, const struct note *n)
         link_receive_data(from, n->id, p->data + (p->piece[p->piece_at].offset - p->offset), (size_t)n->len, &p->moved);
 }
 
-static void on_message(void *ctx, int from, const struct twochoice_message *m, const struct twochoice_peer *peers)
+static void on_message(void *ctx, int from, const struct twochoice_message *m)
 {
+    struct twochoice_message mine = *m, answer;
     (void)ctx;
-    (void)from;
-    if (m->type != TWOCHOICE_LOAD)
-        return;
-    if (client.probing && m->request == client.probing) {
-        client.probing_missing--;
-        return;
+    mine.server = (uint32_t)from; /* nobody speaks for others */
+    if (mine.state != TWOCHOICE_UP) {
+        client_counts.tally.said_down += mine.state == TWOCHOICE_DOWN;
+        client_counts.tally.said_full += mine.state == TWOCHOICE_FULL;
+        let_rest(mine.server, mine.state == TWOCHOICE_DOWN ? TWOCHOICE_DOWN : TWOCHOICE_FULL);
     }
-    if (client.decision.used && m->request == client.decision.request)
-        load_heard(&client.decision, m, peers);
-    else
+    if (twochoice_placement_heard(&client.placement, tool_now_ns(), &mine, &answer)) {
         client_counts.tally.late_answers++;
+        link_send_message(from, &answer);
+    }
 }
 
 /* The server that the part waits for. */
@@ -659,7 +937,9 @@ static bool advance_parts(void)
             continue;
         client.call[i].part = NULL;
         any = true;
-        if (p->transfer->write)
+        if (p->whole)
+            sent_answered(p);
+        else if (p->transfer->write)
             write_answered(p);
         else
             read_answered(p);
@@ -670,19 +950,11 @@ static bool advance_parts(void)
 bool client_poll(void)
 {
     static const struct link_handler handler = {NULL, on_note, on_message};
-    struct decision *d = &client.decision;
     uint64_t now_ns;
     bool any = link_poll(&handler) | advance_parts();
     now_ns = tool_now_ns();
     wake_rested(now_ns);
-    if (d->used && (d->missing == 0 || now_ns >= d->deadline_ns)) {
-        conclude(d, now_ns);
-        any = true;
-    }
-    if (!d->used && client.queue) {
-        begin_decision(d, now_ns);
-        any = true;
-    }
+    any |= place(now_ns);
     client.idle = any ? 0 : client.idle + 1;
     return any;
 }
@@ -726,7 +998,7 @@ void client_start(struct transfer *t)
 
 void client_finish(void)
 {
-    while (client.under_way)
+    while (client.under_way || client.sent)
         if (!client_poll())
             client_wait();
 }
@@ -746,28 +1018,24 @@ void client_ask(uint32_t server, struct note *n)
 
 uint64_t client_probe_all(uint32_t servers)
 {
-    struct twochoice_message m;
     uint64_t start_ns = tool_now_ns(), took_ns;
+    struct note n;
     uint32_t i;
-    memset(&m, 0, sizeof m);
-    m.client = (uint64_t)client.rank;
-    m.request = client.probing = (uint64_t)client.rank << 40 | ++client.requests;
-    m.len_bytes = settings.write_bytes;
+    memset(&n, 0, sizeof(uint64_t) * NOTE_HEAD);
+    n.request = client.probing = (uint64_t)client.rank << 40 | ++client.requests;
+    n.len = settings.write_bytes;
     client.probing_missing = servers;
-    m.type = TWOCHOICE_PROBE;
-    for (i = 0; i < servers; i++) {
-        m.server = i;
-        link_send_message((int)i, &m, NULL);
-    }
+    n.op = OP_PROBE;
+    for (i = 0; i < servers; i++)
+        link_send_note((int)i, &n);
     while (client.probing_missing)
         if (!client_poll())
             client_wait();
     took_ns = qos_elapsed_ns(start_ns, tool_now_ns());
     client.probing = 0;
-    m.type = TWOCHOICE_DECISION;
-    for (i = 0; i < servers; i++) {
-        m.server = i;
-        link_send_message((int)i, &m, NULL);
-    }
+    n.op = OP_DECIDE;
+    n.len = 0;
+    for (i = 0; i < servers; i++)
+        link_send_note((int)i, &n);
     return took_ns;
 }

@@ -9,7 +9,6 @@
 #include <time.h>
 
 enum { TAG_NOTE = 1, TAG_MESSAGE = 2, TAG_DATA = 16, TAG_DATA_MASK = 0xffff };
-#define PEERS_MAX 64u
 
 /* Operations that MPI has not completed. */
 static struct sending {
@@ -87,11 +86,11 @@ void link_send_note(int to, const struct note *n)
     must(MPI_Isend(copy, (int)words, MPI_UINT64_T, to, TAG_NOTE, control, &request[i]), "sending a note");
 }
 
-void link_send_message(int to, const struct twochoice_message *m, const struct twochoice_peer *peers)
+void link_send_message(int to, const struct twochoice_message *m)
 {
-    size_t room_bytes = TWOCHOICE_MESSAGE_BYTES(m->peer_count), len = 0, i;
-    void *copy = tool_alloc(room_bytes);
-    enum qos_status st = twochoice_message_encode(m, peers, copy, room_bytes, &len);
+    size_t len = 0, i;
+    void *copy = tool_alloc(TWOCHOICE_MESSAGE_BYTES);
+    enum qos_status st = twochoice_message_encode(m, copy, TWOCHOICE_MESSAGE_BYTES, &len);
     if (st != QOS_OK)
         tool_die(TOOL_FAILED, "message to %d: %s", to, qos_strerror((int)st));
     i = new_request(copy, NULL);
@@ -183,19 +182,18 @@ static void take_note(const struct link_handler *h, MPI_Message *message, const 
 
 static void take_message(const struct link_handler *h, MPI_Message *message, const MPI_Status *probed)
 {
-    static uint8_t buf[TWOCHOICE_MESSAGE_BYTES(PEERS_MAX)];
-    struct twochoice_peer peers[PEERS_MAX];
+    uint8_t buf[TWOCHOICE_MESSAGE_BYTES];
     struct twochoice_message m;
     MPI_Status status;
     enum qos_status st;
     int len = 0;
     MPI_Get_count(probed, MPI_BYTE, &len);
     must(MPI_Mrecv(buf, (int)sizeof buf, MPI_BYTE, message, &status), "receiving a message");
-    st = twochoice_message_decode(buf, (size_t)len, &m, peers, PEERS_MAX);
+    st = twochoice_message_decode(buf, (size_t)len, &m);
     if (st != QOS_OK)
         tool_warn("rank %d sent something that is no message: %s; ignored", probed->MPI_SOURCE, qos_strerror((int)st));
     else if (h->message)
-        h->message(h->ctx, probed->MPI_SOURCE, &m, peers);
+        h->message(h->ctx, probed->MPI_SOURCE, &m);
 }
 
 /* Notes and messages of one sender in the order in which they were sent: the write that a decision announces must not

@@ -154,11 +154,11 @@ int workload_delay(void)
             tool_warn("delay needs --part and --object of 4M or more, and --k of 8 or more");
         return TOOL_USAGE;
     }
-    if (!nodes_reset(true))
+    if (!nodes_reset())
         tool_die(TOOL_FAILED, "the servers cannot be emptied");
     if (nodes.node != 0)
         return TOOL_OK;
-    client_policy(SCHED_DYNAMIC, settings.seed, settings.include_home);
+    client_policy(SCHED_INFORMED, settings.seed, settings.include_home);
     to_json = settings.json && json_open(&j, settings.json);
     if (to_json) {
         json_text(&j, "command", settings.command);
@@ -302,7 +302,7 @@ int workload_table(void)
     }
     settings.object_bytes = object_bytes;
     qos_rng_seed(&rng, settings.seed * 1000 + nodes.node);
-    if (!nodes_reset(false))
+    if (!nodes_reset())
         tool_die(TOOL_FAILED, "the servers cannot be emptied");
     client_policy(SCHED_RANDOM, settings.seed, false);
     nodes_barrier();

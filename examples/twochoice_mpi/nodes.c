@@ -83,13 +83,13 @@ uint64_t nodes_count(enum count which)
     return sum;
 }
 
-bool nodes_reset(bool preassign)
+bool nodes_reset(void)
 {
     struct note *answers = tool_alloc(settings.servers * sizeof *answers);
     uint32_t failed = 0, i;
     nodes_barrier();
     all_rest();
-    nodes_tell(OP_RESET, preassign, answers);
+    nodes_tell(OP_RESET, 0, answers);
     for (i = 0; i < settings.servers && nodes.node == 0; i++)
         failed += answers[i].status != ST_OK && answers[i].status != ST_DOWN;
     free(answers);

@@ -1,4 +1,5 @@
-// The rank of an object server: answers probes at once, passes other requests to the I/O process, reports its death.
+// The rank of an object server: asks for writes, answers probes at once, passes other requests to the I/O process, reports
+// its death.
 #include "twochoice_mpi.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_NS UINT64_C(200000000) /* interval of checks of free space; timeout of a guess */
+#define LOOK_NS UINT64_C(200000000) /* interval of checks of free space */
 
 enum stage { FREE, WAITS_FOR_BUFFER, RECEIVING, AT_IO, SENDING };
 
@@ -30,8 +31,17 @@ struct outward {
     struct note answer; /* head only, kept while data is received */
 };
 
+/* Preassign (Section III-C): half of a probe's bytes, until it is decided; then what comes, until it is here. */
+#define GUESSES 256u
+struct guess {
+    int from;
+    uint64_t request, bytes, until_ns;
+};
+
 static struct {
-    struct twochoice_detector detector;
+    struct twochoice_intake intake;
+    struct guess guess[GUESSES]; /* a ring */
+    uint64_t guesses;
     struct shared *shared;
     uint8_t *buffers;
     bool *buffer_taken;
@@ -44,7 +54,7 @@ static struct {
     struct job **unsent; /* waiting for a full socket; in order */
     size_t unsents;
     bool full;
-    uint64_t look_ns, probes, given_up;
+    uint64_t look_ns, probes;
 } server;
 
 static void answer_head(int to, const struct note *n, uint64_t status)
@@ -74,7 +84,7 @@ static bool carries_load(const struct note *n)
 static void end_pending(struct pending *p)
 {
     if (carries_load(&p->n))
-        twochoice_detector_end(&server.detector, p->n.len);
+        twochoice_intake_end(&server.intake, tool_now_ns(), p->n.len);
     release_buffer(p);
     p->stage = FREE;
 }
@@ -158,8 +168,10 @@ static void job_done(const struct job *j)
     n.op = p->n.op + OP_ANSWER;
     n.id = p->n.id;
     if (p->n.op == OP_COUNTS && n.words == COUNTS) {
+        struct twochoice_intake_state state;
+        (void)twochoice_intake_info(&server.intake, &state);
         n.word[COUNT_PROBES] = server.probes;
-        n.word[COUNT_GIVEN_UP] = server.given_up;
+        n.word[COUNT_GIVEN_UP] = state.lost;
     }
     if (n.status == ST_NO_SPACE) {
         server.full = true;
@@ -245,7 +257,7 @@ static bool poll_io(void)
     return i != 0;
 }
 
-/* ---- requests -------------------------------------------------------------------------------------------- */
+/* ---- what is under way ----------------------------------------------------------------------------------- */
 
 static struct pending *new_pending(size_t *index)
 {
@@ -288,20 +300,65 @@ static void start_data(struct pending *p, size_t index)
                       &p->moved);
 }
 
-static void reset_detector(bool preassign)
+static void reset_intake(void)
 {
-    struct twochoice_detector_config config = {0};
+    struct twochoice_intake_config config = {.server = settings.server};
     static void *memory;
-    config.no_preassign = !preassign;
-    config.max_peers = (uint32_t)settings.servers;
-    config.lifetime_ns = settings.peers_ns;
-    config.timeout_ns = 4 * settings.probe_timeout_ns;
     if (!memory)
-        memory = tool_alloc_aligned(twochoice_detector_memsize(&config), 64);
-    if (twochoice_detector_init(&server.detector, memory, twochoice_detector_memsize(&config), &config) != QOS_OK)
-        tool_die(TOOL_FAILED, "load detector: its configuration is out of range");
-    server.probes = server.given_up = 0;
+        memory = tool_alloc_aligned(twochoice_intake_memsize(&config), 64);
+    if (twochoice_intake_init(&server.intake, memory, twochoice_intake_memsize(&config), &config) != QOS_OK)
+        tool_die(TOOL_FAILED, "intake: its configuration is out of range");
+    memset(server.guess, 0, sizeof server.guess);
+    server.probes = 0;
 }
+
+static uint64_t load_now(void)
+{
+    struct twochoice_intake_state state;
+    (void)twochoice_intake_info(&server.intake, &state);
+    return state.cost_bytes;
+}
+
+/* ---- the paper's rules: probes and decisions --------------------------------------------------------------------- */
+
+static struct guess *guess_of(int from, uint64_t request)
+{
+    uint32_t i;
+    for (i = 0; i < GUESSES; i++)
+        if (server.guess[i].bytes && server.guess[i].from == from && server.guess[i].request == request)
+            return &server.guess[i];
+    return NULL;
+}
+
+static void probed(int from, const struct note *n, uint64_t now_ns)
+{
+    struct guess *g = &server.guess[server.guesses++ % GUESSES];
+    struct note a;
+    uint32_t i;
+    memcpy(&a, n, sizeof(uint64_t) * NOTE_HEAD);
+    a.len = load_now();
+    for (i = 0; i < GUESSES; i++)
+        a.len += server.guess[i].until_ns > now_ns ? server.guess[i].bytes : 0;
+    *g = (struct guess){from, n->request, n->len / 2, now_ns + 4 * settings.probe_timeout_ns};
+    server.probes++;
+    answer_head(from, &a, !server.io_alive ? ST_DOWN : server.full ? ST_NO_SPACE : ST_OK);
+}
+
+static void decided(int from, const struct note *n)
+{
+    struct guess *g = guess_of(from, n->request);
+    if (g)
+        g->bytes = n->len;
+}
+
+static void came(int from, const struct note *n)
+{
+    struct guess *g = guess_of(from, n->request);
+    if (g)
+        g->bytes -= qos_min(g->bytes, n->len);
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------------------ */
 
 static void on_note(void *ctx, int from, const struct note *n)
 {
@@ -317,15 +374,22 @@ static void on_note(void *ctx, int from, const struct note *n)
         server.stopping = true;
         return;
     }
+    if (n->op == OP_PROBE || n->op == OP_DECIDE) {
+        if (n->op == OP_PROBE)
+            probed(from, n, now_ns);
+        else
+            decided(from, n);
+        return;
+    }
     if (n->op == OP_LOAD) {
         struct note a;
         memcpy(&a, n, sizeof(uint64_t) * NOTE_HEAD);
-        a.len = server.io_alive ? twochoice_detector_load(&server.detector, tool_now_ns()) : UINT64_MAX;
+        a.len = server.io_alive ? load_now() : UINT64_MAX;
         answer_head(from, &a, ST_OK);
         return;
     }
     if (n->op == OP_RESET)
-        reset_detector(n->len != 0);
+        reset_intake();
     p = new_pending(&index);
     memcpy(&p->n, n, sizeof(uint64_t) * NOTE_HEAD);
     p->from = from;
@@ -333,47 +397,45 @@ static void on_note(void *ctx, int from, const struct note *n)
     p->moved = false;
     if (carries_load(n) && (n->len == 0 || n->len > settings.part_bytes))
         tool_die(TOOL_FAILED, "rank %d asks for %" PRIu64 " bytes at once, more than --part", from, n->len);
-    if (n->op == OP_WRITE)
-        twochoice_detector_arrived(&server.detector, now_ns, (uint64_t)from, n->request, n->len);
-    else if (n->op == OP_READ)
-        twochoice_detector_begin(&server.detector, n->len);
+    if (n->op == OP_WRITE) {
+        twochoice_intake_arrived(&server.intake, now_ns, (uint64_t)from, n->request, n->turn, n->len);
+        came(from, n);
+    } else if (n->op == OP_READ) {
+        twochoice_intake_begin(&server.intake, now_ns, n->len);
+    }
     if (carries_load(n))
         start_data(p, index);
     else
         hand_over(p, index);
 }
 
-static void on_message(void *ctx, int from, const struct twochoice_message *m, const struct twochoice_peer *heard)
+static void on_message(void *ctx, int from, const struct twochoice_message *m)
 {
-    struct twochoice_peer peers[16];
-    struct twochoice_message a;
-    uint64_t now_ns = tool_now_ns();
-    uint32_t i;
+    struct twochoice_message mine = *m, answer;
     (void)ctx;
-    if (m->type == TWOCHOICE_DECISION) {
-        for (i = 0; i < m->peer_count; i++)
-            if (heard[i].server != settings.server)
-                twochoice_detector_heard(&server.detector, now_ns, heard[i].server, heard[i].load, heard[i].age_ns);
-        /* Not probed, or already given up: a chosen write is counted on arrival. */
-        if (twochoice_detector_decided(&server.detector, now_ns, m->client, m->request, m->chosen ? m->len_bytes : 0) !=
-            QOS_OK)
-            return;
-    } else if (m->type == TWOCHOICE_PROBE) {
-        memset(&a, 0, sizeof a);
-        a.type = TWOCHOICE_LOAD;
-        a.server = settings.server;
-        a.client = m->client;
-        a.request = m->request;
-        a.state = !server.io_alive ? TWOCHOICE_DOWN : server.full ? TWOCHOICE_FULL : TWOCHOICE_UP;
-        a.load = a.state == TWOCHOICE_UP ? twochoice_detector_probed(&server.detector, now_ns, m->client, m->request,
-                                                                     m->len_bytes, &a.rivals)
-                                         : 0;
-        if (settings.peers_ns) {
-            a.peer_count = (uint32_t)twochoice_detector_peers(&server.detector, now_ns, peers, 16);
-        }
-        server.probes++;
-        link_send_message(from, &a, peers);
+    mine.client = (uint64_t)from; /* nobody speaks for others */
+    if (mine.type == TWOCHOICE_RESERVE && (!server.io_alive || server.full)) {
+        answer = mine;
+        answer.type = TWOCHOICE_ANSWER;
+        answer.state = server.full ? TWOCHOICE_FULL : TWOCHOICE_DOWN;
+        answer.server = settings.server;
+        link_send_message(from, &answer);
+        return;
     }
+    server.probes += mine.type == TWOCHOICE_RESERVE;
+    if (twochoice_intake_heard(&server.intake, tool_now_ns(), &mine, &answer))
+        link_send_message(from, &answer);
+}
+
+static bool ask_for_writes(void)
+{
+    struct twochoice_message ask;
+    bool any = false;
+    while (server.io_alive && twochoice_intake_ask(&server.intake, tool_now_ns(), &ask)) {
+        link_send_message((int)ask.client, &ask);
+        any = true;
+    }
+    return any;
 }
 
 /* Advances requests whose data was received or sent, and those that wait for a buffer. */
@@ -417,17 +479,6 @@ static void look_at_space(uint64_t now_ns)
         server.full = false;
 }
 
-static void expire(uint64_t now_ns)
-{
-    struct twochoice_detector_state before, after;
-    if (now_ns < twochoice_detector_next_ns(&server.detector, now_ns))
-        return;
-    (void)twochoice_detector_info(&server.detector, &before);
-    twochoice_detector_expire(&server.detector, now_ns);
-    (void)twochoice_detector_info(&server.detector, &after);
-    server.given_up += before.undecided - after.undecided;
-}
-
 static bool wait_for_io(void)
 {
     struct job j;
@@ -452,7 +503,7 @@ int server_main(int io_fd, struct shared *shared, uint8_t *buffers, int io_pid)
     server.io = io_fd;
     server.io_pid = io_pid;
     server.io_alive = true;
-    reset_detector(true);
+    reset_intake();
     if (!wait_for_io())
         io_gone();
     while (!server.stopping || link_sending()) {
@@ -461,9 +512,9 @@ int server_main(int io_fd, struct shared *shared, uint8_t *buffers, int io_pid)
         any |= poll_io();
         any |= advance();
         send_unsent();
-        expire(now_ns);
+        any |= ask_for_writes();
         look_at_space(now_ns);
-        qos_atomic_store_relaxed(&shared->load, twochoice_detector_load(&server.detector, tool_now_ns()));
+        qos_atomic_store_relaxed(&shared->load, load_now());
         idle = any ? 0 : idle + 1;
         if (!any)
             link_nap(idle, server.io_alive ? server.io : -1);

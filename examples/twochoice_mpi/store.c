@@ -300,6 +300,12 @@ static void begin_job(struct store *s, struct task *t)
     store_answer(s, t, st == QOS_OK ? ST_OK : st == QOS_EFULL || st == QOS_EAGAIN ? ST_FULL : ST_IO);
 }
 
+static void bind_job(struct store *s, struct task *t)
+{
+    const struct note *n = &t->job.n;
+    store_answer(s, t, twochoice_table_write_bind(&s->table, n->stamp, (uint32_t)n->server) == QOS_OK ? ST_OK : ST_NO);
+}
+
 static void cancel_job(struct store *s, struct task *t)
 {
     store_answer(s, t, twochoice_table_write_cancel(&s->table, t->job.n.stamp) == QOS_OK ? ST_OK : ST_NO);
@@ -396,6 +402,7 @@ static void start_job(struct store *s, struct task *t)
     case OP_READ: read_job(s, t); break;
     case OP_QUERY: query_job(s, t); break;
     case OP_BEGIN: begin_job(s, t); break;
+    case OP_BIND: bind_job(s, t); break;
     case OP_CANCEL: cancel_job(s, t); break;
     case OP_END: end_job(s, t); break;
     case OP_REFERS: refers_job(s, t); break;

@@ -17,6 +17,7 @@
 
 #include "common.h"
 #include "twochoice.h"
+#include "two_choice.h"
 
 #define OBJECT(home, file, index) ((uint64_t)(home) << 48 | (uint64_t)(file) << 32 | (uint64_t)(index))
 #define OBJECT_HOME(object) ((uint32_t)((object) >> 48))
@@ -29,23 +30,27 @@
 /* Requests to a server, by C a client or S a server. The I/O process answers, unless the rank is named. */
 enum op {
     OP_NONE,
-    OP_WRITE,  /* C; object, offset, len, and the data. Answered when durable; at home, when also recorded */
-    OP_READ,   /* C, S; the data comes with the answer */
-    OP_QUERY,  /* C, S; answer: pieces, four words each: offset, end, server, stamp */
-    OP_BEGIN,  /* C; to the home, before data goes to `server`: reserves table space. answer: stamp, the piece's name */
+    OP_WRITE, /* C; object, offset, len, and the data. Answered when durable; at home, when also recorded */
+    OP_READ,  /* C, S; the data comes with the answer */
+    OP_QUERY, /* C, S; answer: pieces, four words each: offset, end, server, stamp */
+    OP_BEGIN, /* C; to the home, before data goes to `server`, or TWOCHOICE_UNBOUND: reserves table space. answer: stamp,
+                  the piece's name */
+    OP_BIND,  /* C; to the home: data goes to `server`; the write began as TWOCHOICE_UNBOUND */
     OP_CANCEL, /* C; the write of this stamp is cancelled */
     OP_END,    /* C; after a durable write of the piece at `server` */
     OP_DROP,   /* S; the piece is no longer needed */
     OP_REFERS, /* S; to the home: is the piece needed? answer: status */
     OP_HAS,    /* S; is the piece there? answer: status */
     OP_LOAD,   /* S; answer by the rank: len is the load */
+    OP_PROBE,  /* C; the paper's rules: len bytes may come. Answer by the rank: len is the load */
+    OP_DECIDE, /* C; to each probed server: len bytes come, perhaps 0. No answer */
     OP_SWEEP,  /* C; after a start: drop pieces that no home knows */
     OP_GO,     /* C; all have swept: the maintainers may begin */
     OP_CHECK,  /* C; table, log and data compared; answer: len disagreements */
     OP_LIST,   /* C; answer: the oldest redirects, five words each: object, offset, end, server, version */
     OP_DRAIN,  /* C; from now on pull everything home, idle or not */
     OP_COUNTS, /* C; answer: words of enum count */
-    OP_RESET,  /* C; when all are idle: clear everything for the next measurement. len: 1 preassign, 0 not */
+    OP_RESET,  /* C; when all are idle: clear everything for the next measurement */
     OP_REST,   /* C; start no background work. status: ST_NO while some is in progress: ask again */
     OP_STOP    /* C; end the job, when all are idle */
 };
@@ -56,11 +61,12 @@ const char *status_text(uint64_t status);
 
 #define NOTE_WORDS 192u
 #define NOTE_PIECES (NOTE_WORDS / 4)
-#define NOTE_HEAD 11u
+#define NOTE_HEAD 12u
 struct note { /* on the wire: only the 64-bit words in use, so that hosts may differ */
     uint64_t op, id;
     uint64_t write;   /* a client's write part, for the trace */
     uint64_t request; /* of the decision that sent the write */
+    uint64_t turn;    /* and of the reservation; 0: none */
     uint64_t object, offset, len;
     uint64_t stamp; /* of the piece; 0: at home */
     uint64_t server, status, words;
@@ -82,7 +88,7 @@ enum count {
     COUNT_RECOVERED,
     COUNT_TORN_BYTES,
     COUNT_PROBES,   /* from here: counted by the rank itself */
-    COUNT_GIVEN_UP, /* guesses without a decision, announced writes that never came */
+    COUNT_GIVEN_UP, /* asks for a write that had no answer */
     COUNTS
 };
 
@@ -91,12 +97,12 @@ enum count {
 struct link_handler {
     void *ctx;
     void (*note)(void *ctx, int from, const struct note *n);
-    void (*message)(void *ctx, int from, const struct twochoice_message *m, const struct twochoice_peer *peers);
+    void (*message)(void *ctx, int from, const struct twochoice_message *m);
 };
 void link_open(int *argc, char ***argv, int *rank, int *ranks);
 void link_close(void);
 void link_send_note(int to, const struct note *n);
-void link_send_message(int to, const struct twochoice_message *m, const struct twochoice_peer *peers);
+void link_send_message(int to, const struct twochoice_message *m);
 /* Sends or receives a note's data, under its id. Until *done is true the buffer is MPI's. */
 void link_send_data(int to, uint64_t id, const void *data, size_t len, bool *done);
 void link_receive_data(int from, uint64_t id, void *data, size_t len, bool *done);
@@ -193,14 +199,14 @@ uint64_t client_probe_all(uint32_t servers);
 
 /* ---- main.c: settings ------------------------------------------------------------------------------------ */
 
-enum { SCHED_FIXED, SCHED_RANDOM, SCHED_NATIVE, SCHED_COLLABORATIVE, SCHED_DYNAMIC, SCHEDS };
+enum { SCHED_FIXED, SCHED_RANDOM, SCHED_NATIVE, SCHED_DYNAMIC, SCHED_INFORMED, SCHEDS };
 extern const char *const scheduler_name[SCHEDS];
 
 struct settings {
     const char *command, *dir, *pids, *journal, *trace, *json, *figures, *schedulers, *slow;
     uint64_t servers, procs, k, write_bytes, per_process, object_bytes, part_bytes, rate, slow_by, seed, rounds, run_ns;
     uint64_t probe_timeout_ns, drain_ns, fragments, log_bytes, buffers, min_write;
-    uint64_t pull_rate, idle_ns, idle_load, peers_ns;
+    uint64_t pull_rate, idle_ns, idle_load;
     bool shared, recover, keep, include_home, pull, no_pull, accept_prefix, verify, progress;
     uint32_t server;   /* of this rank, or its I/O process */
     uint64_t own_rate; /* of its device; 0: unlimited */
@@ -229,7 +235,7 @@ void nodes_gather(const void *mine, size_t bytes, void *all);
 uint32_t nodes_tell(enum op op, uint64_t len, struct note *answers);
 /* A sum over all servers that answer; node 0. */
 uint64_t nodes_count(enum count which);
-bool nodes_reset(bool preassign); /* collective: empties all servers; false on node 0: failed */
+bool nodes_reset(void); /* collective: empties all servers; false on node 0: failed */
 void nodes_stop(void);
 
 int workload_burst(void);

@@ -602,143 +602,151 @@ static void play_compacted_log(const struct adversary_program *p, struct adversa
     play_log(p, score, true);
 }
 
-/* ---- servers that lie to a decision ----------------------------------------------------------------------------- */
+/* ---- a server that lies to a client ---------------------------------------------------------------------------- */
 
-enum { HONEST, LIAR, WRITE_COUNT, LIES };
+enum { SAYS, ASKS, HONEST_ASKS, PASSES, LIES };
 static const struct adversary_op lie_ops[LIES] = {
-    {"honest", 0, 1 << 30, 0, 64},          /* load in KiB, rivals */
-    {"liar", 0, UINT64_MAX, 0, UINT32_MAX}, /* any load and any number of rivals */
-    {"writes", 1, 64, 1, 1 << 14},          /* a writes of b KiB each */
+    {"says", 0, UINT64_MAX, 0, UINT64_MAX}, /* the liar answers: wait, service */
+    {"asks", 0, UINT64_MAX, 0, UINT64_MAX}, /* it asks with these bounds */
+    {"honest", 0, 7, 1, 3000},              /* an honest server asks, and takes b us */
+    {"passes", 1, 3000, 0, 0},              /* a us pass */
 };
 
-/* An honest server gets at most what fills it to the level of the honest servers, and one write. The level is that of
-   this decision and its rivals, as many as the header counts. (Its share is not monotone in the rivals. With more of
-   them the level rises faster than the share falls, until fuller servers join. So no bound follows from the shares with
-   none and with the most rivals.) Above the level it gets nothing. */
+/* Server 0 lies and never writes; it holds at most ceil(2k / servers) writes of a request until the timeout. */
 static void play_lies(const struct adversary_program *p, struct adversary_score *score)
 {
-    static unsigned char memory[8192] __attribute__((aligned(64)));
+    static unsigned char memory[65536] __attribute__((aligned(64)));
+    static struct twochoice_placement placement;
     struct twochoice_placement_config config;
-    struct twochoice_placement placement;
-    struct twochoice_write writes[64];
-    struct twochoice_probe probe[ADVERSARY_STEPS_MAX];
-    double len = 1 << 20, rivals = 0, factor, level = 0, sum, weight = 0;
-    size_t k = 8, n = 0, honest = 0, i, j;
-    uint32_t kind[ADVERSARY_STEPS_MAX], claim[ADVERSARY_STEPS_MAX], most = 0;
-    bool in[ADVERSARY_STEPS_MAX] = {false};
-    score->bound = 1;
-    for (i = 0; i < p->steps; i++) {
-        const struct adversary_step *s = &p->step[i];
-        if (s->op == WRITE_COUNT) {
-            k = (size_t)s->a;
-            len = (double)s->b * 1024;
-            continue;
-        }
-        kind[n] = s->op;
-        probe[n].server = (uint32_t)n;
-        probe[n].weight = 1;
-        probe[n].state = TWOCHOICE_UP;
-        probe[n].load = s->op == HONEST ? s->a << 10 : s->a;
-        probe[n].rivals = (uint32_t)s->b;
-        claim[n] = s->b < 64 ? (uint32_t)s->b : 64;
-        honest += s->op == HONEST;
-        n++;
-    }
-    score->harm = 0;
-    if (honest == 0)
-        return;
+    struct twochoice_place_order o;
+    struct twochoice_message reserved[64], answer, m;
+    struct twochoice_write writes[8];
+    uint64_t request = 0, now = 0;
+    uint32_t n = 0, held = 0, most = 0, at[8], step, i;
+    const uint32_t servers = 2 + p->step[0].op % 7;
     memset(&config, 0, sizeof config);
-    config.servers = ADVERSARY_STEPS_MAX;
-    config.max_writes = 64;
-    config.min_write_bytes = QOS_NOTHING;
+    config.servers = servers;
+    config.max_writes = 8;
+    config.timeout_ns = UINT64_C(1000000000); /* never in this game */
+    config.seed = p->steps;
     must(twochoice_placement_init(&placement, memory, sizeof memory, &config), QOS_OK);
-    for (i = 0; i < k; i++) {
-        writes[i].home = (uint32_t)(i % n);
-        writes[i].len_bytes = (uint64_t)len;
+    for (i = 0; i < 8; i++) {
+        writes[i].home = 1 + i % (servers - 1);
+        writes[i].len_bytes = 1 << 20;
+        at[i] = QOS_NONE;
     }
-    must(twochoice_placement_decide(&placement, writes, k, probe, n), QOS_OK);
-    for (i = 0; i < n; i++) { /* the median: the least claim that half of all do not exceed */
-        size_t below = 0;
-        for (j = 0; j < n; j++)
-            below += claim[j] <= claim[i];
-        if (2 * below >= n && (most == 0 || 2 * claim[i] + 1 < most))
-            most = 2 * claim[i] + 1;
-    }
-    for (i = 0; i < n; i++)
-        rivals += claim[i] < most ? claim[i] : most;
-    factor = 1 + rivals / (double)n;
-    sum = factor * (double)k * len;
-    for (;;) { /* the honest servers, from the emptiest on */
-        size_t next = n;
-        for (j = 0; j < n; j++)
-            if (kind[j] == HONEST && !in[j] && (next == n || probe[j].load < probe[next].load))
-                next = j;
-        if (next == n || (weight > 0 && (double)probe[next].load >= sum / weight))
-            break;
-        in[next] = true;
-        sum += (double)probe[next].load;
-        weight++;
-        level = sum / weight;
-    }
-    for (i = 0; i < n; i++) {
-        double room = level - (double)probe[i].load, got = (double)probe[i].chosen, bound;
-        if (kind[i] == LIAR)
-            continue;
-        bound = room < -2 ? 0.001 : room / factor / len + 1.001; /* -2: the header rounds the level, in bytes */
-        if (got / bound > score->harm / score->bound) {
-            score->harm = got;
-            score->bound = bound;
-        }
-    }
-}
-
-/* ---- clients that lie to a server's detector ------------------------------------------------------------------- */
-
-enum { PROBE_IT, DECIDE_IT, ARRIVE_IT, HEAR_IT, WAIT_IT, TELLS };
-static const struct adversary_op tell_ops[TELLS] = {
-    {"probe", 0, 40, 0, UINT64_MAX},         /* request, bytes */
-    {"decide", 0, 40, 0, UINT64_MAX},        /* the same */
-    {"arrive", 0, 40, 0, 1 << 30},           /* a real write of b bytes arrives, and ends */
-    {"heard", 0, UINT32_MAX, 0, UINT64_MAX}, /* the load of any server */
-    {"wait", 0, 1000, 0, 0},                 /* a ns */
-};
-
-/* timeout_ns after the last message the load is the data in flight. All of it is the victim's, as the liar sent no
-   data. */
-static void play_tells(const struct adversary_program *p, struct adversary_score *score)
-{
-    static unsigned char memory[8192] __attribute__((aligned(64)));
-    struct twochoice_detector_config config;
-    struct twochoice_detector_state state;
-    struct twochoice_detector detector;
-    uint64_t now = 0, load;
-    uint32_t step, rivals;
-    memset(&config, 0, sizeof config);
-    config.op_cost_bytes = QOS_NOTHING;
-    config.max_probes = 16;
-    config.max_peers = 8;
-    config.timeout_ns = config.lifetime_ns = 500;
-    must(twochoice_detector_init(&detector, memory, sizeof memory, &config), QOS_OK);
-    twochoice_detector_begin(&detector, 1000);
+    must(twochoice_placement_begin(&placement, 0, writes, 8, 0, &request), QOS_OK);
     for (step = 0; step < 60; step++) {
         const struct adversary_step *s = adversary_at(p, step);
-        switch (s->op) {
-        case PROBE_IT: (void)twochoice_detector_probed(&detector, now, 2, s->a, s->b, &rivals); break;
-        case DECIDE_IT: (void)!twochoice_detector_decided(&detector, now, 2, s->a, s->b); break;
-        case ARRIVE_IT:
-            twochoice_detector_arrived(&detector, now, 2, s->a, s->b);
-            twochoice_detector_end(&detector, s->b);
-            break;
-        case HEAR_IT: twochoice_detector_heard(&detector, now, (uint32_t)s->a, s->b, s->b % 1000); break;
-        default: now += s->a;
+        while (twochoice_placement_step(&placement, now, &o), o.todo != TWOCHOICE_PLACE_WAIT) {
+            if (o.todo == TWOCHOICE_PLACE_BIND) {
+                held -= at[o.write] == 0; /* it was taken back */
+                at[o.write] = o.server;
+                held += o.server == 0;
+                most = held > most ? held : most;
+            } else if (o.message.type == TWOCHOICE_RESERVE && n < 64) {
+                reserved[n++] = o.message;
+            }
         }
+        m = reserved[n ? s->a % n : 0];
+        for (i = 0; i < n && s->op != HONEST_ASKS; i++) /* the liar's last reservation */
+            m = reserved[i].server == 0 ? reserved[i] : m;
+        if (s->op == PASSES || n == 0 || (m.server == 0) != (s->op != HONEST_ASKS)) {
+            now += s->op == PASSES ? s->a * 1000 : 1;
+            continue;
+        }
+        m.type = s->op == SAYS ? TWOCHOICE_ANSWER : TWOCHOICE_ASK;
+        m.wait_ns = s->op == HONEST_ASKS ? 0 : s->a;
+        m.service_ns = s->op == HONEST_ASKS ? s->b * 1000 : s->b;
+        (void)twochoice_placement_heard(&placement, now, &m, &answer);
     }
-    load = twochoice_detector_load(&detector, now + 500);
-    must(twochoice_detector_info(&detector, &state), QOS_OK);
-    score->harm = (double)(load > 1000 ? load - 1000 : 1000 - load) + state.undecided + state.promised;
-    score->bound = 1;
-    if (score->harm == 0) /* for the climb */
-        score->harm = twochoice_detector_next_ns(&detector, now) == QOS_NEVER ? 0 : 2;
+    score->harm = most;
+    score->bound = (16 + servers - 1) / servers;
+}
+
+/* ---- a client that lies to a server ----------------------------------------------------------------------------- */
+
+enum { RESERVES, RELEASES, WAITS, TELLS };
+static const struct adversary_op tell_ops[TELLS] = {
+    {"reserves", 0, 90, 0, UINT64_MAX}, /* request, bytes */
+    {"releases", 0, 90, 0, 0},          /* request */
+    {"waits", 1, 200, 0, 0},            /* a times 50 us */
+};
+
+#define TICK UINT64_C(50000)
+#define LEAD UINT64_C(100000)
+#define SERVICE UINT64_C(1000000)
+
+static void tell(struct twochoice_intake *intake, uint64_t now, uint64_t client, uint64_t request, uint64_t len,
+                 bool reserve)
+{
+    struct twochoice_message m, answer;
+    memset(&m, 0, sizeof m);
+    m.type = reserve ? TWOCHOICE_RESERVE : TWOCHOICE_RELEASE;
+    m.count = reserve;
+    m.client = client;
+    m.request = request;
+    m.len_bytes = len;
+    (void)twochoice_intake_heard(intake, now, &m, &answer);
+}
+
+/* The victim, 1, keeps writes of 1 ms reserved, and each comes a lead after its ask. The liar, 2, never writes. The
+   victim's writes come one service apart, and behind each the device may be idle for four leads, as for one ask of the
+   liar's, and one lead until the victim's own comes; a lead for the ticks of this game. At first, when no rate is known,
+   an ask of the liar's holds up all for 50 ms. */
+static void play_tells(const struct adversary_program *p, struct adversary_score *score)
+{
+    static unsigned char memory[65536] __attribute__((aligned(64)));
+    static struct twochoice_intake intake;
+    struct twochoice_intake_config config;
+    struct twochoice_message ask;
+    uint64_t now, comes[64], request[64], served = 0, ends = 0, number = 1000, last = 0;
+    uint32_t coming = 0, queued = 0, step = 0, waits = 0, i;
+    bool busy = false;
+    memset(&config, 0, sizeof config);
+    config.max_reservations = 100;
+    must(twochoice_intake_init(&intake, memory, sizeof memory, &config), QOS_OK);
+    for (i = 0; i < 4; i++)
+        tell(&intake, 0, 1, number++, 1 << 20, true);
+    for (now = 0; now < 150000000; now += TICK) {
+        for (i = 0; i < 32 && waits == 0; i++, step++) {
+            const struct adversary_step *s = adversary_at(p, step);
+            if (s->op == WAITS)
+                waits = (uint32_t)s->a;
+            else
+                tell(&intake, now, 2, s->a, s->b, s->op == RESERVES);
+        }
+        waits -= waits > 0;
+        if (busy && ends <= now) {
+            twochoice_intake_end(&intake, now, 1 << 20);
+            busy = false;
+            served += now > 60000000;
+            last = now;
+        }
+        for (i = 0; i < coming;) {
+            if (comes[i] > now) {
+                i++;
+                continue;
+            }
+            twochoice_intake_arrived(&intake, now, 1, request[i], 0, 1 << 20);
+            queued++;
+            comes[i] = comes[--coming];
+            request[i] = request[coming];
+        }
+        if (queued > 0 && !busy) {
+            queued--;
+            busy = true;
+            ends = now + SERVICE;
+        }
+        while (twochoice_intake_ask(&intake, now, &ask))
+            if (ask.client == 1 && coming < 64) {
+                comes[coming] = now + LEAD;
+                request[coming++] = ask.request;
+                tell(&intake, now, 1, number++, 1 << 20, true);
+            }
+    }
+    score->harm = served ? (double)(last - 60000000) / (double)served : 1e9;
+    score->bound = (double)(SERVICE + 6 * LEAD);
 }
 
 int main(void)
@@ -747,8 +755,8 @@ int main(void)
         {"bytes", byte_ops, OPS, play_bytes, "bytes lost", 30000},
         {"log", log_ops, DAMAGES, play_plain_log, "good without what was durable", 10000},
         {"compacted_log", log_ops, DAMAGES, play_compacted_log, "good without what was durable", 10000},
-        {"lies", lie_ops, LIES, play_lies, "writes on an honest server", 20000},
-        {"tells", tell_ops, TELLS, play_tells, "bytes of load after timeout_ns", 20000},
+        {"lies", lie_ops, LIES, play_lies, "writes that a liar holds", 20000},
+        {"tells", tell_ops, TELLS, play_tells, "ns for each write of the victim", 1500},
     };
     static const struct {
         int mistake;

@@ -18,7 +18,7 @@ use warnings;
 # The name of a handle is the last part of its type's name; in a header with one main object, it is this.
 my %noun = (htb => 'tree', tags => 'tags', qos_word => 'word', qos_counter => 'counter');
 # Objects that an operation takes besides its handle come where ids come.
-my %object = map { $_ => 1 } qw(storage word tree tags shared client monitor table maintainer checker placement detector solver scheduler
+my %object = map { $_ => 1 } qw(storage word tree tags shared client monitor table maintainer checker placement intake solver scheduler
     agent controller layout bucket writer reader);
 # Numbers that are names: ids.
 my %id = map { $_ => 1 } qw(id parent server queue bucket object target source client tenant request peer pull stamp hold slot class

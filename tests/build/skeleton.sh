@@ -62,7 +62,7 @@ alone() { # CHAPTER HEADER
     gcc -std=c11 -w -Werror=implicit-function-declaration -I. -c -o "$out/alone.o" "$out/alone.c" 2>"$out/alone.log" &&
         ! nm -u "$out/alone.o" | grep -qvE ' (memcpy|memmove|memset|memcmp)$'
 }
-for chapter in table placement detector messages; do
+for chapter in table placement messages; do
     alone $chapter twochoice.h || { echo "twochoice.h: chapter $chapter needs another one"; cat "$out/alone.log"; bad=1; }
 done
 sed 's/qos_rng_seed(&placement/twochoice_priv_tag(&placement/' twochoice.h >"$out/entangled.h"

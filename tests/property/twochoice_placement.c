@@ -1,511 +1,482 @@
-// proves: draws are distinct, uniform, and never a server that is down (Section III-B); decide fills the candidates to
-// proves: one level, takes its share of that fill among rivals, and sends writes home where the level allows it.
+// proves: a client sends each write once, where a server asked for it: not if as many other places would surely end
+// proves: earlier as writes are left, and it declines no other ask; again only after a failure or when it is overdue. It
+// proves: reserves at 2k servers that are up, and leaves no reservation behind. Servers refuse, are silent, hang, fail and
+// proves: ask as they like, and messages are lost, late, repeated and out of order: every request ends.
 #include "check.h"
 #include "twochoice.h"
 
-#define SERVERS 300
-#define WRITES 40
+#define SERVERS 40u
+#define K 12u
+#define REQUESTS 3u
+#define TIMEOUT 20000u
+#define PLACES 512u
 
 static struct check_rng rng;
-static struct twochoice_placement s;
+static struct twochoice_placement placement;
+static uint64_t now;
 
-static void *open_scheduler(struct check_mem *m, uint32_t servers, uint32_t policy, bool include_home, uint64_t seed)
+/* ---- what the test knows: reservations, by what was sent and heard --------------------------------------------- */
+
+struct place {
+    bool used;
+    enum { SENT, KNOWN, ASKING, CLOSED } state;
+    uint32_t server, left, request, asks; /* request: its slot; asks: that its server has still to send */
+    uint64_t turn, at, wait, service;
+};
+struct write {
+    bool ended, bound, failed, small;
+    uint32_t home, times;
+    uint64_t at, overdue;
+};
+struct request {
+    bool used;
+    uint64_t id, begun;
+    uint32_t k, unbound, open;
+    struct write write[K];
+};
+static struct place place[PLACES];
+static struct request request[REQUESTS];
+static struct {
+    uint32_t servers;
+    bool home, up[SERVERS], hangs[SERVERS];
+    uint32_t refuses, loses, fails; /* permille */
+} world;
+
+/* ---- messages under way, and ends of writes -------------------------------------------------------------------- */
+
+struct event {
+    uint64_t at;
+    enum { NONE, TO_SERVER, TO_CLIENT, ENDS } kind;
+    struct twochoice_message m;
+    uint32_t request, write;
+    uint64_t id;
+};
+static struct event event[2048];
+static uint64_t taken_back, failed, refused, homes, done, given_up;
+
+static struct event *later(uint64_t delay, int kind)
 {
-    struct twochoice_placement_config config;
-    memset(&config, 0, sizeof config);
-    config.servers = servers;
-    config.max_writes = WRITES;
-    config.policy = policy;
-    config.include_home = include_home;
-    config.seed = seed;
-    check_mem_new(m, twochoice_placement_memsize(&config), 64, 0);
-    CHECK_EQ(twochoice_placement_init(&s, m->mem, m->size, &config), QOS_OK);
-    return m->mem;
+    static struct event nowhere;
+    uint32_t i;
+    for (i = 0; i < 2048; i++)
+        if (event[i].kind == NONE) {
+            memset(&event[i], 0, sizeof event[i]);
+            event[i].at = now + delay;
+            event[i].kind = kind == TO_SERVER ? TO_SERVER : kind == TO_CLIENT ? TO_CLIENT : ENDS;
+            return &event[i];
+        }
+    return &nowhere; /* lost */
 }
 
-/* Writes of 1 MiB each, whose homes are the servers in turn. */
-static void alike(struct twochoice_write *w, size_t k, uint32_t servers)
+static bool chance(uint32_t permille)
 {
-    size_t i;
-    for (i = 0; i < k; i++) {
-        w[i].home = (uint32_t)(i % servers);
-        w[i].len_bytes = 1 << 20;
+    return check_between(&rng, 0, 999) < permille;
+}
+
+static void post(const struct twochoice_message *m, int kind)
+{
+    uint32_t copies = chance(world.loses) ? 0 : chance(world.loses) ? 2 : 1;
+    for (; copies > 0; copies--)
+        later(check_between(&rng, 50, chance(20) ? 3000 : 200), kind)->m = *m;
+}
+
+static struct place *place_of(uint64_t turn)
+{
+    uint32_t i;
+    for (i = 0; i < PLACES; i++)
+        if (place[i].used && place[i].turn == turn)
+            return &place[i];
+    return NULL;
+}
+
+static void close_place(struct place *p)
+{
+    p->state = CLOSED;
+}
+
+/* ---- servers: they answer and ask as they like ----------------------------------------------------------------- */
+
+static void server_gets(const struct twochoice_message *m)
+{
+    struct twochoice_message a = *m;
+    struct place *p = place_of(m->turn);
+    if (world.hangs[m->server] || m->type != TWOCHOICE_RESERVE || !p)
+        return;
+    a.type = TWOCHOICE_ANSWER;
+    a.state = chance(world.refuses) ? TWOCHOICE_FULL : TWOCHOICE_UP;
+    a.wait_ns = check_between(&rng, 0, 4000);
+    a.service_ns = check_between(&rng, 100, 1500);
+    a.idle_ns = 0;
+    if (!chance(100)) /* some ask at once */
+        post(&a, TO_CLIENT);
+    for (a.type = TWOCHOICE_ASK; a.state == TWOCHOICE_UP && p->asks > 0; p->asks--) {
+        a.wait_ns = check_between(&rng, 0, 500);
+        if (!chance(world.loses))
+            later(check_between(&rng, 100, 5000), TO_CLIENT)->m = a;
     }
 }
 
-/* Draws `count` servers, an even number, as a decision over half as many writes does. */
-static size_t draw(size_t count, uint32_t *out)
+/* ---- the client ------------------------------------------------------------------------------------------------ */
+
+static uint64_t ends(const struct place *p, uint32_t j)
 {
-    static struct twochoice_probe p[2 * WRITES];
-    struct twochoice_write w[WRITES];
-    size_t i, n = 0;
-    alike(w, count / 2, 1);
-    CHECK_EQ(twochoice_placement_ask(&s, w, count / 2, p, &n), QOS_OK);
-    for (i = 0; i < n; i++)
-        out[i] = p[i].server;
+    uint64_t begins = p->at + p->wait;
+    if (begins < now)
+        begins = p->state == KNOWN ? now + (now - begins) : now;
+    return begins + (j + 1) * p->service;
+}
+
+/* Places of the request that were heard of, others than `me`, that end before `at`, or not later. */
+static uint32_t better(uint32_t r, const struct place *me, uint64_t at, bool or_equal)
+{
+    uint32_t i, j, n = 0;
+    for (i = 0; i < PLACES; i++) {
+        const struct place *p = &place[i];
+        if (!p->used || p == me || p->request != r || (p->state != KNOWN && p->state != ASKING))
+            continue;
+        for (j = 0; j < p->left; j++)
+            n += or_equal ? ends(p, j) <= at : ends(p, j) < at;
+    }
     return n;
 }
 
-static void draws(void)
+static uint32_t live(uint32_t r)
 {
-    struct check_mem m;
-    static uint32_t out[2 * WRITES], again[2 * WRITES], hits[SERVERS], pairs[6][6];
-    static bool down[SERVERS];
-    uint64_t round, rounds = check_scaled(20000);
-    uint32_t i;
-    size_t n;
-    open_scheduler(&m, 70, 0, false, 7);
-    CHECK_EQ(draw(80, out), 70); /* no more are up */
-    for (i = 0; i < 70; i++)
-        hits[out[i]]++;
-    for (i = 0; i < 70; i++)
-        CHECK_EQ(hits[i], 1);
-    CHECK(check_mem_free(&m));
-    open_scheduler(&m, SERVERS, 0, false, 7);
-    for (round = 0; round < check_scaled(400); round++) { /* servers come and go */
-        uint32_t up = 0, count = 2 * (uint32_t)check_between(&rng, 1, WRITES);
-        for (i = 0; i < 20; i++) {
-            uint32_t server = (uint32_t)check_between(&rng, 0, SERVERS - 1);
-            uint32_t state = (uint32_t)check_between(&rng, 0, 2);
-            CHECK_EQ(twochoice_placement_set_server(&s, server, (enum twochoice_server_state)state, 0), QOS_OK);
-            down[server] = state != TWOCHOICE_UP;
-        }
-        for (i = 0; i < SERVERS; i++)
-            up += !down[i];
-        n = draw(count, out);
-        CHECK_EQ(n, count < up ? count : up);
-        memset(hits, 0, sizeof hits);
-        for (i = 0; i < n; i++) {
-            CHECK(!down[out[i]]);
-            CHECK_EQ(hits[out[i]]++, 0);
-        }
-    }
-    CHECK(check_mem_free(&m));
-    /* Each ordered pair of six servers is drawn equally often: 30 pairs, each within 5 sigma. */
-    open_scheduler(&m, 6, 0, false, check_seed());
-    for (round = 0; round < rounds; round++) {
-        CHECK_EQ(draw(2, out), 2);
-        pairs[out[0]][out[1]]++;
-    }
-    for (i = 0; i < 36; i++) {
-        double expect = (double)rounds / 30, got = pairs[i / 6][i % 6];
-        if (i / 6 == i % 6)
-            CHECK_EQ(pairs[i / 6][i % 6], 0);
-        else
-            CHECK((got - expect) * (got - expect) <= 25 * expect);
-    }
-    CHECK(check_mem_free(&m));
-    /* Two placements with the same seed draw the same. */
-    open_scheduler(&m, SERVERS, 0, false, 1);
-    for (i = 0; i < 30; i++)
-        CHECK_EQ(draw(50, out), 50);
-    CHECK(check_mem_free(&m));
-    open_scheduler(&m, SERVERS, 0, false, 1);
-    for (i = 0; i < 30; i++)
-        CHECK_EQ(draw(50, again), 50);
-    CHECK(memcmp(out, again, 50 * sizeof *out) == 0);
-    CHECK(check_mem_free(&m));
+    uint32_t i, n = 0;
+    for (i = 0; i < PLACES; i++)
+        n += place[i].used && place[i].request == r && place[i].state != CLOSED ? place[i].left : 0;
+    return n;
 }
 
-/* The level per weight to which `bytes` fill the candidates: from the emptiest on, as long as the next one is below
- * the level. */
-static double water_level(const struct twochoice_probe *p, const size_t *one, size_t m, double bytes)
+/* Writes that are unbound for certain, and those that may be: a write may be taken back as soon as it is overdue. */
+static uint32_t unbound(uint32_t r)
 {
-    bool in[4 * WRITES] = {false};
-    double weight = 0;
-    size_t round;
-    for (round = 0; round < m; round++) {
-        size_t i, next = m;
-        for (i = 0; i < m; i++)
-            if (!in[i] && (next == m ||
-                           (double)p[one[i]].load / p[one[i]].weight < (double)p[one[next]].load / p[one[next]].weight))
-                next = i;
-        if (weight > 0 && (double)p[one[next]].load / p[one[next]].weight >= bytes / weight)
-            break;
-        in[next] = true;
-        bytes += (double)p[one[next]].load;
-        weight += p[one[next]].weight;
-    }
-    return bytes / weight;
+    return request[r].unbound;
+}
+static uint32_t perhaps_unbound(uint32_t r)
+{
+    uint32_t i, n = request[r].unbound;
+    for (i = 0; i < request[r].k; i++)
+        n += request[r].write[i].bound && !request[r].write[i].ended && now >= request[r].write[i].overdue;
+    return n;
 }
 
-static int by_value(const void *a, const void *b)
+static void sends(const struct twochoice_message *m)
 {
-    const unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
-    return (x > y) - (x < y);
+    uint32_t r = 0, i, each;
+    struct place *p = place_of(m->turn), *q = NULL;
+    while (r < REQUESTS && request[r].id != m->request)
+        r++;
+    CHECK(m->type == TWOCHOICE_RESERVE || m->type == TWOCHOICE_RELEASE);
+    CHECK_EQ(m->client, 4711);
+    if (m->type == TWOCHOICE_RELEASE) {
+        CHECK(p && p->state != CLOSED);
+        if (unbound(p->request) > 0) {
+            if (p->state == ASKING)
+                CHECK_GE(better(p->request, p, ends(p, 0), true), unbound(p->request)); /* declined for a reason */
+            else
+                CHECK_GE(now, p->state == SENT ? p->at + TIMEOUT / 4 : p->at + 2 * p->wait + TIMEOUT);
+        }
+        close_place(p);
+        post(m, TO_SERVER);
+        return;
+    }
+    CHECK(r < REQUESTS && !p);
+    CHECK(perhaps_unbound(r) > 0);
+    CHECK(m->server < world.servers && world.up[m->server]);
+    each = (2 * request[r].k + world.servers - 1) / world.servers;
+    CHECK(m->count >= 1 && m->count <= each);
+    for (i = 0; i < PLACES && !q; i++) {
+        if (place[i].used && place[i].request == r && place[i].server == m->server)
+            CHECK(place[i].state == CLOSED); /* one at a time at a server */
+        q = place[i].used ? NULL : &place[i];
+    }
+    for (; i < PLACES; i++)
+        if (place[i].used && place[i].request == r && place[i].server == m->server)
+            CHECK(place[i].state == CLOSED);
+    CHECK(q != NULL);
+    memset(q, 0, sizeof *q);
+    q->used = true;
+    q->server = m->server;
+    q->left = q->asks = m->count;
+    q->request = r;
+    q->turn = m->turn;
+    q->at = now;
+    post(m, TO_SERVER);
 }
 
-/* Each write went where the rule sends it: to the candidate that is emptiest with it; it counts as 1 + rivals writes. The header
- * rounds rivals to 1/65536, so errors of a thousandth of a write are accepted. */
-static void check_filled(const struct twochoice_write *w, size_t k, const struct twochoice_probe *p, size_t n,
-                         const size_t *one, size_t m)
+static void binds(const struct twochoice_place_order *o)
 {
-    static double full[4 * WRITES], last[4 * WRITES];
-    static unsigned sorted[4 * WRITES];
-    double rivals = 0, factor, level, bytes = 0;
-    size_t i, j;
-    for (i = 0; i < m; i++)
-        sorted[i] = p[one[i]].rivals < 64 ? p[one[i]].rivals : 64;
-    qsort(sorted, m, sizeof *sorted, by_value);
-    for (i = 0; i < m; i++) {
-        const unsigned most = 2 * sorted[(m - 1) / 2] + 1; /* of the median */
-        rivals += sorted[i] < most ? sorted[i] : most;
+    uint32_t r = (uint32_t)o->tag, i;
+    struct request *q = &request[r];
+    struct write *w = &q->write[o->write];
+    struct place *p = place_of(o->message.turn);
+    struct event *e;
+    uint64_t bound = 0;
+    CHECK(r < REQUESTS && q->used && o->write < q->k && q->id == o->message.request);
+    CHECK(!w->ended && o->server < world.servers);
+    CHECK_EQ(o->again, w->times > 0);
+    if (w->bound) { /* it is overdue: nobody said that it failed */
+        CHECK_GE(now, w->overdue);
+        taken_back++;
     }
-    factor = 1 + rivals / (double)m;
-    for (i = 0; i < k; i++)
-        bytes += w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES ? 0 : factor * (double)w[i].len_bytes;
-    level = water_level(p, one, m, bytes);
-    for (i = 0; i < n; i++) {
-        full[i] = (double)p[i].load;
-        last[i] = 0;
+    q->unbound += w->bound;
+    w->bound = false;
+    CHECK(q->unbound > 0);
+    if (o->message.turn == 0) { /* home: small, or nobody else */
+        CHECK_EQ(o->server, w->home);
+        CHECK((w->small && w->times == 0) || live(r) == 0);
+        homes += !w->small;
+    } else {
+        CHECK(p && p->state == ASKING && p->request == r && p->server == o->server);
+        CHECK(!w->small || w->times > 0);
+        bound = ends(p, 0);
+        CHECK(better(r, p, bound, false) < perhaps_unbound(r));
+        for (i = 0; i < PLACES; i++)
+            if (place[i].used && place[i].request == r && place[i].state == ASKING)
+                CHECK_LE(bound, ends(&place[i], 0)); /* of all asks the best */
+        for (i = 0; i < q->k; i++)                   /* a write whose home this is goes first */
+            if (!q->write[i].ended && !q->write[i].bound && q->write[i].home == o->server)
+                CHECK_EQ(w->home, o->server);
+        p->wait += p->service;
+        p->state = --p->left ? KNOWN : CLOSED;
     }
-    for (i = 0; i < k; i++) /* home, if the level allows it */
-        for (j = 0; j < m && w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES; j++)
-            if (p[one[j]].server == w[i].home) {
-                double len = factor * (double)w[i].len_bytes, limit = level * p[one[j]].weight;
-                bool fits = full[one[j]] + len <= limit * (1 + 1e-9) + len / 100;
-                bool surely = full[one[j]] + len <= limit * (1 - 1e-9) - len / 100;
-                /* A home without room for it may still get it, as the emptiest candidate. */
-                CHECK(!surely || w[i].target == w[i].home);
-                if (surely || (fits && w[i].target == w[i].home))
-                    full[one[j]] += len;
-                else if (w[i].target == w[i].home)
-                    last[one[j]] += len;
-            }
-    for (i = 0; i < k; i++) {
-        if (w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES || w[i].target == w[i].home)
-            continue;
-        for (j = 0; j < m; j++)
-            if (p[one[j]].server == w[i].target)
-                last[one[j]] += factor * (double)w[i].len_bytes;
-    }
-    for (i = 0; i < m; i++) /* a candidate was the emptiest when it got its last write */
-        for (j = 0; j < m && last[one[i]] > 0; j++) {
-            double next = factor * (double)(1 << 20), with = full[one[i]] + last[one[i]]; /* its last write included */
-            CHECK(with / p[one[i]].weight <=
-                  (full[one[j]] + last[one[j]] + next + factor * 1000) / p[one[j]].weight * (1 + 1e-9));
-        }
+    w->overdue = now + (bound && bound - now < TIMEOUT ? qos_min(TIMEOUT, (bound - now) + (bound - now) / 2) : TIMEOUT);
+    if (o->server == w->home) /* sent again only if it failed */
+        w->overdue = UINT64_MAX;
+    w->bound = true;
+    w->failed = false;
+    w->times++;
+    w->at = now;
+    q->unbound--;
+    if (world.hangs[o->server])
+        return;
+    e = later(check_between(&rng, 100, chance(50) ? 9000 : 1000), ENDS);
+    e->request = r;
+    e->write = o->write;
+    e->id = q->id;
+    e->m.state = chance(world.fails);
+    e->m.turn = w->times;
 }
 
-static void decisions(bool include_home)
+/* An overdue write counts as unbound from the first order on that follows. */
+static void follow(void)
 {
-    struct check_mem m;
-    static struct twochoice_probe p[4 * WRITES];
-    static struct twochoice_write w[WRITES];
-    uint64_t round, several = 0, none = 0;
-    open_scheduler(&m, SERVERS, TWOCHOICE_COLLABORATIVE, include_home, 3);
-    for (round = 0; round < check_scaled(4000); round++) {
-        size_t k = (size_t)check_between(&rng, 1, WRITES), n = 0, i, j, large = 0, candidates = 0, sent = 0;
-        size_t one[4 * WRITES];
-        uint64_t kind = check_between(&rng, 0, 3);
-        CHECK_CONTEXT("round %u", (unsigned)round);
-        for (i = 0; i < k; i++) {
-            w[i].home = (uint32_t)check_between(&rng, 0, SERVERS - 1);
-            w[i].len_bytes = check_between(&rng, 0, 5) ? 1 << 20 : 100;
-            large += w[i].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES;
-        }
-        CHECK_EQ(twochoice_placement_ask(&s, w, k, p, &n), QOS_OK);
-        CHECK_EQ(n, 2 * large);
-        if (include_home)
-            for (i = 0; i < k; i++) {
-                bool asked = w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES;
-                for (j = 0; j < n; j++)
-                    asked |= p[j].server == w[i].home;
-                CHECK(asked);
-            }
-        for (i = 0; i < n; i++) {
-            for (j = 0; j < i; j++)
-                CHECK(p[i].server != p[j].server);
-            p[i].state = check_between(&rng, 0, 5) ? TWOCHOICE_UP : (uint32_t)check_between(&rng, 1, 2);
-            if (round % 7 == 0 && i >= 2)
-                p[i].state = TWOCHOICE_FULL; /* few servers answer */
-            p[i].load = kind == 0   ? 5
-                        : kind == 1 ? check_between(&rng, 0, 8) << 20
-                                    : check_between(&rng, 0, UINT64_C(1) << check_between(&rng, 0, 40));
-            p[i].weight = round % 2 ? 1 : (uint32_t)check_between(&rng, 1, 1 << 20);
-            p[i].rivals = round % 3 ? 0 : (uint32_t)check_between(&rng, 0, check_between(&rng, 0, 100));
-        }
-        if (n > 2 && round % 5 == 0) { /* a cached load of a server that answered itself does not count */
-            p[n] = p[0];
-            p[n].state = TWOCHOICE_UP;
-            p[n++].load = 0;
-        }
-        for (i = 0; i < n; i++) {
-            for (j = 0; j < i && !(p[j].state == TWOCHOICE_UP && p[j].server == p[i].server); j++)
-                continue;
-            if (p[i].state == TWOCHOICE_UP && j == i)
-                one[candidates++] = i;
-        }
-        CHECK_EQ(twochoice_placement_decide(&s, w, k, p, n), QOS_OK);
-        for (i = 0; i < n; i++) {
-            size_t there = 0;
-            for (j = 0; j < candidates && one[j] != i; j++)
-                continue;
-            CHECK(j < candidates || p[i].chosen == 0);
-            for (j = 0; j < k && p[i].chosen; j++)
-                there += w[j].target == p[i].server && w[j].len_bytes >= TWOCHOICE_MIN_WRITE_BYTES;
-            CHECK_EQ(p[i].chosen, there);
-            sent += p[i].chosen;
-            several += p[i].chosen > 1;
-            none += p[i].state == TWOCHOICE_UP && p[i].chosen == 0;
-        }
-        CHECK_EQ(sent, candidates ? large : 0);
-        for (i = 0; i < k; i++)
-            if (w[i].len_bytes < TWOCHOICE_MIN_WRITE_BYTES || candidates == 0)
-                CHECK_EQ(w[i].target, w[i].home);
-        if (candidates)
-            check_filled(w, k, p, n, one, candidates);
-    }
-    CHECK_GE(several, check_scaled(4000));
-    CHECK_GE(none, check_scaled(4000));
-    CHECK(check_mem_free(&m));
-}
-
-/* Servers that lie: with absurd loads and rivals they get no writes, and nothing overflows. */
-static void lies(void)
-{
-    struct check_mem m;
-    struct twochoice_probe p[4 * WRITES];
-    struct twochoice_write w[WRITES];
-    size_t n = 0, i;
-    open_scheduler(&m, 10, TWOCHOICE_COLLABORATIVE, false, 1);
-    alike(w, WRITES, 10);
-    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
-    for (i = 0; i < n; i++) {
-        p[i].state = TWOCHOICE_UP;
-        p[i].load = p[i].server < 6 ? UINT64_MAX - p[i].server : i << 20;
-        p[i].weight = p[i].server % 2 ? 1 : TWOCHOICE_WEIGHT_MAX;
-        p[i].rivals = p[i].server == 9 ? UINT32_MAX : 0;
-    }
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
-    for (i = 0; i < n; i++)
-        CHECK(p[i].server >= 6 || p[i].chosen == 0);
-    for (i = 0; i < WRITES; i++)
-        w[i].len_bytes = UINT64_MAX;
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
-    CHECK(check_mem_free(&m));
-}
-
-/* Three of ten servers have a terabyte in flight: none of 100 writes goes there, and the others share them. */
-static void stragglers(void)
-{
-    struct check_mem m;
-    struct twochoice_probe p[4 * WRITES];
-    struct twochoice_write w[WRITES];
-    size_t n = 0, i;
-    open_scheduler(&m, 10, TWOCHOICE_COLLABORATIVE, false, 1);
-    alike(w, WRITES, 10);
-    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
-    CHECK_EQ(n, 10);
-    for (i = 0; i < n; i++) {
-        p[i].state = TWOCHOICE_UP;
-        p[i].load = p[i].server < 3 ? UINT64_C(1) << 40 : 0;
-        p[i].rivals = 10;
-    }
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
-    for (i = 0; i < n; i++)
-        CHECK(p[i].server < 3 ? p[i].chosen == 0 : p[i].chosen >= 5 && p[i].chosen <= 6);
-    CHECK(check_mem_free(&m));
-}
-
-static void few_alive(void)
-{
-    struct check_mem m;
-    static struct twochoice_probe p[2 * WRITES];
-    static struct twochoice_write w[WRITES];
-    size_t n, i, j, changed;
-    uint32_t round;
-    open_scheduler(&m, SERVERS, TWOCHOICE_COLLABORATIVE, false, 3);
-    alike(w, WRITES, SERVERS);
-    for (i = 5; i < SERVERS; i++) /* five of 300 are up */
-        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, i % 2 ? TWOCHOICE_DOWN : TWOCHOICE_FULL, 0), QOS_OK);
-    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
-    CHECK_EQ(n, 5);
-    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, n, &changed), QOS_OK);
-    CHECK_EQ(changed, 0); /* no other server is up */
-    for (i = 0; i < n; i++)
-        p[i].state = TWOCHOICE_UP;
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
-    for (i = 0; i < n; i++)
-        CHECK_EQ(p[i].chosen, WRITES / 5);
-    for (i = 0; i < 5; i++)
-        CHECK_EQ(w[i].target, i); /* a write whose home is up stays at home */
-    for (i = 0; i < 5; i++)
-        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
-    CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
-    for (i = 0; i < WRITES; i++)
-        CHECK_EQ(w[i].target, w[i].home);
-    /* Servers that do not answer are replaced, twice at most. */
-    for (i = 0; i < SERVERS; i++)
-        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_UP, 0), QOS_OK);
-    CHECK_EQ(twochoice_placement_ask(&s, w, 10, p, &n), QOS_OK);
-    CHECK_EQ(n, 20);
-    for (round = 0; round < 4; round++) {
-        uint32_t before[20];
-        for (i = 0; i < n; i++) {
-            before[i] = p[i].server;
-            p[i].state = i % 2 ? TWOCHOICE_UP : TWOCHOICE_DOWN;
-            if (p[i].state == TWOCHOICE_DOWN)
-                CHECK_EQ(twochoice_placement_set_server(&s, p[i].server, TWOCHOICE_DOWN, 0), QOS_OK);
-        }
-        CHECK_EQ(twochoice_placement_redraw(&s, round, p, n, &changed), QOS_OK);
-        CHECK_EQ(changed, round < TWOCHOICE_TRIES ? 10 : 0);
-        for (i = 0; i < n; i++) {
-            CHECK_EQ(p[i].server == before[i], i % 2 == 1 || changed == 0);
-            for (j = 0; j < i; j++)
-                CHECK(p[i].server != p[j].server);
-        }
-    }
-    CHECK(check_mem_free(&m));
-}
-
-static void other_policies(void)
-{
-    struct check_mem m;
-    static struct twochoice_probe p[2 * WRITES];
-    static struct twochoice_write w[WRITES];
-    struct qos_stats st;
-    size_t n, i, round, away = 0;
-    bool home;
-    for (i = 0; i < WRITES; i++) {
-        w[i].home = (uint32_t)(i * 7);
-        w[i].len_bytes = i == 3 ? 10 : 1 << 20;
-    }
-    open_scheduler(&m, SERVERS, TWOCHOICE_FIXED, false, 3);
-    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
-    CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, 0), QOS_OK);
-    for (i = 0; i < WRITES; i++)
-        CHECK_EQ(w[i].target, w[i].home);
-    CHECK(check_mem_free(&m));
-    open_scheduler(&m, SERVERS, TWOCHOICE_RANDOM, false, 3);
-    CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
-    CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, NULL, 0), QOS_OK);
-    for (i = 0; i < WRITES; i++)
-        away += w[i].target != w[i].home;
-    CHECK_GE(away, WRITES / 2);
-    CHECK_EQ(w[3].target, w[3].home); /* too small */
-    CHECK_EQ(twochoice_placement_stats(&s, 0, &st), QOS_ENOENT);
-    CHECK_EQ(twochoice_placement_stats(&s, QOS_NONE, &st), QOS_OK);
-    CHECK_EQ(st.granted, ((uint64_t)(WRITES - 1) << 20) + 10);
-    CHECK_EQ(st.borrowed, away << 20);
-    for (i = 0; i < SERVERS; i++)
-        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, NULL, 0), QOS_OK);
-    CHECK_EQ(w[0].target, w[0].home);
-    CHECK(check_mem_free(&m));
-    for (home = false;; home = true) {
-        open_scheduler(&m, SERVERS, TWOCHOICE_NATIVE, home, 3);
-        for (round = 0; round < 50; round++) {
-            size_t at = 0;
-            CHECK_EQ(twochoice_placement_ask(&s, w, WRITES, p, &n), QOS_OK);
-            CHECK_EQ(n, 2 * (WRITES - 1));
-            for (i = 0; i < n; i++) {
-                p[i].load = check_between(&rng, 0, 3);
-                p[i].state = check_between(&rng, 0, 4) ? TWOCHOICE_UP : TWOCHOICE_DOWN;
-            }
-            CHECK_EQ(twochoice_placement_decide(&s, w, WRITES, p, n), QOS_OK);
-            for (i = 0; i < WRITES; i++) {
-                const struct twochoice_probe *a = &p[at], *b = &p[at + 1];
-                uint32_t want = w[i].home;
-                if (i == 3)
+    struct twochoice_place_order o;
+    uint32_t orders, i, r;
+    for (orders = 0;; orders++) {
+        for (r = 0; r < REQUESTS; r++)
+            for (i = 0; request[r].used && i < request[r].k; i++) {
+                struct write *w = &request[r].write[i];
+                if (w->ended || !w->bound || w->overdue == UINT64_MAX || now < w->at + TIMEOUT)
                     continue;
-                CHECK(a->server != b->server);
-                CHECK(!home || a->server == w[i].home);
-                if (a->state == TWOCHOICE_UP && (b->state != TWOCHOICE_UP || a->load <= b->load))
-                    want = a->server;
-                else if (b->state == TWOCHOICE_UP)
-                    want = b->server;
-                CHECK_EQ(w[i].target, want);
-                at += 2;
+                w->bound = false; /* for certain by now */
+                request[r].unbound++;
             }
-        }
-        CHECK(check_mem_free(&m));
-        if (home)
+        twochoice_placement_step(&placement, now, &o);
+        if (o.todo == TWOCHOICE_PLACE_WAIT)
             break;
+        CHECK(orders < 5000);
+        if (o.todo == TWOCHOICE_PLACE_SEND) {
+            CHECK_EQ(o.server, o.message.server);
+            sends(&o.message);
+        } else {
+            binds(&o);
+        }
     }
-    open_scheduler(&m, 1, TWOCHOICE_NATIVE, true, 3); /* one server: both choices */
-    w[0].home = 0;
-    CHECK_EQ(twochoice_placement_ask(&s, w, 1, p, &n), QOS_OK);
-    CHECK(n == 2 && p[0].server == 0 && p[1].server == 0);
-    CHECK_EQ(twochoice_placement_set_server(&s, 0, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_placement_ask(&s, w, 1, p, &n), QOS_OK);
-    CHECK_EQ(twochoice_placement_decide(&s, w, 1, p, n), QOS_OK);
-    CHECK_EQ(w[0].target, 0);
-    CHECK(check_mem_free(&m));
 }
 
-static void errors(void)
+static void hear(const struct twochoice_message *m)
+{
+    struct twochoice_message answer;
+    struct place *p = place_of(m->turn);
+    const bool holds = p && p->state != CLOSED && p->server == m->server;
+    const bool answered = twochoice_placement_heard(&placement, now, m, &answer);
+    CHECK_EQ(answered, !holds && m->type == TWOCHOICE_ASK);
+    if (answered) {
+        CHECK_EQ(answer.type, TWOCHOICE_RELEASE);
+        CHECK(answer.turn == m->turn && answer.request == m->request && answer.client == m->client);
+    }
+    if (!holds || p->state == ASKING)
+        return;
+    if (m->state != TWOCHOICE_UP) {
+        refused++;
+        close_place(p);
+        return;
+    }
+    p->at = now;
+    p->wait = m->wait_ns;
+    p->service = m->service_ns;
+    p->state = m->type == TWOCHOICE_ASK ? ASKING : KNOWN;
+}
+
+static void write_ends(const struct event *e)
+{
+    struct request *q = &request[e->request];
+    struct write *w = &q->write[e->write];
+    if (!q->used || q->id != e->id || w->ended)
+        return;
+    if (e->m.state != 0) { /* it failed, where it was sent last */
+        if (!w->bound || e->m.turn != w->times)
+            return;
+        CHECK_EQ(twochoice_placement_ended(&placement, now, q->id, e->write, false), QOS_OK);
+        w->bound = false;
+        q->unbound++;
+        failed++;
+        return;
+    }
+    CHECK_EQ(twochoice_placement_ended(&placement, now, q->id, e->write, true), QOS_OK);
+    CHECK_EQ(twochoice_placement_ended(&placement, now, q->id, e->write, true), QOS_OK); /* heard twice */
+    q->unbound -= !w->bound;
+    w->ended = true;
+    w->bound = false;
+    q->open--;
+    done++;
+}
+
+static void begin(uint32_t r)
+{
+    struct twochoice_write w[K];
+    struct request *q = &request[r];
+    uint32_t i, up = 0, each, got = 0, homes_in = 0;
+    memset(q, 0, sizeof *q);
+    q->used = true;
+    q->k = q->unbound = q->open = (uint32_t)check_between(&rng, 1, K);
+    for (i = 0; i < q->k; i++) {
+        w[i].home = q->write[i].home = (uint32_t)check_between(&rng, 0, world.servers - 1);
+        q->write[i].small = chance(100);
+        w[i].len_bytes = q->write[i].small ? check_between(&rng, 0, 1023) : check_between(&rng, 1024, 1 << 24);
+    }
+    q->begun = now;
+    CHECK_EQ(twochoice_placement_begin(&placement, now, w, q->k, r, &q->id), QOS_OK);
+    follow();
+    for (i = 0; i < world.servers; i++)
+        up += world.up[i];
+    for (i = 0; i < PLACES; i++)
+        if (place[i].used && place[i].request == r) {
+            got += place[i].left;
+            homes_in += place[i].server == w[0].home;
+        }
+    /* At 2k servers for what is not small; where there are fewer, ceil(2k / servers) at each. */
+    each = q->unbound ? (2 * q->unbound + world.servers - 1) / world.servers : 0;
+    CHECK_EQ(got, each * (each * up < 2 * q->unbound ? up : (2 * q->unbound + each - 1) / (each ? each : 1)));
+    if (world.home && !q->write[0].small && world.up[w[0].home])
+        CHECK(homes_in == 1);
+}
+
+static void run(uint64_t seed, uint32_t requests)
 {
     struct twochoice_placement_config config;
-    struct check_mem m;
-    struct twochoice_probe p[8];
-    struct twochoice_write w = {0, 0, 4096};
-    size_t n, size;
+    struct twochoice_place_order o;
+    struct check_mem mem;
+    uint32_t i, r, begun = 0, open = 0;
+    uint64_t steps = 0;
+    check_rng_init(&rng, seed);
+    CHECK_CONTEXT("world %u", (unsigned)seed);
+    memset(place, 0, sizeof place);
+    memset(request, 0, sizeof request);
+    memset(event, 0, sizeof event);
     memset(&config, 0, sizeof config);
-    CHECK_EQ(twochoice_placement_memsize(&config), 0); /* no servers */
-    config.servers = TWOCHOICE_SERVERS_MAX + 1;
-    CHECK_EQ(twochoice_placement_memsize(&config), 0);
-    config.servers = 4;
-    config.max_writes = TWOCHOICE_WRITES_MAX + 1;
-    CHECK_EQ(twochoice_placement_memsize(&config), 0);
-    config.max_writes = 2;
-    config.policy = 4;
-    CHECK_EQ(twochoice_placement_memsize(&config), 0);
-    config.policy = 0;
-    config.min_write_bytes = QOS_NOTHING;
-    config.tries = TWOCHOICE_NO_TRIES;
-    size = twochoice_placement_memsize(&config);
-    check_mem_new(&m, size, 64, 0);
-    CHECK_EQ(twochoice_placement_init(&s, m.mem, size - 1, &config), QOS_EMEMORY);
-    CHECK_EQ(twochoice_placement_init(&s, m.mem + 4, size, &config), QOS_EALIGN);
-    CHECK_EQ(twochoice_placement_init(&s, m.mem, size, &config), QOS_OK);
-    CHECK_EQ(twochoice_placement_set_server(&s, 4, TWOCHOICE_UP, 0), QOS_ENOENT);
-    CHECK_EQ(twochoice_placement_set_server(&s, 0, (enum twochoice_server_state)3, 0), QOS_ERANGE);
-    CHECK_EQ(twochoice_placement_set_server(&s, 0, TWOCHOICE_UP, TWOCHOICE_WEIGHT_MAX + 1), QOS_ERANGE);
-    CHECK_EQ(twochoice_placement_set_server(&s, 0, TWOCHOICE_UP, 9), QOS_OK);
-    CHECK_EQ(twochoice_placement_ask(&s, &w, 0, p, &n), QOS_ERANGE);
-    CHECK_EQ(twochoice_placement_ask(&s, &w, 3, p, &n), QOS_ERANGE);
-    w.home = 4;
-    CHECK_EQ(twochoice_placement_ask(&s, &w, 1, p, &n), QOS_ENOENT);
-    w.home = 0;
-    w.len_bytes = 0; /* with PROBE_EVERY even this is placed */
-    CHECK_EQ(twochoice_placement_ask(&s, &w, 1, p, &n), QOS_OK);
-    CHECK_EQ(n, 2);
-    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, n, &n), QOS_OK);
-    CHECK_EQ(n, 0); /* no tries */
-    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, 9, &n), QOS_ERANGE);
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, NULL, 1), QOS_EINVAL);
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 9), QOS_ERANGE);
-    p[1].server = 4;
-    CHECK_EQ(twochoice_placement_redraw(&s, 0, p, 2, &n), QOS_ENOENT);
-    p[0].state = p[1].state = TWOCHOICE_UP;
-    p[0].load = 1; /* the other server is better, but it does not exist */
-    p[1].load = 0;
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 2), QOS_OK);
-    CHECK_EQ(w.target, p[0].server);
-    p[1].server = 1;
-    p[1].weight = 0;
-    p[0].state = TWOCHOICE_DOWN;
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, p, 2), QOS_OK);
-    CHECK_EQ(w.target, w.home);
-    CHECK(check_mem_free(&m));
+    now = check_between(&rng, 0, 1) ? check_between(&rng, 0, UINT64_MAX / 2) : 0;
+    world.servers = (uint32_t)check_between(&rng, 1, check_between(&rng, 0, 1) ? 6 : SERVERS);
+    world.home = chance(500);
+    world.refuses = chance(500) ? 0 : (uint32_t)check_between(&rng, 0, 400);
+    world.loses = chance(500) ? 0 : (uint32_t)check_between(&rng, 0, 200);
+    world.fails = chance(500) ? 0 : (uint32_t)check_between(&rng, 0, 300);
+    for (i = 0; i < world.servers; i++) {
+        world.up[i] = !chance(50);
+        world.hangs[i] = chance(50);
+    }
+    config.servers = world.servers;
+    config.max_writes = K;
+    config.max_requests = REQUESTS;
+    config.include_home = world.home;
+    config.timeout_ns = TIMEOUT;
+    config.client = 4711;
+    config.seed = seed;
+    check_mem_new(&mem, twochoice_placement_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_placement_init(&placement, mem.mem, mem.size, &config), QOS_OK);
+    for (i = 0; i < world.servers; i++)
+        CHECK_EQ(twochoice_placement_set_server(&placement, i, world.up[i] ? TWOCHOICE_UP : TWOCHOICE_DOWN), QOS_OK);
+    while (begun < requests || open > 0) {
+        uint64_t next;
+        struct event *e = NULL;
+        CHECK(++steps < 200000);
+        for (r = 0; r < REQUESTS;
+             r++) /* with a home that hangs or fails a write may never end: the caller gives it up */
+            for (i = 0; request[r].used && i < request[r].k; i++)
+                if (!request[r].write[i].ended && now - request[r].begun > 40 * TIMEOUT) {
+                    CHECK_EQ(twochoice_placement_ended(&placement, now, request[r].id, i, true), QOS_OK);
+                    request[r].unbound -= !request[r].write[i].bound;
+                    request[r].write[i].ended = true;
+                    request[r].open--;
+                    given_up++;
+                }
+        follow();
+        for (r = 0; r < REQUESTS; r++) {
+            if (request[r].used && request[r].open == 0) { /* it has ended: nothing is left of it */
+                for (i = 0; i < PLACES; i++)
+                    if (place[i].used && place[i].request == r) {
+                        CHECK(place[i].state == CLOSED);
+                        place[i].used = false;
+                    }
+                request[r].used = false;
+                open--;
+            }
+            if (!request[r].used && begun < requests && check_between(&rng, 0, 1)) {
+                begun++;
+                open++;
+                begin(r);
+            }
+        }
+        follow();
+        twochoice_placement_step(&placement, now, &o);
+        CHECK(o.todo == TWOCHOICE_PLACE_WAIT);
+        next = o.next_ns;
+        for (i = 0; i < 2048; i++)
+            if (event[i].kind != NONE && event[i].at <= next) {
+                next = event[i].at;
+                e = &event[i];
+            }
+        if (next == QOS_NEVER) {
+            for (r = 0; r < REQUESTS; r++)
+                for (i = 0; request[r].used && i < request[r].k; i++) { /* all that is left waits for homes that hang */
+                    const struct write *w = &request[r].write[i];
+                    CHECK(w->ended || (w->bound && world.hangs[w->home] && w->overdue == UINT64_MAX));
+                }
+            now += 40 * TIMEOUT;
+            continue;
+        }
+        CHECK(next > now || e);
+        now = next > now ? next : now;
+        if (e) {
+            const struct event is = *e;
+            e->kind = NONE;
+            if (is.kind == TO_SERVER)
+                server_gets(&is.m);
+            else if (is.kind == TO_CLIENT)
+                hear(&is.m);
+            else
+                write_ends(&is);
+        }
+    }
+    if (getenv("H_DBG"))
+        printf("world %u servers %u homes %u refuses %u loses %u fails %u\n", (unsigned)seed, world.servers,
+               (unsigned)homes, world.refuses, world.loses, world.fails);
+    CHECK(check_mem_free(&mem));
 }
 
 int main(void)
 {
+    uint64_t i, worlds;
     check_begin("twochoice_placement");
-    check_rng_init(&rng, 2);
-    draws();
-    decisions(false);
-    decisions(true);
-    stragglers();
-    lies();
-    few_alive();
-    other_policies();
-    errors();
+    worlds = check_scaled(400);
+    for (i = 0; i < worlds; i++)
+        run(1000 * check_seed() + i, 30);
+    printf("%u writes ended, %u taken back, %u failed, %u went home as nobody took them, %u reservations refused, %u "
+           "given up\n",
+           (unsigned)done, (unsigned)taken_back, (unsigned)failed, (unsigned)homes, (unsigned)refused,
+           (unsigned)given_up);
+    CHECK(done > 0 && taken_back > 0 && failed > 0 && refused > 0);
     return check_end();
 }

@@ -54,7 +54,7 @@ expect "no compute node: said" says '2 ranks are 2 servers and no compute node: 
 run 1 burst --slow 0
 expect "--slow without --rate: said, once" [ "$(grep -c 'twochoice_mpi: --slow needs --rate' "$work/err")" = 1 ]
 
-# ---- Figure 14: one of eight servers is five times slower; the same with native two-choice
+# ---- Figure 14: one of eight servers is five times slower; the paper's rule, and that of twochoice.h
 watch_mark
 for try in 1 2; do
     run 16 burst --servers 8 --dir "$work/burst" --rate 16M --slow 0 --no-pull --per-process 2M \
@@ -64,11 +64,12 @@ for try in 1 2; do
     echo "try $try: not twice as early"
 done
 expect "burst: ends" [ "$status" = 0 ]
-expect "three schedulers" json "$work/burst.json" '.runs | map(.scheduler) == ["fixed", "native", "dynamic"]'
+expect "three schedulers" json "$work/burst.json" '.runs | map(.scheduler) == ["fixed", "dynamic", "informed"]'
 expect_time "the last process ends at least twice as early as with the fixed scheduler" json "$work/burst.json" \
     '.runs | .[0].last_process_ns >= 2 * .[2].last_process_ns'
-expect "each process of each run has a time, each byte a server" json "$work/burst.json" \
-    '[.runs[] | (.process_ns | length) == 32 and (.server_bytes | add) == 67108864 and .failed == 0] | all'
+expect "each process of each run has a time, each byte a server; one write in 8 at most was sent twice" json "$work/burst.json" \
+    '[.runs[] | (.server_bytes | add) as $bytes | (.process_ns | length) == 32 and .failed == 0 and
+    ($bytes == 67108864 or (.scheduler == "informed" and $bytes > 67108864 and $bytes <= 75497472))] | all'
 expect "Figure 14 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure14.svg"
 
 if [ -n "$long" ]; then # ---- Figure 13: applications of three sizes
@@ -78,7 +79,7 @@ for try in 1 2; do
     json "$work/mix.json" '.runs[2].largest_over_mean <= 1.1' && break
     echo "try $try: not balanced"
 done
-expect "bytes per server: largest / mean at most 1.1 with the dynamic scheduler" json "$work/mix.json" \
+expect "bytes per server: largest / mean at most 1.1 with the rule of twochoice.h" json "$work/mix.json" \
     '.runs[2].largest_over_mean <= 1.1 and .runs[0].largest_over_mean > .runs[2].largest_over_mean'
 expect "Figure 13 is drawn" grep -q '</svg>' "$work/twochoice_mpi_figure13.svg"
 fi
@@ -92,7 +93,7 @@ examples/twochoice_mpi/crash.sh --rounds "$([ -n "$long" ] && echo 20 || echo 2)
 crash=$!
 
 # ---- everything is read back; the order in the trace is: data durable, record durable, answer
-run 6 burst --servers 3 --dir "$work/order" --schedulers dynamic --verify --trace "$work/trace" \
+run 6 burst --servers 3 --dir "$work/order" --schedulers informed --verify --trace "$work/trace" \
     --json "$work/order.json"
 expect "what was written reads back, through the homes' tables" json "$work/order.json" \
     '.runs[0] | .wrong_bytes == 0 and .failed == 0 and .redirected > 0'
@@ -121,10 +122,10 @@ fi
 # ---- no memory in common: TCP between all, ranks from a host file
 echo "localhost slots=6" >"$work/hosts"
 timeout -k 5 300 mpirun --hostfile "$work/hosts" --mca btl self,tcp --mca btl_tcp_if_include lo --mca pml ob1 -n 6 \
-    "$tool" burst --servers 3 --dir "$work/tcp" --schedulers dynamic --per-process 1M --verify --json "$work/tcp.json" \
+    "$tool" burst --servers 3 --dir "$work/tcp" --schedulers informed --per-process 1M --verify --json "$work/tcp.json" \
     >"$work/out" 2>"$work/err" </dev/null
 status=$?
-expect "over TCP" json "$work/tcp.json" '.runs[0] | .wrong_bytes == 0 and .failed == 0 and .bytes == 12582912'
+expect "over TCP" json "$work/tcp.json" '.runs[0] | .wrong_bytes == 0 and .failed == 0 and .bytes >= 12582912'
 
 # ---- a server that fills up: a small tmpfs, in a mount namespace of its own
 cat >"$work/mounted" <<'SH'
@@ -139,7 +140,7 @@ full() { # OPTION...
         >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
-full --schedulers dynamic --per-process 1M --json "$work/full.json"
+full --schedulers informed --per-process 1M --json "$work/full.json"
 if [ "$status" = 77 ]; then
     skipped="mount needs root: no full file system"
 else

@@ -6,26 +6,7 @@
 CONFIG_CALLS(twochoice_table)
 CONFIG_CALLS(twochoice_maintainer)
 CONFIG_CALLS(twochoice_placement)
-CONFIG_CALLS(twochoice_detector)
-
-/* A detector of zeros uses the documented defaults. */
-static void zeros(void)
-{
-    static unsigned char mem[1 << 18] __attribute__((aligned(64)));
-    static struct twochoice_detector detector;
-    struct twochoice_detector_config config;
-    struct twochoice_detector_state counts;
-    uint32_t rivals = 1;
-    memset(&config, 0, sizeof config);
-    CHECK_EQ(twochoice_detector_init(&detector, mem, sizeof mem, &config), QOS_OK);
-    twochoice_detector_begin(&detector, 100);
-    CHECK_EQ(twochoice_detector_load(&detector, 0), 65536 + 100); /* op_cost_bytes */
-    CHECK_EQ(twochoice_detector_probed(&detector, 0, 1, 1, 100, &rivals), 65636);
-    CHECK_EQ(rivals, 0);
-    CHECK_EQ(twochoice_detector_next_ns(&detector, 0), 200000000); /* timeout_ns */
-    CHECK_EQ(twochoice_detector_info(&detector, &counts), QOS_OK);
-    CHECK(counts.ops == 1 && counts.bytes == 100 && counts.expected == 50 && counts.undecided == 1);
-}
+CONFIG_CALLS(twochoice_intake)
 
 int main(void)
 {
@@ -53,36 +34,38 @@ int main(void)
     };
     static const struct config_field placement_fields[] = {
         {CONFIG_FIELD(twochoice_placement_config, servers), 0, CONFIG_VALUES(1, 65535), CONFIG_VALUES(0, 65536)},
-        {CONFIG_FIELD(twochoice_placement_config, max_writes), 128, CONFIG_VALUES(0, 1, 16384),
-         CONFIG_VALUES(16385, UINT32_MAX)},
-        {CONFIG_FIELD(twochoice_placement_config, policy), 0, CONFIG_VALUES(0, 3), CONFIG_VALUES(4, UINT32_MAX)},
-        {CONFIG_FIELD(twochoice_placement_config, tries), TWOCHOICE_TRIES, CONFIG_VALUES(0, 1, TWOCHOICE_NO_TRIES),
-         CONFIG_NO_VALUES},
+        {CONFIG_FIELD(twochoice_placement_config, max_writes), 128, CONFIG_VALUES(0, 1, 1024),
+         CONFIG_VALUES(1025, UINT32_MAX)},
+        {CONFIG_FIELD(twochoice_placement_config, max_requests), 4, CONFIG_VALUES(0, 1, 256),
+         CONFIG_VALUES(257, UINT32_MAX)},
         {CONFIG_FIELD(twochoice_placement_config, min_write_bytes), TWOCHOICE_MIN_WRITE_BYTES,
          CONFIG_VALUES(0, 1, QOS_NOTHING), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(twochoice_placement_config, timeout_ns), 200000000, CONFIG_VALUES(0, 1, UINT64_C(1) << 42),
+         CONFIG_VALUES((UINT64_C(1) << 42) + 1, UINT64_MAX)},
+        {CONFIG_FIELD(twochoice_placement_config, client), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
         {CONFIG_FIELD(twochoice_placement_config, seed), 0, CONFIG_VALUES(0, UINT64_MAX), CONFIG_NO_VALUES},
     };
-    static const struct config_field detector_fields[] = {
-        {CONFIG_FIELD(twochoice_detector_config, op_cost_bytes), 65536,
-         CONFIG_VALUES(0, 1, UINT64_C(1) << 40, QOS_NOTHING), CONFIG_VALUES((UINT64_C(1) << 40) + 1, UINT64_MAX)},
-        {CONFIG_FIELD(twochoice_detector_config, timeout_ns), 200000000, CONFIG_VALUES(0, 1, UINT64_MAX),
-         CONFIG_NO_VALUES},
-        {CONFIG_FIELD(twochoice_detector_config, lifetime_ns), 200000000, CONFIG_VALUES(0, 1, UINT64_MAX),
-         CONFIG_NO_VALUES},
-        {CONFIG_FIELD(twochoice_detector_config, max_probes), 1024, CONFIG_VALUES(0, 1, 1 << 20),
-         CONFIG_VALUES((1 << 20) + 1, UINT32_MAX)},
-        {CONFIG_FIELD(twochoice_detector_config, max_peers), 256, CONFIG_VALUES(0, 1, 1 << 20),
-         CONFIG_VALUES((1 << 20) + 1, UINT32_MAX)},
+    static const struct config_field intake_fields[] = {
+        {CONFIG_FIELD(twochoice_intake_config, server), 0, CONFIG_VALUES(0, UINT32_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(twochoice_intake_config, max_reservations), 4096, CONFIG_VALUES(0, 1, 65536),
+         CONFIG_VALUES(65537, UINT32_MAX)},
+        {CONFIG_FIELD(twochoice_intake_config, max_per_client), 64, CONFIG_VALUES(0, 1, UINT32_MAX), CONFIG_NO_VALUES},
+        {CONFIG_FIELD(twochoice_intake_config, parallel), 1, CONFIG_VALUES(0, 1, 65536),
+         CONFIG_VALUES(65537, UINT32_MAX)},
+        {CONFIG_FIELD(twochoice_intake_config, op_cost_bytes), 65536,
+         CONFIG_VALUES(0, 1, UINT64_C(1) << 36, QOS_NOTHING), CONFIG_VALUES((UINT64_C(1) << 36) + 1, UINT64_MAX)},
+        {CONFIG_FIELD(twochoice_intake_config, timeout_ns), 50000000, CONFIG_VALUES(0, 1, UINT64_C(1) << 42),
+         CONFIG_VALUES((UINT64_C(1) << 42) + 1, UINT64_MAX)},
     };
     static struct twochoice_table_config table;
     static struct twochoice_maintainer_config maintainer;
     static struct twochoice_placement_config placement;
-    static struct twochoice_detector_config detector;
+    static struct twochoice_intake_config intake;
     const struct config_table tables[] = {
         CONFIG_TABLE(twochoice_table, table, table_fields),
         CONFIG_TABLE(twochoice_maintainer, maintainer, maintainer_fields),
         CONFIG_TABLE(twochoice_placement, placement, placement_fields),
-        CONFIG_TABLE(twochoice_detector, detector, detector_fields),
+        CONFIG_TABLE(twochoice_intake, intake, intake_fields),
     };
     uint32_t i;
     check_begin("unit/twochoice_config");
@@ -90,6 +73,5 @@ int main(void)
     maintainer.servers = placement.servers = 10;
     for (i = 0; i < sizeof tables / sizeof *tables; i++)
         config_check_table(&tables[i]);
-    zeros();
     return check_end();
 }

@@ -488,17 +488,13 @@ static void odd_settings(void)
 {
     struct twochoice_table_config config;
     struct twochoice_storage storage, partial;
-    struct twochoice_placement s;
-    struct twochoice_placement_config sc;
     struct twochoice_checker checker;
     struct twochoice_message msg;
     enum twochoice_compact_todo todo;
-    struct twochoice_probe probe[4];
-    struct twochoice_write w;
     uint8_t buf[100];
     uint64_t found;
-    size_t n = 0, i, size;
-    void *mem = open_logged(&config, &storage, 0, 10), *mem2;
+    size_t n = 0, i;
+    void *mem = open_logged(&config, &storage, 0, 10);
     for (i = 0; i < 6; i++) { /* each callback is required */
         partial = storage;
         if (i == 0)
@@ -524,32 +520,11 @@ static void odd_settings(void)
     CHECK_EQ(twochoice_table_compact_step(&t, 1, &todo), QOS_EINVAL); /* no compaction is under way */
     memset(&checker, 0, sizeof checker);
     CHECK_EQ(twochoice_checker_run(&checker, &t, NULL, &found), QOS_EINVAL);
-    memset(&sc, 0, sizeof sc);
-    sc.servers = 4;
-    sc.tries = 5;
-    sc.include_home = true;
-    size = twochoice_placement_memsize(&sc);
-    mem2 = aligned_alloc(64, size);
-    CHECK_EQ(twochoice_placement_init(&s, mem2, size, &sc), QOS_OK);
-    w.home = w.target = 1;
-    w.len_bytes = 1 << 20;
-    CHECK_EQ(twochoice_placement_set_server(&s, 1, TWOCHOICE_DOWN, 0), QOS_OK); /* a home that is down is not probed */
-    CHECK_EQ(twochoice_placement_ask(&s, &w, 1, probe, &n), QOS_OK);
-    CHECK(n == 2 && probe[0].server != 1 && probe[1].server != 1);
-    s.policy = TWOCHOICE_NATIVE;
-    CHECK_EQ(twochoice_placement_redraw(&s, 0, probe, n, &n), QOS_OK);
-    CHECK_EQ(n, 0);
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_OK); /* no server was probed */
-    CHECK_EQ(w.target, 1);
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 0, probe, 0), QOS_ERANGE);
-    w.home = 4;
-    CHECK_EQ(twochoice_placement_decide(&s, &w, 1, probe, 0), QOS_ENOENT);
     memset(&msg, 0, sizeof msg);
-    CHECK_EQ(twochoice_message_encode(&msg, NULL, buf, sizeof buf, &n), QOS_ERANGE); /* type 0 */
-    msg.type = TWOCHOICE_LOAD;
+    CHECK_EQ(twochoice_message_encode(&msg, buf, sizeof buf, &n), QOS_ERANGE); /* type 0 */
+    msg.type = TWOCHOICE_ANSWER;
     msg.state = 3;
-    CHECK_EQ(twochoice_message_encode(&msg, NULL, buf, sizeof buf, &n), QOS_ERANGE);
-    free(mem2);
+    CHECK_EQ(twochoice_message_encode(&msg, buf, sizeof buf, &n), QOS_ERANGE);
     close_logged(mem);
 }
 
@@ -778,55 +753,112 @@ static void pulled_by_another(void)
 
 /* Placement at its ends: the most candidates, loads that no server can have, a tie, and a redraw that reads only the
  * given probes. */
+/* Wrong arguments, messages of nobody's, and times at their ends. */
 static void placement_ends(void)
 {
     struct twochoice_placement_config config;
     struct twochoice_placement s;
-    struct twochoice_probe probe[32];
-    struct twochoice_write w[8];
-    size_t size, n = 0, i;
+    struct twochoice_place_order o;
+    struct twochoice_message m, answer;
+    struct twochoice_write w[3];
+    struct qos_stats stats;
+    uint64_t request[3];
+    size_t size, i;
     void *mem;
     memset(&config, 0, sizeof config);
-    memset(probe, 0, sizeof probe);
     memset(w, 0, sizeof w);
-    config.servers = 32;
-    config.max_writes = 8;
+    memset(&m, 0, sizeof m);
+    config.servers = 4;
+    config.max_writes = 2;
+    config.max_requests = 2;
     size = twochoice_placement_memsize(&config);
     mem = aligned_alloc(64, size);
     CHECK_EQ(twochoice_placement_init(&s, mem, size, &config), QOS_OK);
-    for (i = 0; i < 32; i++) {
-        probe[i].server = (uint32_t)i;
-        probe[i].weight = 1;
-        probe[i].load = UINT64_C(0x0101010101010101);
+    CHECK_EQ(twochoice_placement_set_server(&s, 4, TWOCHOICE_UP), QOS_ENOENT);
+    CHECK_EQ(twochoice_placement_set_server(&s, 1, (enum twochoice_server_state)3), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_stats(&s, 0, &stats), QOS_ENOENT);
+    w[0].len_bytes = w[1].len_bytes = 4096;
+    CHECK_EQ(twochoice_placement_begin(&s, 0, w, 0, 0, &request[0]), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_begin(&s, 0, w, 3, 0, &request[0]), QOS_ERANGE);
+    w[1].home = 4;
+    CHECK_EQ(twochoice_placement_begin(&s, 0, w, 2, 0, &request[0]), QOS_ENOENT);
+    w[1].home = 1;
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(twochoice_placement_begin(&s, 0, w, 2, 7 + i, &request[i]), QOS_OK);
+    CHECK_EQ(twochoice_placement_begin(&s, 0, w, 2, 9, &request[2]), QOS_EFULL);
+    CHECK_EQ(twochoice_placement_ended(&s, 0, request[1] + 1000, 0, true), QOS_ENOENT);
+    CHECK_EQ(twochoice_placement_ended(&s, 0, request[1], 2, true), QOS_ERANGE);
+    CHECK_EQ(twochoice_placement_ended(&s, 0, request[1], 0, false), QOS_OK); /* not sent: nothing happens */
+    m.type = TWOCHOICE_ASK;
+    m.server = 4;
+    CHECK(!twochoice_placement_heard(&s, 0, &m, &answer)); /* no such server */
+    m.server = 3;
+    m.request = request[0];
+    CHECK(twochoice_placement_heard(&s, 0, &m, &answer)); /* an ask that nobody waits for */
+    CHECK(answer.type == TWOCHOICE_RELEASE && answer.server == 3 && answer.request == request[0]);
+    m.type = TWOCHOICE_RESERVE;
+    CHECK(!twochoice_placement_heard(&s, 0, &m, &answer)); /* not for clients */
+    for (i = 0; i < 4; i++)
+        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN), QOS_OK);
+    for (i = 0; i < 4; i++) { /* no server is up: home, in the order of the requests */
+        twochoice_placement_step(&s, UINT64_MAX, &o);
+        CHECK(o.todo == TWOCHOICE_PLACE_BIND && o.tag == 7 + i / 2 && o.write == i % 2 && o.server == i % 2 &&
+              !o.again);
     }
-    for (i = 0; i < 8; i++)
-        w[i].len_bytes = 1 << 20;
-    CHECK_EQ(twochoice_placement_decide(&s, w, 8, probe, 32), QOS_OK);
-    for (i = 0; i < 32; i++)
-        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_DOWN, 0), QOS_OK);
-    CHECK_EQ(twochoice_placement_ask(&s, w, 8, probe, &n), QOS_OK);
-    CHECK_EQ(n, 0); /* no server is up: decide only wrote to its own memory */
-    for (i = 0; i < 4; i++) {
-        probe[i].server = (uint32_t)i;
-        probe[i].weight = 1;
-        probe[i].state = TWOCHOICE_UP;
-        probe[i].load = i < 2 ? UINT64_C(1) << 63 : i == 2 ? 3 << 20 : 5 << 20;
-    }
-    CHECK_EQ(twochoice_placement_decide(&s, w, 1, probe, 4), QOS_OK);
-    CHECK_EQ(w[0].target, 2);  /* the two that claim 2^63 do not wrap the sum */
-    w[1].home = w[2].home = 5; /* three writes; the level is twice their length, plus half a byte in the second round */
-    for (i = 0; i < 2; i++) {
-        probe[0].load = w[0].len_bytes + i;
-        probe[1].load = 0;
-        CHECK_EQ(twochoice_placement_decide(&s, w, 3, probe, 2), QOS_OK);
-        CHECK_EQ(w[0].target, i); /* it stays at home up to the level, and not one byte above it */
-    }
+    twochoice_placement_step(&s, UINT64_MAX, &o);
+    CHECK(o.todo == TWOCHOICE_PLACE_WAIT && o.next_ns == QOS_NEVER);
+    twochoice_placement_step(&s, 0, &o); /* the clock goes back: nothing happens */
+    CHECK(o.todo == TWOCHOICE_PLACE_WAIT);
+    CHECK_EQ(twochoice_placement_ended(&s, 5, request[0], 0, false), QOS_OK);
+    twochoice_placement_step(&s, 5, &o);
+    CHECK(o.todo == TWOCHOICE_PLACE_BIND && o.write == 0 && o.again);
+    for (i = 0; i < 4; i++)
+        CHECK_EQ(twochoice_placement_ended(&s, 5, request[i / 2], i % 2, true), QOS_OK);
+    CHECK_EQ(twochoice_placement_begin(&s, 6, w, 1, 9, &request[2]), QOS_OK); /* both have ended, not stepped */
+    CHECK_EQ(twochoice_placement_stats(&s, QOS_NONE, &stats), QOS_OK);
+    CHECK(stats.granted == 5 && stats.borrowed == 0 && stats.waited == 1);
+    free(mem);
+}
+
+/* Ends that nobody began, and clocks that jump. */
+static void intake_ends(void)
+{
+    struct twochoice_intake_config config;
+    struct twochoice_intake s;
+    struct twochoice_intake_state state;
+    struct twochoice_message m, answer;
+    size_t size, i;
+    void *mem;
+    memset(&config, 0, sizeof config);
+    memset(&m, 0, sizeof m);
+    config.max_reservations = 2;
+    size = twochoice_intake_memsize(&config);
+    mem = aligned_alloc(64, size);
+    CHECK_EQ(twochoice_intake_init(&s, mem, size, &config), QOS_OK);
+    twochoice_intake_end(&s, 100, 1000);
+    CHECK_EQ(twochoice_intake_info(&s, &state), QOS_OK);
+    CHECK(state.ops == 0 && state.cost_bytes == 0 && state.mib_ns == 0);
+    m.type = TWOCHOICE_ANSWER;
+    CHECK(!twochoice_intake_heard(&s, 100, &m, &answer)); /* not for servers */
+    m.type = TWOCHOICE_RESERVE;
+    m.count = 3;
+    m.len_bytes = UINT64_MAX;
     for (i = 0; i < 3; i++) {
-        CHECK_EQ(twochoice_placement_set_server(&s, (uint32_t)i, TWOCHOICE_UP, 0), QOS_OK);
-        probe[i].state = i == 0 ? TWOCHOICE_DOWN : TWOCHOICE_UP;
+        m.client = i;
+        CHECK(twochoice_intake_heard(&s, i == 1 ? UINT64_MAX : 0, &m, &answer));
+        CHECK_EQ(answer.state, i == 2 ? TWOCHOICE_FULL : TWOCHOICE_UP);
     }
-    CHECK_EQ(twochoice_placement_redraw(&s, 0, probe, 2, &n), QOS_OK);
-    CHECK(n == 1 && probe[0].server == 2);
+    CHECK(twochoice_intake_ask(&s, UINT64_MAX, &answer));
+    CHECK(answer.client == 0 && answer.len_bytes == UINT64_MAX);
+    twochoice_intake_arrived(&s, 0, 0, 0, 0, UINT64_MAX);
+    for (i = 0; i < 100; i++)
+        twochoice_intake_begin(&s, 10, UINT64_MAX);
+    CHECK_EQ(twochoice_intake_info(&s, &state), QOS_OK);
+    CHECK_EQ(state.cost_bytes, 101 * ((UINT64_C(1) << 36) + 65536));
+    for (i = 0; i < 101; i++)
+        twochoice_intake_end(&s, UINT64_MAX - 200 + i, UINT64_MAX);
+    CHECK_EQ(twochoice_intake_info(&s, &state), QOS_OK);
+    CHECK(state.ops == 0 && state.cost_bytes == 0 && state.mib_ns > 0);
     free(mem);
 }
 
@@ -836,24 +868,28 @@ static void seeds(void)
     static const uint64_t seed[3] = {5, 5, 6};
     struct twochoice_placement_config config;
     struct twochoice_placement placement;
-    struct twochoice_probe probe[2];
-    struct twochoice_write w;
+    struct twochoice_place_order o;
+    struct twochoice_write w[10];
     uint32_t drawn[3][20], i, k;
-    size_t n = 0;
+    uint64_t request = 0;
     memset(&config, 0, sizeof config);
-    memset(&w, 0, sizeof w);
+    memset(w, 0, sizeof w);
     config.servers = 1000;
-    w.len_bytes = 64 << 20;
+    for (i = 0; i < 10; i++)
+        w[i].len_bytes = 64 << 20;
     for (k = 0; k < 3; k++) {
         size_t size = twochoice_placement_memsize(&config);
         void *mem = aligned_alloc(64, size);
         config.seed = seed[k];
         CHECK_EQ(twochoice_placement_init(&placement, mem, size, &config), QOS_OK);
+        CHECK_EQ(twochoice_placement_begin(&placement, 0, w, 10, 0, &request), QOS_OK);
         for (i = 0; i < 20; i++) {
-            CHECK_EQ(twochoice_placement_ask(&placement, &w, 1, probe, &n), QOS_OK);
-            CHECK_EQ(n, 2);
-            drawn[k][i] = probe[0].server;
+            twochoice_placement_step(&placement, 0, &o);
+            CHECK_EQ(o.todo, TWOCHOICE_PLACE_SEND);
+            drawn[k][i] = o.server;
         }
+        twochoice_placement_step(&placement, 0, &o);
+        CHECK_EQ(o.todo, TWOCHOICE_PLACE_WAIT);
         free(mem);
     }
     CHECK(memcmp(drawn[0], drawn[1], sizeof drawn[0]) == 0);
@@ -883,5 +919,6 @@ int main(void)
     checker_sides();
     pulled_by_another();
     placement_ends();
+    intake_ends();
     return check_end();
 }
