@@ -4827,8 +4827,8 @@ QOS_API void twochoice_intake_end(struct twochoice_intake *intake, uint64_t now_
         return;
     worked_ns = qos_min(qos_elapsed_ns(intake->last_ns, now_ns), TWOCHOICE_TIME_MAX);
     worked_ns = qos_mul_div_floor(worked_ns, qos_min(intake->ops, intake->parallel), intake->parallel);
-    intake->work_ns += qos_max(worked_ns, 1) - intake->work_ns / 4;
-    intake->work_cost += cost - intake->work_cost / 4;
+    intake->work_ns = intake->work_ns - intake->work_ns / 4 + qos_max(worked_ns, 1);
+    intake->work_cost = intake->work_cost - intake->work_cost / 4 + cost;
     intake->ops--;
     intake->cost = intake->ops ? qos_sat_sub(intake->cost, cost) : 0;
     intake->last_ns = now_ns;

@@ -359,7 +359,10 @@ static void begin(uint32_t r)
         }
     /* At 2k servers for what is not small; where there are fewer, ceil(2k / servers) at each. */
     each = q->unbound ? (2 * q->unbound + world.servers - 1) / world.servers : 0;
-    CHECK_EQ(got, each * (each * up < 2 * q->unbound ? up : (2 * q->unbound + each - 1) / (each ? each : 1)));
+    if (each == 0)
+        CHECK_EQ(got, 0);
+    else
+        CHECK_EQ(got, each * (each * up < 2 * q->unbound ? up : (2 * q->unbound + each - 1) / each));
     if (world.home && !q->write[0].small && world.up[w[0].home])
         CHECK(homes_in == 1);
 }
