@@ -38,7 +38,7 @@ table() {
     [ $n -gt 0 ] || echo "report.sh: $bench: no row was measured" >&2
 }
 
-changed=$(git status --porcelain -- '*.h' bench | head -1)
+changed=$(git status --porcelain -- "*.h" bench 2>/dev/null | head -1) || true
 cat >"$page" <<END
 # Measurements
 
@@ -50,7 +50,7 @@ One machine, one commit, one date (a section that names another machine was meas
 |---|---|
 | machine | $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) processors, $(uname -s) $(uname -r | cut -d. -f1-2) |
 | compiler | $(gcc --version | head -1), \`-O3\` |
-| commit | $(git rev-parse --short HEAD)${changed:+, with changes} |
+| commit | $(git rev-parse --short HEAD 2>/dev/null || sed -n "s,^#define QOS_VERSION_STRING,version,p" qos.h)${changed:+, with changes} |
 | date | $(date -u +%Y-%m-%d), load $(cut -d' ' -f1 /proc/loadavg) $(awk '{print ($1 > 1.5) ? "(**a busy machine: only ratios count, and they are doubtful**)" : "(quiet)"}' /proc/loadavg) |
 
 **Method.** Every benchmark runs its peer in the same process, in turn, in slices; a figure is the median of the slices, and a ratio is the
