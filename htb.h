@@ -307,9 +307,7 @@ QOS_API QOS_NODISCARD enum qos_status htb_change(struct htb *tree, uint64_t now_
 /* Ends a reservation. Its queued requests go to best effort, in their order. QOS_EINVAL: id 0. QOS_EBUSY: a group with
  * children. */
 QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id);
-/* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(depth + log
- * classes) for each that expires. This, a change of classes and htb_release look at all classes with tokens of their own
- * to spend, when one of these expires. */
+/* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(classes). */
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
 /* New configured rate of the root, one number per resource; the maximizer starts again from it. QOS_EADMISSION: below
  * the sum of the reservations. O(classes). */
@@ -518,7 +516,6 @@ struct htb_priv_lease {
     uint64_t queued;         /* class: cost of its waiting requests */
     uint64_t want, want_own; /* used and own, smoothed */
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
-    uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
     uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
     bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
     bool moved;              /* its parts have changed, and it is not placed yet */
@@ -594,8 +591,8 @@ struct htb {
     bool was_starved;     /* starved at the look before */
     bool was_behind;      /* at that look a node with own tokens waited for its turn */
     bool root_ready;      /* the root's tokens pass the next request of its ring */
-    uint32_t notice;      /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
-    uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
+    uint32_t expiring;    /* classes that expire */
+    uint32_t notices;     /* expired classes that htb_expired has not returned yet */
     enum htb_bound bound;
     struct htb_priv_flight flight;
     uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: no request waits for it */
@@ -1179,16 +1176,6 @@ QOS_PRIV void htb_priv_run_out(struct htb_priv_ring_entry *turn, uint32_t *run, 
         *run = left == id ? QOS_NONE : left;
 }
 
-QOS_PRIV void htb_priv_run_in(struct htb_priv_ring_entry *turn, uint32_t *run, uint32_t id)
-{
-    uint32_t last = *run == QOS_NONE ? id : *run, first = *run == QOS_NONE ? id : turn[*run].right;
-    turn[id].left = last;
-    turn[id].right = first;
-    turn[last].right = id;
-    turn[first].left = id;
-    *run = id;
-}
-
 QOS_PRIV uint32_t htb_priv_ring_least(const struct htb *tree, uint32_t group)
 {
     const struct htb_priv_class *g = &tree->cls[group];
@@ -1246,8 +1233,13 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
     if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
         htb_priv_heap_in(tree, &tree->cls[group].u.group.heap, id);
     } else {
+        uint32_t first = last == QOS_NONE ? id : turn[last].right;
         turn[id].rank = 0;
-        htb_priv_run_in(turn, run, id);
+        turn[id].left = last == QOS_NONE ? id : last;
+        turn[id].right = first;
+        turn[turn[id].left].right = id;
+        turn[first].left = id;
+        *run = id;
     }
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
@@ -1334,19 +1326,11 @@ QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
     return qos_min(qos_max(cost, 1), UINT64_C(1) << 42);
 }
 
-/* The weight of a node counts over all trees: where its demand is a part of that, its requests cost more in the ring. */
-QOS_PRIV uint64_t htb_priv_thinned(const struct htb *tree, uint32_t id, uint64_t cost)
-{
-    if (QOS_LIKELY(tree->lease == NULL))
-        return cost;
-    return qos_min(cost * HTB_PRIV_WANT / tree->lease[id].demand, UINT64_C(1) << 42);
-}
-
 /* Moves the ring tag on by cost / weight, exactly: the remainder is kept. One unit of cost is 2^16 of the tag. */
 QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, uint64_t cost)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
-    uint64_t scaled = (htb_priv_thinned(tree, id, cost) << 16) + tree->cls[id].ring_rest, weight = t->weight;
+    uint64_t scaled = (cost << 16) + tree->cls[id].ring_rest, weight = t->weight;
     t->tag = qos_sat_add(t->tag, scaled / weight);
     tree->cls[id].ring_rest = scaled % weight & 0xfffffu;
 }
@@ -1400,7 +1384,6 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
-    back = htb_priv_thinned(tree, id, back);
     t->tag = qos_max(qos_sat_sub(t->tag, (back << 16) / t->weight), tree->cls[group].u.group.clock);
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_in(tree, group, id);
@@ -1478,8 +1461,6 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         else
             htb_priv_begin_demand(tree, id);
     }
-    if (own_passes && (tree->node[id].flags & HTB_PRIV_EXPIRES))
-        tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
     if (own_passes)
         htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
     else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
@@ -1584,28 +1565,14 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
         (void)htb_priv_place(tree, tree->classes, now_ns);
 }
 
-/* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes) when
- * one of them may have expired. To end one moves others in the heap, so the last look finds none. */
+/* The same for classes that have tokens of their own to spend: they are in no event. O(classes). */
 QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
 {
-    bool ended;
+    uint32_t id;
     htb_priv_run_events(tree, now_ns);
-    if (QOS_LIKELY(now_ns < tree->own_expiry_ns))
-        return;
-    do {
-        uint32_t i, id;
-        ended = false;
-        tree->own_expiry_ns = QOS_NEVER;
-        for (i = tree->own.count; i > 0; i--) {
-            id = i <= tree->own.count ? htb_priv_heap_at(&tree->own, i - 1).id : QOS_NONE;
-            if (htb_priv_is_over(tree, id, now_ns)) {
-                htb_priv_end(tree, id, true, now_ns);
-                ended = true;
-            } else if (id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_EXPIRES)) {
-                tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
-            }
-        }
-    } while (ended);
+    for (id = 1; id < tree->classes && tree->expiring != 0 && tree->own.count != 0; id++)
+        if (htb_priv_is_over(tree, id, now_ns))
+            htb_priv_end(tree, id, true, now_ns);
 }
 
 /* The class that pays for requests of `id`: itself, or best effort. What has expired ends at the next event. */
@@ -2579,8 +2546,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r;
     bool former = (node->flags & HTB_PRIV_FORMER) != 0;
-    if (node->flags & HTB_PRIV_NOTICE)
-        htb_priv_run_out(tree->turn, &tree->notice, id);
+    tree->notices -= (node->flags & HTB_PRIV_NOTICE) != 0;
     if (former)
         htb_priv_refill(tree, id, now_ns);
     else
@@ -2677,8 +2643,10 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
 /* QOS_NEVER: it does not expire. */
 QOS_PRIV void htb_priv_set_expiry(struct htb *tree, uint32_t id, uint64_t expires_ns)
 {
+    bool was = (tree->node[id].flags & HTB_PRIV_EXPIRES) != 0, is = expires_ns != QOS_NEVER;
+    tree->expiring = tree->expiring + is - was;
     tree->cls[id].u.leaf.expires_ns = expires_ns;
-    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, expires_ns != QOS_NEVER);
+    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, is);
 }
 
 QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
@@ -2775,8 +2743,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->flight.last_ns = c.start_ns;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
-    tree->exchange_ns = tree->own_expiry_ns = QOS_NEVER;
-    tree->notice = QOS_NONE;
+    tree->exchange_ns = QOS_NEVER;
     tree->detours = c.resources - 1u;
 
     htb_priv_heap_clear(&tree->event, c.classes + 1);
@@ -2833,8 +2800,7 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
         htb_priv_ring_out(tree, parent, id);
     htb_priv_count_limit(tree, id, false);
     tree->node[id].flags = (uint16_t)(remains | (expired ? HTB_PRIV_NOTICE : 0u));
-    if (expired)
-        htb_priv_run_in(tree->turn, &tree->notice, id); /* it is in no ring */
+    tree->notices += expired;
     tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, tree->cls[parent].u.group.clock);
     c->generation = (c->generation + 1u) & 0xfffu;
     tree->cls[parent].u.group.children--;
@@ -2849,12 +2815,13 @@ QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
 {
     uint32_t id;
     htb_priv_run_expiries(tree, htb_priv_now(tree, now_ns));
-    if (tree->notice == QOS_NONE)
-        return QOS_NONE;
-    id = tree->turn[tree->notice].right;
-    htb_priv_run_out(tree->turn, &tree->notice, id);
-    htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
-    return id;
+    for (id = 0; tree->notices != 0; id++)
+        if (tree->node[id].flags & HTB_PRIV_NOTICE) {
+            htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
+            tree->notices--;
+            return id;
+        }
+    return QOS_NONE;
 }
 
 /* Index of the parent in the terms; QOS_NONE: no such id. */
@@ -3335,7 +3302,6 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     for (id = 0; id <= tree->classes; id++) {
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
         lease[id].parts = HTB_PRIV_WHOLE; /* until now */
-        lease[id].demand = HTB_PRIV_WANT;
         for (r = 0; r < tree->resources; r++) {
             lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
             lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
@@ -3393,8 +3359,7 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
         return;
     for (i = 0; i < tree->shared->trees; i++)
         all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
-    lease->demand = (uint32_t)qos_mul_div_ceil(HTB_PRIV_WANT, want, all);
-    tree->lease[tree->node[id].parent].turns += (uint64_t)tree->turn[id].weight * lease->demand;
+    tree->lease[tree->node[id].parent].turns += qos_mul_div_ceil((uint64_t)tree->turn[id].weight << 10, want, all);
 }
 
 /* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */

@@ -62,6 +62,10 @@
  *     its first quarter. A clock may be cached, and may go back below what it showed.
  *   - Of what idle clients leave, a backlogged one gets 99 %, if all are called each
  *     T / 2048, and 98 % if each T / 512, but for what a trial keeps (chapter client).
+ *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
+ *     divided by their weights, differs by at most two batches. Without, first come.
+ *   - If the node gets slower, the estimate is back within 5 periods, and 99 % of what
+ *     equal sharing can meet of the reservations is met, if engines say what is queued.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
@@ -86,6 +90,9 @@
  *     spend its own reservation at each start. Terms are clamped to client_capacity. One
  *     stray store costs at most the tokens of one period; the storage is as before after
  *     three. An engine whose report it hit gets QOS_ESTALE.
+ *   - Pool, period with terms, and each report are regions of their own. Who has no more
+ *     than the pool's key can take the pool, no reservation. In shared memory, who can
+ *     write one word can write all.
  */
 #ifndef QOS_TOKENPOOL_H
 #define QOS_TOKENPOOL_H
@@ -108,16 +115,15 @@ extern "C" {
 #define TOKENPOOL_CLAIMS_MAX (UINT64_C(1) << 30)       /* clients x batch: a quarter of the count's range */
 #define TOKENPOOL_PERIOD_NS_MAX UINT64_C(1000000000000)
 #define TOKENPOOL_HISTORY_MAX 64u
+#define TOKENPOOL_WEIGHT_MAX 1024u      /* the sum of weights x batch is at most TOKENPOOL_CLAIMS_MAX */
 #define TOKENPOOL_BACKLOGGED UINT64_MAX /* set_queued: demand without end */
 #define TOKENPOOL_HEAD_BYTES 64u        /* what a remote engine reads before it attaches */
 
 /* config.flags */
 #define TOKENPOOL_GUARD 1u   /* the pool holds no more than what lets equal sharing meet all reservations */
-#define TOKENPOOL_ORDERED 2u /* first claim, first served */
-#define TOKENPOOL_BASIC 4u   /* Basic Haechi: unused reservations are wasted (for comparison) */
-#define TOKENPOOL_FIXED 8u   /* the capacity stays what the profile says */
-#define TOKENPOOL_PAPER 32u  /* Algorithm 1 as published, by totals; default: by totals and demand */
-#define TOKENPOOL_GO_ON 16u  /* without a monitor engines renew their reservations; default: they stop */
+#define TOKENPOOL_ORDERED 2u /* the pool is shared by weight; default: who claims first gets it */
+#define TOKENPOOL_FIXED 4u   /* the capacity stays what the profile says */
+#define TOKENPOOL_GO_ON 8u   /* without a monitor engines renew their reservations; default: they stop */
 
 struct tokenpool_monitor; /* data node: forward declarations, the structs are in the chapters */
 struct tokenpool_client;
@@ -126,7 +132,7 @@ struct tokenpool_client;
 struct tokenpool_config {
     uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
     uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX;
-                               * default capacity / (8 x clients), within 1..1000 (the paper's) */
+                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's) */
     uint32_t flags;          /* TOKENPOOL_GUARD | ... */
     uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
     uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
@@ -140,10 +146,7 @@ struct tokenpool_config {
                                * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
     uint64_t capacity;       /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default. The
                                * estimate begins with it and follows what is used; TOKENPOOL_FIXED: it stays */
-    uint64_t capacity_min;   /* TOKENPOOL_PAPER: smaller totals are not recorded, 1..capacity; default 0.7 of it;
-                               * QOS_NOTHING: no floor */
-    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % (TOKENPOOL_PAPER: 2 %);
-                               * QOS_NOTHING: none */
+    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 %; QOS_NOTHING: none */
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
                                * QOS_NOTHING: none. Backlogged clients use them in every period */
@@ -233,6 +236,7 @@ struct tokenpool_monitor_state {
  *   monitor        tokenpool_monitor_memsize, init       a fresh storage
  *                  tokenpool_monitor_resume              takes over a storage
  *                  tokenpool_monitor_join, change, leave admission
+ *                  tokenpool_monitor_set_weight          a client's part of the pool
  *                  tokenpool_monitor_run, next_ns        the loop for local memory
  *                  tokenpool_monitor_next, done, fail    operations for a transport
  *                  tokenpool_monitor_info, slot_info,      the period; a client
@@ -269,9 +273,9 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach_remote(struct toke
                                                                      uint32_t generation, const void *head,
                                                                      uint64_t storage_bytes);
 /* n tokens, 1..client_capacity. QOS_EAGAIN: none now; see tokenpool_client_next_ns, and with a transport first
- * tokenpool_client_next. QOS_ELIMIT: at the limit until the next period. QOS_ERANGE: n can never be granted (0, above
- * client_capacity or above the client's limit). QOS_ESTALE: attach again. A request above the batch is claimed in one
- * piece, once the pool holds all of it. */
+ * tokenpool_client_next. QOS_ELIMIT: at the limit until the next period. QOS_ERANGE: n cannot be granted (0, above
+ * client_capacity, above the client's limit, above its reservation and the pool of this period together). QOS_ESTALE:
+ * attach again. A request above the batch is claimed in one piece, once the pool holds all of it. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_take(struct tokenpool_client *client, uint64_t now_ns,
                                                             uint64_t n);
 /* n I/Os (tokens' worth) completed. */
@@ -336,6 +340,11 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_join(struct tokenpool_mo
 /* New terms from the next period on; errors as above, the old terms stay. A smaller reservation is always accepted. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_change(struct tokenpool_monitor *monitor, uint32_t id,
                                                                uint64_t reservation, uint64_t limit, uint64_t *fits);
+/* TOKENPOOL_ORDERED: a backlogged client gets the pool's tokens by weight, from 1 (as after a join) to
+ * TOKENPOOL_WEIGHT_MAX, from its next period on, in this one if it made no claim yet. QOS_ENOENT, QOS_ERANGE,
+ * QOS_ESTALE; QOS_EADMISSION: the sum of weights x batch would be above TOKENPOOL_CLAIMS_MAX. */
+QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_set_weight(struct tokenpool_monitor *monitor, uint32_t id,
+                                                                   uint32_t weight);
 /* The client has no tokens from the next period on. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monitor, uint32_t id);
 /* The monitor's next operation on the pool word; as tokenpool_client_next. Call it at tokenpool_monitor_next_ns, and
@@ -362,18 +371,20 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 
 /* ==== chapter: storage and words =======================================================================
  *
- *     offset   0      64       72      128      192     256      ...        ...        (each part begins a cache line)
- *              pool   period   beat    served   head    terms    admitted   reports
- *     writer   all    monitor  monitor monitor  monitor monitor  monitor    each client its own
+ *     offset   0      64       72      128      192     256      ...        ...      ...     (parts of cache lines)
+ *              pool   period   beat    served   head    terms    admitted   weights  reports
+ *     writer   all    monitor  monitor monitor  monitor monitor  monitor    monitor  each client its own
  *
  *     pool      [ count 32, signed | epoch 20 | seq 12 ]       count is on top: a fetch-and-add of -batch x 2^32 cannot
  *                                                              touch the others, a count below zero borrows from none
  *     period    [ incarnation 16 | epoch 20 | check 20 | takeovers 7 | open 1 ]     check: a hash of the rest
  *     beat      [ epoch 20 | ns since its start 44 ]      for standbys
  *     estimate  [ tokens 32 | takeovers 8 | check 24 ]    beside the beat; for a monitor that takes over
+ *     surplus   [ tokens 32 | epoch 20 | 0 ]                   beside them; of the epoch, what nobody reserved
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
  *     terms     [ reservation 26 | limit 26 | generation 7 | tag 5 ]   of the period that the tag names
  *     admitted  [ reservation 26 | limit 26 | takeovers 7 | check 5 ]  for a monitor that takes over
+ *     weight    [ weight 26 | 0 26 | takeovers 7 | check 5 ]           ordered mode
  *     report    [ tag 5 | incarnation 3 | phase 2 | demand 2 | K 26 | S or N 26 ]
  *     head      magic, version, incarnation, sizes, times, CRC32C
  *
@@ -389,9 +400,12 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  */
 
 #define TOKENPOOL_PRIV_OFFSET_ESTIMATE 80u
+#define TOKENPOOL_PRIV_OFFSET_SURPLUS 88u
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
-#define TOKENPOOL_PRIV_VERSION 4u
+#define TOKENPOOL_PRIV_VERSION 5u
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
+#define TOKENPOOL_PRIV_SMALL 2048u     /* a smaller reservation is reported in fewer steps */
+#define TOKENPOOL_PRIV_CROWD 50u       /* more clients than that read an empty pool less often */
 #define TOKENPOOL_PRIV_EARLY 0u        /* phase of a report */
 #define TOKENPOOL_PRIV_LAST 1u         /* in the last quarter */
 #define TOKENPOOL_PRIV_FINAL 2u        /* carries N */
@@ -481,6 +495,14 @@ QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uin
     return v | (tokenpool_priv_hash(v ^ id) & 0x1fu);
 }
 
+/* The word of a weight is an admission's; one that cannot be read is 1. */
+QOS_PRIV uint32_t tokenpool_priv_weight(uint32_t id, uint64_t word)
+{
+    uint64_t weight = tokenpool_priv_reservation(word);
+    bool good = word == tokenpool_priv_admitted(id, weight, 0, tokenpool_priv_generation(word));
+    return good && weight - 1 < TOKENPOOL_WEIGHT_MAX ? (uint32_t)weight : 1;
+}
+
 /* The estimate, for a monitor that takes over. */
 QOS_PRIV uint64_t tokenpool_priv_estimate(uint64_t capacity, uint64_t takeovers)
 {
@@ -513,7 +535,8 @@ QOS_PRIV uint64_t tokenpool_priv_final_ns(uint64_t check_ns, uint64_t period_ns)
     return qos_min(2 * check_ns, period_ns / 64);
 }
 
-/* Offset of the terms (k = 0), admissions (1), reports (2), each a word a client in whole cache lines; end (3). */
+/* Offset of the terms (k = 0), admissions (1), weights (2), reports (3), each a word a client in whole cache lines; end
+ * (4). */
 QOS_PRIV uint64_t tokenpool_priv_offset(uint32_t clients, unsigned k)
 {
     return TOKENPOOL_OFFSET_TERMS +
@@ -522,12 +545,12 @@ QOS_PRIV uint64_t tokenpool_priv_offset(uint32_t clients, unsigned k)
 
 QOS_PRIV uint64_t tokenpool_priv_storage_bytes(uint32_t clients)
 {
-    return tokenpool_priv_offset(clients, 3);
+    return tokenpool_priv_offset(clients, 4);
 }
 
 QOS_API uint64_t tokenpool_storage_report(uint32_t clients, uint32_t id)
 {
-    return tokenpool_priv_offset(clients, 2) + UINT64_C(8) * id;
+    return tokenpool_priv_offset(clients, 3) + UINT64_C(8) * id;
 }
 
 QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op *op)
@@ -550,7 +573,7 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
 {
     uint64_t capacity = config->capacity, slots = qos_max(config->clients, 1);
     *out = *config;
-    out->batch = config->batch ? config->batch : (uint32_t)qos_min(qos_max(capacity / (8 * slots), 1), 1000);
+    out->batch = config->batch ? config->batch : (uint32_t)qos_min((capacity + 7 * slots - 1) / (7 * slots), 1000);
     out->history = config->history ? config->history : 5;
     out->alert_periods = config->alert_periods ? config->alert_periods : 10;
     out->silent_periods = qos_default(config->silent_periods, 1);
@@ -558,9 +581,7 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
     out->check_ns = qos_default(config->check_ns, qos_max(qos_min(1000000, out->period_ns / 8), 1));
     out->poll_ns = qos_default(config->poll_ns, qos_max(out->check_ns / 8, 1));
     out->lease_ns = qos_default(config->lease_ns, qos_min(qos_sat_mul(out->check_ns, 16), TOKENPOOL_PERIOD_NS_MAX));
-    out->capacity_min = qos_default(config->capacity_min, qos_mul_div_ceil(capacity, 7, 10));
-    out->capacity_step =
-        qos_default(config->capacity_step, qos_mul_div_ceil(capacity, 1, config->flags & TOKENPOOL_PAPER ? 50 : 20));
+    out->capacity_step = qos_default(config->capacity_step, qos_mul_div_ceil(capacity, 1, 20));
     out->client_capacity = qos_default(config->client_capacity, capacity);
     out->equal_within =
         qos_default(config->equal_within, qos_max(qos_min((uint64_t)config->clients * out->batch, capacity / 50), 1));
@@ -589,8 +610,6 @@ QOS_PRIV const char *tokenpool_priv_range_error(const struct tokenpool_config *f
         {f->poll_ns <= f->check_ns, "poll_ns: at most check_ns"},
         {f->lease_ns >= f->check_ns && f->lease_ns <= period, "lease_ns: from check_ns to TOKENPOOL_PERIOD_NS_MAX"},
         {f->capacity && f->capacity <= tokens, "capacity: set it to the I/Os of a period, 1..TOKENPOOL_TOKENS_MAX"},
-        {tokenpool_priv_within(f->capacity_min, f->capacity, QOS_NOTHING),
-         "capacity_min: at most capacity, or QOS_NOTHING for no floor"},
         {tokenpool_priv_within(f->capacity_step, tokens, QOS_NOTHING),
          "capacity_step: at most TOKENPOOL_TOKENS_MAX, or QOS_NOTHING for no growth"},
         {f->client_capacity <= f->capacity, "client_capacity: at most capacity"},
@@ -608,8 +627,7 @@ QOS_PRIV const char *tokenpool_priv_range_error(const struct tokenpool_config *f
 QOS_PRIV enum qos_status tokenpool_priv_check(const struct tokenpool_config *config, struct tokenpool_config *f,
                                               const char **why)
 {
-    const uint32_t known =
-        TOKENPOOL_GUARD | TOKENPOOL_ORDERED | TOKENPOOL_BASIC | TOKENPOOL_FIXED | TOKENPOOL_GO_ON | TOKENPOOL_PAPER;
+    const uint32_t known = TOKENPOOL_GUARD | TOKENPOOL_ORDERED | TOKENPOOL_FIXED | TOKENPOOL_GO_ON;
     *why = "config: pass a struct tokenpool_config, not NULL";
     if (!config)
         return QOS_EINVAL;
@@ -749,7 +767,9 @@ enum tokenpool_priv_pending {
     TOKENPOOL_PRIV_VOID,      /* engine: the clock went back during that read; its time is not known */
     TOKENPOOL_PRIV_TERMS,     /* engine: reads the terms of a new epoch */
     TOKENPOOL_PRIV_REPORT,    /* engine: compare-and-swap of its report */
-    TOKENPOOL_PRIV_SERVED,    /* engine, ordered */
+    TOKENPOOL_PRIV_WEIGHT,    /* engine, ordered: reads its weight, once an epoch */
+    TOKENPOOL_PRIV_SURPLUS,   /* engine: reads what the period's pool holds, before a large request */
+    TOKENPOOL_PRIV_SERVED,    /* engine, ordered: reads which tickets are served */
     TOKENPOOL_PRIV_PEEK,      /* engine: reads the pool */
     TOKENPOOL_PRIV_CLAIM,     /* engine: fetch-and-add of a batch */
     TOKENPOOL_PRIV_CLAIM_ALL, /* engine: compare-and-swap of a large request */
@@ -781,14 +801,16 @@ struct tokenpool_client {
     uint64_t locked; /* tokens that need a report first */
     uint64_t gained; /* pool tokens of this period */
     uint64_t reservation, limit;
-    uint64_t carried;          /* spent already of the next epoch: debt, an advance */
-    uint64_t slack, regret;    /* reservation that the decay leaves; what was returned and then missed */
-    uint64_t idle_ns;          /* of this period: ticks without a take */
-    uint64_t deadline_ns;      /* no epoch after `seen` starts before it; 0: not known */
-    uint64_t due_ns;           /* when that start is expected; 0: not known */
-    uint64_t first_ns;         /* first read that showed `seen` */
-    uint64_t begin_ns, end_ns; /* own start, and expected end: for decay */
-    uint64_t now_ns, op_ns;    /* last call; when the operation under way was issued */
+    uint64_t surplus;            /* tokens of this epoch that nobody reserved; not read yet: QOS_UNLIMITED */
+    uint64_t carried;            /* spent already of the next epoch: debt, an advance */
+    uint64_t slack, regret;      /* reservation that the decay leaves; what was returned and then missed */
+    uint64_t idle_ns, waited_ns; /* of this period: ticks without a take; waiting for tokens */
+    uint64_t refused_ns;         /* since when the refused request waits, or the last tick */
+    uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
+    uint64_t due_ns;             /* when that start is expected; 0: not known */
+    uint64_t first_ns;           /* first read that showed `seen` */
+    uint64_t begin_ns, end_ns;   /* own start, and expected end: for decay */
+    uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
     uint64_t tick_ns, next_tick_ns;
     uint64_t period_at_ns, peek_at_ns;                 /* not before: next read of each */
     uint64_t peek_wait_ns;                             /* back-off */
@@ -805,6 +827,7 @@ struct tokenpool_client {
     uint32_t epoch, early_epoch;       /* whose terms were read; whose tokens were claimed early, 0: none */
     uint32_t id, generation, attached; /* attached: incarnation in its reports; 0: none yet */
     uint32_t waiting;                  /* tokens that the refused request needs; 0: none */
+    uint32_t weight;                   /* ordered: batches of a claim; 0: not read in this epoch */
     uint8_t trial_gap, trial_wait;     /* periods: least between two trials; since the last one */
     uint8_t state, pending, phase;     /* enum tokenpool_priv_engine, _pending; phase of the last report */
     uint8_t fresh; /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
@@ -930,13 +953,14 @@ QOS_PRIV void tokenpool_client_priv_ticked(struct tokenpool_client *client)
 /* Client Token Management: K is at most R - (rho - D). D counts tokens spent and requests queued. */
 QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
 {
+    /* while the end of the epoch is not known (a start within it, a clock that went back) all of R stays */
     uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->tick_ns);
     uint64_t life_ns = qos_max(qos_elapsed_ns(client->begin_ns, client->end_ns), 1);
     /* rounded down: the client gains */
     uint64_t rho = qos_mul_div_floor(client->reservation, qos_min(elapsed_ns, life_ns), life_ns);
     uint64_t demand = qos_sat_add(tokenpool_client_priv_spent(client), qos_sat_add(client->queued, client->slack));
     uint64_t kept = client->reservation - qos_sat_sub(rho, demand);
-    if (kept < client->kept) {
+    if (kept < client->kept && client->due_ns) {
         client->kept = kept;
         tokenpool_client_priv_allow(client);
     }
@@ -961,15 +985,17 @@ QOS_PRIV uint8_t tokenpool_client_priv_phase(const struct tokenpool_client *clie
     return left_ns <= client->head.period_ns / 4 ? TOKENPOOL_PRIV_LAST : TOKENPOOL_PRIV_EARLY;
 }
 
-/* Decides at each tick whether a report is due. */
+/* Decides at each tick whether a report is due: K, K - N or S is much other than the monitor knows. Of a small
+ * reservation reports are a part of all operations that counts, so there are fewer; but the guard needs fresh ones. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
 {
-    uint64_t spent = tokenpool_client_priv_spent(client), step = client->reservation / 128;
+    bool small = client->reservation < TOKENPOOL_PRIV_SMALL, guard = (client->head.flags & TOKENPOOL_GUARD) != 0;
+    uint64_t spent = tokenpool_client_priv_spent(client), step = client->reservation / (small ? 32 : 128);
     uint64_t returned = client->reported_kept - client->kept, left = qos_sat_sub(client->kept, spent);
-    uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_spent), ios;
-    ios = client->head.flags & TOKENPOOL_GUARD ? 0 : client->reservation / 64; /* the guard needs fresh ones */
-    ios = qos_max(ios, TOKENPOOL_PRIV_REPORT_IOS);
-    if ((returned > step && returned >= reported_left / 3) || (reported_left > step && left <= reported_left / 2) ||
+    uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_spent);
+    uint64_t ios = guard ? TOKENPOOL_PRIV_REPORT_IOS : small ? QOS_UNLIMITED : client->reservation / 64;
+    if ((returned > step && returned >= reported_left / 3) ||
+        (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase)
         client->report_due = true;
 }
@@ -997,8 +1023,12 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         tokenpool_client_priv_alone(client);
     }
     if (tokenpool_client_priv_has(client) && now_ns >= client->next_tick_ns) {
-        if (tokenpool_client_priv_spent(client) == client->published && !(client->waiting && client->asked))
+        if (client->waiting && client->asked) {
+            client->waited_ns += qos_elapsed_ns(client->refused_ns, now_ns);
+            client->refused_ns = now_ns;
+        } else if (tokenpool_client_priv_spent(client) == client->published) {
             client->idle_ns += qos_elapsed_ns(client->tick_ns, now_ns);
+        }
         tokenpool_client_priv_decay(client);
         tokenpool_client_priv_ticked(client);
         tokenpool_client_priv_publish(client);
@@ -1144,7 +1174,8 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     if (!early)
         client->tickets = 0;
     client->early_epoch = 0;
-    client->completed = 0;
+    client->completed = client->weight = 0;
+    client->surplus = QOS_UNLIMITED;
     client->slack = qos_min(client->slack, client->reservation);
     client->allowance = client->held = client->locked = 0;
     client->debt = client->published = spent;
@@ -1152,7 +1183,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->report_due = false;
     client->phase = TOKENPOOL_PRIV_EARLY;
     client->begin_ns = client->now_ns;
-    client->idle_ns = 0;
+    client->idle_ns = client->waited_ns = 0;
     client->end_ns = client->due_ns > client->now_ns
                          ? client->due_ns
                          : qos_sat_add(client->now_ns, tokenpool_client_priv_life_ns(client));
@@ -1184,8 +1215,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_look_ns(const struct tokenpool_client *c
         wait_ns = head->period_ns / 64;
     if (client->state == TOKENPOOL_PRIV_IN_HOLD && client->op_ns < client->due_ns)
         return client->due_ns;
-    /* the deadline is early by a link's drift: at first not a whole poll later */
-    return qos_sat_add(client->op_ns, qos_max(wait_ns, qos_min(head->poll_ns, head->period_ns / 4096 + 1)));
+    /* the deadline is early by a link's drift */
+    return qos_sat_add(client->op_ns, qos_max(wait_ns, head->period_ns / 4096 + 1));
 }
 
 QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, uint64_t period)
@@ -1268,6 +1299,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
         tokenpool_client_priv_begin(client);
         client->report = client->writing;
         client->attached = (uint32_t)(client->writing >> 56 & 7);
+        client->phase = (uint8_t)(client->writing >> 54 & 3);
         client->period_at_ns = qos_max(client->due_ns, client->period_at_ns);
         return;
     }
@@ -1299,14 +1331,15 @@ QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *clien
     return (client->head.flags & TOKENPOOL_ORDERED) != 0;
 }
 
-/* Back-off of reads of an empty pool: the wait doubles, up to a quarter of the time left. With more than 1,000 clients
- * it begins longer and goes up to half of it, so that reads stay a small part of the I/Os. */
+/* Back-off of reads of an empty pool: the wait doubles, up to a quarter of the time left. With many clients it begins
+ * longer and goes up to half of it, so that reads stay a small part of the I/Os: there is always another one who takes
+ * what is left. */
 QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
 {
-    bool crowd = client->head.clients > 1000;
+    bool crowd = client->head.clients > TOKENPOOL_PRIV_CROWD;
     uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
-    uint64_t least_ns = crowd ? 4 * client->head.check_ns : client->head.poll_ns;
     uint64_t tick_ns = tokenpool_priv_interval_ns(client->head.check_ns, client->head.period_ns, left_ns);
+    uint64_t least_ns = crowd ? 16 * tick_ns : client->head.poll_ns;
     uint64_t most_ns = qos_max(left_ns / (crowd ? 2 : 4), crowd ? least_ns : tick_ns);
     client->peek_wait_ns = qos_min(qos_max(qos_sat_mul(client->peek_wait_ns, 2), least_ns), most_ns);
     client->peek_at_ns = qos_sat_add(client->now_ns, client->peek_wait_ns);
@@ -1353,15 +1386,19 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     }
 }
 
+/* A read of `served`. The next one comes when all of the claim is served, at the pace so far: who is late for the next
+ * claim loses its turn. */
 QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, uint64_t served)
 {
-    int64_t ready = (int64_t)qos_wrap_sub((uint64_t)tokenpool_word_count(served), client->ticket);
-    uint64_t n = ready <= 0 ? 0 : qos_min((uint64_t)ready, client->tickets);
-    tokenpool_client_priv_wait(client);
+    uint64_t now = served >> 32, end = client->ticket + client->tickets, to = qos_min(now, end), wait_ns;
+    uint64_t n = qos_sat_sub(to, client->ticket);
+    wait_ns = qos_mul_div_floor(qos_elapsed_ns(client->begin_ns, client->now_ns), end - to, qos_max(now, 1));
+    wait_ns = qos_min(qos_max(wait_ns, client->head.poll_ns),
+                      tokenpool_priv_interval_ns(client->head.period_ns / 128 + 1, client->head.period_ns,
+                                                 qos_elapsed_ns(client->now_ns, client->end_ns)));
+    client->peek_at_ns = qos_sat_add(client->now_ns, wait_ns);
     if (tokenpool_word_epoch(served) != client->epoch || client->state != TOKENPOOL_PRIV_IN_HOLD || client->early_epoch)
         return;
-    if (n)
-        client->peek_wait_ns = 0;
     client->ticket += n;
     client->tickets -= n;
     client->gained += n;
@@ -1375,17 +1412,20 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
                                              enum tokenpool_priv_pending *what)
 {
     uint64_t lack = tokenpool_client_priv_lack(client, need), room = tokenpool_client_priv_room(client);
-    bool large = lack > client->head.batch && !tokenpool_client_priv_ordered(client);
-    if (lack == 0 || room == 0)
+    bool large = lack > client->head.batch;
+    if (lack == 0 || room == 0 || lack > client->surplus)
         return QOS_NEVER;
-    if (client->tickets) {
-        *what = TOKENPOOL_PRIV_SERVED;
-        return client->peek_at_ns;
+    *what = TOKENPOOL_PRIV_SURPLUS;
+    if (lack > client->head.batch && client->surplus == QOS_UNLIMITED)
+        return 0;
+    if (tokenpool_client_priv_ordered(client)) {
+        *what = client->tickets ? TOKENPOOL_PRIV_SERVED : client->weight ? TOKENPOOL_PRIV_CLAIM : TOKENPOOL_PRIV_WEIGHT;
+        return client->tickets ? client->peek_at_ns : 0;
     }
     if (large && lack > room)
         return QOS_NEVER;
     *what = TOKENPOOL_PRIV_PEEK;
-    if (!client->may_claim && !tokenpool_client_priv_ordered(client))
+    if (!client->may_claim)
         return client->peek_at_ns;
     if (!large) {
         *what = TOKENPOOL_PRIV_CLAIM;
@@ -1431,22 +1471,33 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     return at;
 }
 
+/* Of a report: 0 idle, 1 at work, 2 with a queue, 3 waited for tokens, more than the time for a batch at the end. A
+ * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit, or of
+ * an engine that was not there from the start: what it left says nothing of the node. */
+QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t spent, uint64_t done)
+{
+    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->tick_ns);
+    bool more = client->due_ns && (tokenpool_client_priv_room(client) || tokenpool_client_held(client));
+    if (more && client->waited_ns > client->head.period_ns / 64)
+        return 3;
+    if (more && (client->queued > done / 50 || (client->waiting && client->asked)))
+        return 2;
+    return client->queued || spent > done || client->idle_ns < elapsed_ns / 8;
+}
+
 /* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
     uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
     uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase = TOKENPOOL_PRIV_EARLY;
     uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
-    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->tick_ns);
     uint32_t epoch = client->epoch;
-    /* A queue below 2 % of the completed I/Os is no backlog: the client's next requests are on their way. */
-    demand = client->waiting && client->asked && tokenpool_client_priv_room(client) ? 3
-             : client->queued > done / 50                                           ? 2
-             : client->queued || spent > done || client->idle_ns < elapsed_ns / 8   ? 1
-                                                                                    : 0;
+    demand = tokenpool_client_priv_demand(client, spent, done);
     if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
         tokenpool_client_priv_opening(client, &kept, &spent);
         epoch = client->seen;
+        if (!client->attached) /* perhaps its only one: a sign of life */
+            phase = TOKENPOOL_PRIV_LAST;
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
         if (need <= tokenpool_client_held(client)) /* a request above the lease */
@@ -1472,7 +1523,7 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->compare = client->report;
         op->operand = client->writing;
     } else if (what == TOKENPOOL_PRIV_CLAIM) { /* C1 */
-        client->claim = qos_min(client->head.batch, tokenpool_client_priv_room(client));
+        client->claim = qos_min(client->head.batch * qos_max(client->weight, 1), tokenpool_client_priv_room(client));
         op->kind = TOKENPOOL_FETCH_ADD;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
         op->operand = client->claim << 32;
@@ -1490,8 +1541,12 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
     } else if (what == TOKENPOOL_PRIV_SERVED) {
         op->offset_bytes = TOKENPOOL_OFFSET_SERVED;
+    } else if (what == TOKENPOOL_PRIV_SURPLUS) {
+        op->offset_bytes = TOKENPOOL_PRIV_OFFSET_SURPLUS;
     } else if (what == TOKENPOOL_PRIV_TERMS) {
         op->offset_bytes = TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * client->id;
+    } else if (what == TOKENPOOL_PRIV_WEIGHT) {
+        op->offset_bytes = tokenpool_priv_offset(client->head.clients, 2) + UINT64_C(8) * client->id;
     }
 }
 
@@ -1516,6 +1571,10 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
     case TOKENPOOL_PRIV_PERIOD: tokenpool_client_priv_saw_period(client, answer); break;
     case TOKENPOOL_PRIV_TERMS: tokenpool_client_priv_saw_terms(client, answer); break;
     case TOKENPOOL_PRIV_REPORT: tokenpool_client_priv_reported(client, answer); break;
+    case TOKENPOOL_PRIV_WEIGHT: client->weight = tokenpool_priv_weight(client->id, answer); break;
+    case TOKENPOOL_PRIV_SURPLUS:
+        client->surplus = tokenpool_word_epoch(answer) == client->epoch ? answer >> 32 : TOKENPOOL_TOKENS_MAX;
+        break;
     case TOKENPOOL_PRIV_SERVED: tokenpool_client_priv_saw_served(client, answer); break;
     case TOKENPOOL_PRIV_PEEK: tokenpool_client_priv_saw_pool(client, answer, 0); break;
     case TOKENPOOL_PRIV_CLAIM: tokenpool_client_priv_claimed(client, answer); break;
@@ -1582,12 +1641,14 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
     lack = tokenpool_client_priv_lack(client, n);
     if (lack == 0)
         return QOS_EAGAIN; /* a report is under way, or a read */
-    if (n > client->limit)
+    if (n > client->limit || n > qos_sat_add(client->reservation, client->surplus))
         return QOS_ERANGE;
     if (!client->waiting) /* counted once for each request, not for each try */
         qos_counter_add(&client->counters.refused, 1);
     if (client->kept < client->reservation)
         tokenpool_client_priv_regret(client, n);
+    if (!client->waiting || !client->asked)
+        client->refused_ns = now_ns;
     client->waiting = (uint32_t)n;
     client->asked = true;
     return lack > tokenpool_client_priv_room(client) ? QOS_ELIMIT : QOS_EAGAIN;
@@ -1765,26 +1826,30 @@ enum tokenpool_priv_role {
 struct tokenpool_monitor {
     struct tokenpool_config config; /* defaults filled in */
     qos_word_t *shared;             /* storage */
-    uint32_t *reservation, *limit, *issued, *used, *under, *silent, *generation;
-    uint64_t *done, *beyond;  /* I/Os of finished periods; of them beyond what was issued */
-    uint8_t *state, *demand;  /* enum tokenpool_priv_state; demand of the last report, 3 if there is none */
-    uint64_t admitted;        /* sum of reservations */
-    uint64_t now_ns, next_ns; /* last call; next check */
-    uint64_t pool;            /* the word as last seen or written */
-    uint64_t period;          /* the word as last written */
-    uint64_t swap;            /* the word that the swap under way writes */
-    int64_t target;           /* of the change under way */
+    uint32_t *reservation, *limit, *weight, *issued, *used, *under, *silent, *generation;
+    uint64_t *done, *beyond;    /* I/Os of finished periods; of them beyond what was issued */
+    uint8_t *state, *demand;    /* enum tokenpool_priv_state; demand of the last report, 3 if there is none */
+    uint64_t admitted, weights; /* sums of reservations, of weights */
+    uint64_t now_ns, next_ns;   /* last call; next check */
+    uint64_t pool;              /* the word as last seen or written */
+    uint64_t period;            /* the word as last written */
+    uint64_t swap;              /* the word that the swap under way writes */
+    int64_t target;             /* of the change under way */
+    uint64_t initial;           /* tokens in the pool of the next epoch, once it is ready */
     uint64_t capacity_next;
     uint64_t busy_left, holders;            /* busy clients at the last check: sum of K - N; how many still have some */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
-    uint64_t late, late_before, fallen_from,
-        excused;         /* tokens that stayed unspent though wanted; before the last fall; not a sign */
+    uint64_t of_pool,
+        hidden; /* at the end of a period: I/Os of pool tokens; tokens of those who did not say their last */
+    uint64_t late, used_before, fallen,
+        excused;         /* tokens left though wanted; U before the last fall, and the fall; tokens that are no sign */
     uint32_t gap, since; /* periods from the last late one to a growth: least, now */
-    uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, backlogged;
-    uint8_t pending, change, role, unsure;   /* operation under way; next one; role; swap without an answer */
-    bool grew, started, looked, unconfirmed; /* unconfirmed: the epoch began after now_ns, at an unknown time */
+    uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
+    uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
+    bool unheard, grew, started, looked, ready,
+        unconfirmed; /* unconfirmed: the epoch began after now_ns, at an unknown time */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
@@ -1797,6 +1862,7 @@ QOS_PRIV void tokenpool_monitor_priv_layout(struct qos_layout *layout, struct to
     const size_t n = config->clients, line = QOS_CACHE_LINE;
     monitor->reservation = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
     monitor->limit = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    monitor->weight = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
     monitor->issued = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
     monitor->used = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
     monitor->under = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
@@ -1830,7 +1896,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_low(const struct tokenpool_monitor *mon
     return (uint64_t)monitor->generation[id] << 5 | tokenpool_priv_tag(monitor->epoch);
 }
 
-/* Offset of a slot's terms (k = 0), admission (1), report (2). */
+/* Offset of a slot's terms (k = 0), admission (1), weight (2), report (3). */
 QOS_PRIV uint64_t tokenpool_monitor_priv_slot(const struct tokenpool_monitor *monitor, unsigned k, uint32_t id)
 {
     return tokenpool_priv_offset(monitor->config.clients, k) + UINT64_C(8) * id;
@@ -1987,6 +2053,17 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *
     return QOS_EADMISSION;
 }
 
+/* Writes a slot's weight; 0: a free slot. */
+QOS_PRIV enum qos_status tokenpool_monitor_priv_weigh(struct tokenpool_monitor *monitor, uint32_t id, uint32_t weight)
+{
+    if (!tokenpool_monitor_priv_put(monitor, tokenpool_monitor_priv_slot(monitor, 2, id),
+                                    tokenpool_priv_admitted(id, weight, 0, monitor->takeovers)))
+        return QOS_ESTALE;
+    monitor->weights = monitor->weights - monitor->weight[id] + weight;
+    monitor->weight[id] = weight;
+    return QOS_OK;
+}
+
 /* Admits terms: what a monitor that takes over finds in the storage, and only that. limit 0: the slot is free. */
 QOS_PRIV enum qos_status tokenpool_monitor_priv_set_terms(struct tokenpool_monitor *monitor, uint32_t id,
                                                           uint64_t reservation, uint64_t limit)
@@ -2015,7 +2092,7 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
     if (s != QOS_OK)
         return s;
     terms = tokenpool_monitor_priv_slot(monitor, 0, id);
-    report = tokenpool_monitor_priv_slot(monitor, 2, id);
+    report = tokenpool_monitor_priv_slot(monitor, 3, id);
     if (!monitor->generation[id])
         monitor->generation[id] = tokenpool_priv_generation(tokenpool_monitor_priv_see(monitor, terms));
     monitor->generation[id] = monitor->generation[id] >= 0x7fu ? 1 : monitor->generation[id] + 1;
@@ -2028,7 +2105,9 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
         if (!tokenpool_monitor_priv_holds(monitor))
             return QOS_ESTALE;
     } while (!tokenpool_monitor_priv_swap(monitor, report, word, ((word >> 56 & 7) % 7 + 1) << 56));
-    s = tokenpool_monitor_priv_set_terms(monitor, id, reservation, qos_default(limit, TOKENPOOL_TOKENS_MAX));
+    s = tokenpool_monitor_priv_weigh(monitor, id, 1);
+    if (s == QOS_OK)
+        s = tokenpool_monitor_priv_set_terms(monitor, id, reservation, qos_default(limit, TOKENPOOL_TOKENS_MAX));
     if (s != QOS_OK)
         return s;
     monitor->state[id] = TOKENPOOL_PRIV_FRESH;
@@ -2054,6 +2133,18 @@ QOS_API enum qos_status tokenpool_monitor_change(struct tokenpool_monitor *monit
     return s;
 }
 
+QOS_API enum qos_status tokenpool_monitor_set_weight(struct tokenpool_monitor *monitor, uint32_t id, uint32_t weight)
+{
+    QOS_ASSERT(monitor);
+    if (id >= monitor->config.clients || monitor->state[id] == TOKENPOOL_PRIV_FREE)
+        return QOS_ENOENT;
+    if (weight == 0 || weight > TOKENPOOL_WEIGHT_MAX)
+        return QOS_ERANGE;
+    if ((monitor->weights - monitor->weight[id] + weight) * monitor->config.batch > TOKENPOOL_CLAIMS_MAX)
+        return QOS_EADMISSION;
+    return tokenpool_monitor_priv_owns(monitor) ? tokenpool_monitor_priv_weigh(monitor, id, weight) : QOS_ESTALE;
+}
+
 QOS_API enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monitor, uint32_t id)
 {
     QOS_ASSERT(monitor);
@@ -2062,6 +2153,8 @@ QOS_API enum qos_status tokenpool_monitor_leave(struct tokenpool_monitor *monito
     if (!tokenpool_monitor_priv_owns(monitor) || tokenpool_monitor_priv_set_terms(monitor, id, 0, 0) != QOS_OK)
         return QOS_ESTALE;
     monitor->clients--;
+    monitor->weights -= monitor->weight[id];
+    monitor->weight[id] = 0;
     monitor->state[id] = TOKENPOOL_PRIV_FREE;
     return QOS_OK;
 }
@@ -2097,21 +2190,21 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
         monitor->capacity_next = qos_min(qos_max(estimate >> 32, 1), TOKENPOOL_TOKENS_MAX);
     (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
                                      tokenpool_priv_estimate(monitor->capacity_next, monitor->takeovers));
-    monitor->admitted = 0;
+    monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
         uint64_t word = tokenpool_monitor_priv_stamp(monitor, i);
         uint64_t terms = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 0, i));
-        uint8_t state = monitor->state[i];
         monitor->reservation[i] = (uint32_t)tokenpool_priv_reservation(word);
         monitor->limit[i] = (uint32_t)tokenpool_priv_limit(word);
         monitor->generation[i] = tokenpool_priv_generation(terms);
         monitor->demand[i] = monitor->limit[i] ? 3 : 0;
-        if (!monitor->limit[i] || state == TOKENPOOL_PRIV_FREE)
-            state = monitor->limit[i] ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
-        monitor->state[i] = state;
+        word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 2, i));
+        monitor->weight[i] = 0;
+        (void)tokenpool_monitor_priv_weigh(monitor, i, monitor->limit[i] ? tokenpool_priv_weight(i, word) : 0);
+        monitor->state[i] = monitor->limit[i] ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
         monitor->admitted += monitor->reservation[i];
-        monitor->clients += state != TOKENPOOL_PRIV_FREE;
+        monitor->clients += monitor->limit[i] != 0;
     }
 }
 
@@ -2157,7 +2250,7 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
 QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *monitor)
 {
-    const qos_word_t *reports = tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_slot(monitor, 2, 0));
+    const qos_word_t *reports = tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_slot(monitor, 3, 0));
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
     uint32_t i, j, n;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
@@ -2178,25 +2271,31 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
 /* The last report of a slot for the period that ends. Returns its N, at most what the client can have got. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *monitor, uint32_t id, uint64_t tag)
 {
-    uint64_t word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 2, id));
+    uint64_t word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 3, id));
     uint64_t issued = monitor->issued[id];
     uint64_t kept = word >> 26 & TOKENPOOL_TOKENS_MAX;
     bool heard = word >> 59 == tag, unused;
     uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
+    bool last = heard && (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST;
     monitor->used[id] = (uint32_t)done;
+    monitor->of_pool += qos_sat_sub(done, qos_min(kept, issued));
+    if (monitor->state[id] == TOKENPOOL_PRIV_FRESH || (monitor->state[id] == TOKENPOOL_PRIV_FREE && heard) ||
+        (monitor->state[id] == TOKENPOOL_PRIV_LIVE && !last)) {
+        monitor->unheard = true; /* it left, perhaps for another, or died, or comes rarely */
+        monitor->hidden += issued;
+    }
     if (monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH)
         return 0;
     monitor->done[id] += done;
     monitor->beyond[id] += qos_sat_sub(done, issued);
-    /* Unused: the client returned some of its reservation; by the paper: it completed less. */
-    unused = monitor->config.flags & TOKENPOOL_PAPER ? done < issued : !heard || kept + issued / 64 < issued;
+    unused = !heard || kept + issued / 64 < issued; /* it returned some of its reservation */
     monitor->under[id] = unused ? monitor->under[id] + 1 : 0;
     monitor->demand[id] = heard ? (uint8_t)(word >> 52 & 3) : 0;
     monitor->waiting += monitor->demand[id] == 3;
-    monitor->backlogged += monitor->demand[id] == 2;
+    monitor->wanting += monitor->demand[id] >= 2;
     monitor->late += monitor->demand[id] == 2 ? qos_sat_sub(qos_min(kept, issued), done) : 0;
-    if (heard && (monitor->state[id] == TOKENPOOL_PRIV_SILENT || (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST)) {
+    if (last || (heard && monitor->state[id] == TOKENPOOL_PRIV_SILENT)) {
         monitor->silent[id] = 0;
         monitor->state[id] = TOKENPOOL_PRIV_LIVE;
     } else if (monitor->config.silent_periods != QOS_UNLIMITED &&
@@ -2208,28 +2307,25 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
 
 /* ==== chapter: capacity ===============================================================================
  *
- *   Algorithm 1 of the paper, at the end of each period, U the sum of all N:
+ *   At the end of each period, U the sum of all N, Omega the estimate, M = config.history:
  *
- *       U within equal_within of Omega      Omega grows by capacity_step
- *       capacity_min <= U < Omega           U joins the last M records W; Omega = their mean
- *       else                                Omega stays
+ *       tokens left      that clients want: U joins the last M records W; Omega = their mean
+ *       none, clients waited, U within equal_within of Omega           Omega grows by capacity_step; below the
+ *                        profile's capacity each step in a row is twice the last
+ *       U above Omega    Omega = U: the overrun was used
+ *       else             Omega stays: the demand was the limit
  *
- *   That is TOKENPOOL_PAPER. By default it is judged by tokens that stayed unspent although their owners wanted them:
- *   K - N of the clients with a queue in their last report (late).
+ *   What is left is the larger of K - N of the clients with a queue, and of Omega - U (without equal_within), as far as
+ *   those who have a queue or waited can use it, each client_capacity: if the monitor kept tokens back until it was too
+ *   late for them, or nobody claimed them, the node was slower than Omega.
  *
- *       late, or nobody waited and requests were queued     U joins W: the node was the limit
- *       nobody late, clients waited, U close to Omega       Omega grows; below the profile's capacity each step in a
- *                                                           row is twice the last
- *       else                                                Omega stays: the demand was the limit
+ *   Each move is a trial. If U falls with Omega the node was not the limit: the fall is taken back, and so many tokens
+ *   are no sign for some time (their owner may lie, or the guard leaves a node idle). A growth after which tokens are
+ *   left doubles the time to the next one, up to 8 periods.
  *
- *   Each move is a trial. A fall that did not help those who were late is taken back, and so many unspent tokens are no
- *   sign for some time: their owner may lie. A growth that made clients late doubles the time to the next one, up to 8
- *   periods.
- *
- *   Where we differ: with U == Omega the estimate never grows once part of a batch stays unspent. Below the floor
- *   (Omega_prof - 3 sigma) it never changes again. Here U close to Omega counts as equal, and the floor is configured.
- *   W is emptied when the estimate grows: its records are smaller, and one period below the new estimate would pull it
- *   down to their mean. equal_within QOS_NOTHING and a floor give the literal rule.
+ *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
+ *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
+ *   floor (Omega_prof - 3 sigma) it never changes again.
  *
  *   References
  *     Liu, Varman: Haechi: A Token-based QoS Mechanism for One-sided I/Os in RDMA based Storage System. IPDPS 2021.
@@ -2250,70 +2346,65 @@ QOS_PRIV void tokenpool_monitor_priv_record(struct tokenpool_monitor *monitor, u
     monitor->capacity_next = sum / monitor->window_used; /* rounded down */
 }
 
-QOS_PRIV void tokenpool_monitor_priv_estimate_by_demand(struct tokenpool_monitor *monitor, uint64_t used)
+/* Omega grows. W is emptied: its records are smaller, and would pull the next one down. */
+QOS_PRIV void tokenpool_monitor_priv_grow(struct tokenpool_monitor *monitor, uint64_t used)
 {
-    const struct tokenpool_config *config = &monitor->config;
-    uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
-    uint64_t step = config->capacity_step, before = monitor->late_before;
-    /* The last reports come up to final_ns before the end: what is served after them is not late. */
-    uint64_t final =
-        qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
-    bool late = qos_sat_sub(monitor->late, monitor->excused) > qos_max(omega / 256, final + final / 4);
-    monitor->late_before = 0;
-    if (monitor->grew && late) /* that step was too much: the next one later */
-        monitor->gap = (uint32_t)qos_min(2u * monitor->gap + 2u, 8);
-    else if (monitor->grew)
-        monitor->gap = 0;
-    monitor->grew = false;
-    monitor->since = late ? 0 : (uint32_t)qos_min(monitor->since + UINT64_C(1), 255);
-    monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
-    if (before && monitor->late > before / 4 * 3) {   /* the fall did not help them: no sign of a slow node */
-        monitor->excused = monitor->late;
-        monitor->capacity_next = qos_max(monitor->fallen_from, monitor->capacity_next);
-    } else if (monitor->waiting && !late && monitor->since > monitor->gap && qos_sat_add(used, within) >= omega) {
-        /* all used, and clients waited */
+    uint64_t omega = monitor->info.capacity, profile = monitor->config.capacity, step = monitor->config.capacity_step;
+    monitor->window_used = monitor->window_at = 0;
+    if (step == QOS_NOTHING)
+        return;
+    if (omega + step < profile) /* after a fall */
+        step = qos_min(qos_sat_mul(step, UINT64_C(1) << monitor->grown), profile - omega);
+    monitor->grown = (uint32_t)qos_min(monitor->grown + UINT64_C(1), 20);
+    monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
+    monitor->grew = true;
+}
+
+/* The node was slower than Omega. */
+QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uint64_t used, uint64_t within)
+{
+    uint64_t omega = monitor->info.capacity;
+    if (used < monitor->capacity_next / 10 * 9) /* older records do not apply */
         monitor->window_used = monitor->window_at = 0;
-        if (step == QOS_NOTHING)
-            return;
-        if (omega + step < config->capacity) /* after a fall: twice the last step */
-            step = qos_min(qos_sat_mul(step, UINT64_C(1) << qos_min(monitor->grown, 20)), config->capacity - omega);
-        monitor->grown = (uint32_t)qos_min(monitor->grown + UINT64_C(1), 20);
-        monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
-        monitor->grew = true;
-    } else if (monitor->backlogged && (late || !monitor->waiting) && used && used < omega + within) {
-        /* tokens and requests were left: the node was slower than the estimate */
-        if (used < monitor->capacity_next / 10 * 9) /* a fall: older records do not apply */
-            monitor->window_used = monitor->window_at = 0;
-        monitor->grown = 0;
-        tokenpool_monitor_priv_record(monitor, used);
-        if (late && monitor->capacity_next + within / 4 < omega) {
-            monitor->late_before = monitor->late;
-            monitor->fallen_from = omega;
-        }
-    } /* else the demand was the limit: no information about the node */
+    monitor->grown = 0;
+    tokenpool_monitor_priv_record(monitor, used);
+    if (monitor->capacity_next + within / 4 < omega) {
+        monitor->used_before = used;
+        monitor->fallen = omega - monitor->capacity_next;
+    }
 }
 
 QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor, uint64_t used)
 {
     const struct tokenpool_config *config = &monitor->config;
-    uint64_t omega = monitor->info.capacity;
-    bool exact = config->equal_within == QOS_NOTHING;
+    uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
+    uint64_t before = monitor->used_before, left = monitor->late, known = used;
+    /* The last reports come up to final_ns before the end: what is served after them is not left. */
+    uint64_t final =
+        qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
+    bool unmet;
     if (config->flags & TOKENPOOL_FIXED)
         return;
-    if (!(config->flags & TOKENPOOL_PAPER)) {
-        tokenpool_monitor_priv_estimate_by_demand(monitor, used);
-        return;
+    if (monitor->unheard) /* they may have used what they had, and all of the pool that others did not */
+        known += monitor->hidden + qos_sat_sub(monitor->info.claimed, monitor->of_pool);
+    left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + within));
+    unmet = left > monitor->excused + qos_max(monitor->excused / 2, qos_max(omega / 256, final + final / 4));
+    if (monitor->grew) /* was that step too much? then the next one later */
+        monitor->gap = unmet ? (uint32_t)qos_min(2u * monitor->gap + 2u, 8) : 0;
+    monitor->grew = false;
+    monitor->since = unmet ? 0 : (uint32_t)qos_min(monitor->since + UINT64_C(1), 255);
+    monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
+    monitor->used_before = 0;
+    if (used + qos_max(monitor->fallen / 6, omega / 128) < before) {
+        monitor->excused = qos_min(left, monitor->fallen) + monitor->fallen; /* so much is left at the former one */
+        monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
+    } else if (unmet && used && used < omega + within) {
+        tokenpool_monitor_priv_fall(monitor, used, within);
+    } else if (monitor->waiting && !unmet && monitor->since > monitor->gap && qos_sat_add(used, within) >= omega) {
+        tokenpool_monitor_priv_grow(monitor, used);
+    } else if (used > omega) { /* with tokens of the overrun */
+        monitor->capacity_next = used;
     }
-    if (exact ? used == omega : qos_sat_add(used, config->equal_within) >= omega) {
-        if (!exact) /* all of Omega was used: smaller records do not apply */
-            monitor->window_used = monitor->window_at = 0;
-        if (config->capacity_step != QOS_NOTHING)
-            monitor->capacity_next = qos_min(omega + config->capacity_step, TOKENPOOL_TOKENS_MAX);
-        return;
-    }
-    if (used > omega || used == 0 || (config->capacity_min != QOS_NOTHING && used < config->capacity_min))
-        return;
-    tokenpool_monitor_priv_record(monitor, used);
 }
 
 /* End of a period, by its reports: U, silent clients, unused reservations, the next estimate. */
@@ -2322,8 +2413,9 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     const uint64_t tag = tokenpool_priv_tag(monitor->epoch);
     uint64_t total = 0;
     uint32_t i;
-    monitor->waiting = monitor->backlogged = 0;
-    monitor->late = 0;
+    monitor->waiting = monitor->wanting = 0;
+    monitor->late = monitor->of_pool = monitor->hidden = 0;
+    monitor->unheard = false;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
@@ -2388,11 +2480,17 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *
     return qos_elapsed_ns(monitor->info.start_ns, monitor->now_ns);
 }
 
-/* Until the next check. */
+/* Until the next check. Ordered: a 16th of the time in which all clients get one claim served, so that those who got
+ * theirs claim again before the others' are served. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_interval_ns(const struct tokenpool_monitor *monitor)
 {
-    uint64_t period_ns = monitor->config.period_ns;
-    return tokenpool_priv_interval_ns(monitor->config.check_ns, period_ns,
+    uint64_t period_ns = monitor->config.period_ns, check_ns = monitor->config.check_ns, claims;
+    if (monitor->config.flags & TOKENPOOL_ORDERED) {
+        claims = qos_max(monitor->weights, 1) * monitor->config.batch;
+        check_ns = qos_min(check_ns, qos_mul_div_ceil(period_ns, claims, 16 * qos_max(monitor->info.bound, claims)));
+        check_ns = qos_max(check_ns, period_ns / 1024 + 1);
+    }
+    return tokenpool_priv_interval_ns(check_ns, period_ns,
                                       qos_sat_sub(period_ns, tokenpool_monitor_priv_age_ns(monitor)));
 }
 
@@ -2449,9 +2547,10 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
         info->bound += info->capacity / 20;
     else if (overrun != QOS_NOTHING)
         info->bound += overrun;
-    if (monitor->config.flags & TOKENPOOL_ORDERED)
-        initial = qos_min(initial, (uint64_t)info->clients * monitor->config.batch);
-    monitor->target = (int64_t)initial;
+    if (monitor->config.flags & TOKENPOOL_ORDERED) /* claims first */
+        initial = 0;
+    monitor->initial = initial;
+    monitor->ready = true;
 }
 
 /* Tokens claimed in this period, exactly: tokens put into the pool less those left. A negative count is the sum of
@@ -2482,8 +2581,11 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
     tokenpool_monitor_priv_write_head(monitor);
     (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
                                      tokenpool_priv_estimate(monitor->info.capacity, monitor->takeovers));
+    (void)tokenpool_monitor_priv_put(
+        monitor, TOKENPOOL_PRIV_OFFSET_SURPLUS,
+        tokenpool_priv_word((int64_t)qos_sat_sub(monitor->info.capacity, monitor->info.reserved), monitor->epoch, 0));
     for (i = 0; i < monitor->config.clients; i++) {
-        uint64_t report = tokenpool_monitor_priv_slot(monitor, 2, i);
+        uint64_t report = tokenpool_monitor_priv_slot(monitor, 3, i);
         uint64_t word = tokenpool_monitor_priv_see(monitor, report);
         if (word >> 59 == tag) /* 31 periods old: tags repeat */
             (void)tokenpool_monitor_priv_swap(monitor, report, word, word & TOKENPOOL_PRIV_INCARNATION);
@@ -2492,7 +2594,8 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
                 tokenpool_priv_terms(monitor->issued[i], monitor->limit[i], tokenpool_monitor_priv_low(monitor, i))) ||
             !tokenpool_monitor_priv_put(
                 monitor, tokenpool_monitor_priv_slot(monitor, 1, i),
-                tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i], monitor->takeovers)))
+                tokenpool_priv_admitted(i, monitor->reservation[i], monitor->limit[i], monitor->takeovers)) ||
+            tokenpool_monitor_priv_weigh(monitor, i, monitor->weight[i]) != QOS_OK)
             return false;
     } /* if another monitor changed the period word, this swap fails */
     return tokenpool_monitor_priv_swap_period(monitor, TOKENPOOL_PRIV_OPEN); /* M3 */
@@ -2510,7 +2613,7 @@ QOS_PRIV void tokenpool_monitor_priv_late(struct tokenpool_monitor *monitor)
 QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, uint64_t old_pool)
 {
     struct tokenpool_monitor_state *info = &monitor->info;
-    uint64_t initial = (uint64_t)monitor->target;
+    uint64_t initial = monitor->initial;
     info->last_claimed = tokenpool_word_epoch(old_pool) == monitor->epoch
                              ? tokenpool_monitor_priv_count_claimed(monitor, old_pool)
                              : info->last_put; /* not known: all */
@@ -2526,14 +2629,18 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     monitor->epoch = tokenpool_word_epoch(monitor->pool);
     monitor->seq = tokenpool_priv_seq(monitor->pool);
     monitor->started = monitor->unconfirmed = true;
+    monitor->ready = false;
     monitor->role = TOKENPOOL_PRIV_ACTIVE;
     info->active = true;
     info->converting = false;
     info->epoch = monitor->epoch;
     info->put = initial;
     monitor->next_ns = qos_sat_add(monitor->now_ns, tokenpool_monitor_priv_interval_ns(monitor));
-    if (monitor->config.flags & TOKENPOOL_ORDERED)
+    if (monitor->config.flags & TOKENPOOL_ORDERED) {
         tokenpool_monitor_priv_serve(monitor, initial);
+        monitor->next_ns =
+            qos_min(monitor->next_ns, qos_sat_add(monitor->now_ns, monitor->config.period_ns / 1024 + 1));
+    }
     if (!tokenpool_monitor_priv_announce(monitor))
         tokenpool_monitor_priv_fenced(monitor);
     else
@@ -2551,6 +2658,18 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
     return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));
 }
 
+/* Ordered: how far tickets are served now. Not faster than the node, beside the reserved I/Os, so that there is always
+ * a queue in which each client has one claim; what returns in one piece at most at twice that pace. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_pace(const struct tokenpool_monitor *monitor)
+{
+    const struct tokenpool_monitor_state *info = &monitor->info;
+    uint64_t period_ns = monitor->config.period_ns;
+    uint64_t step_ns = qos_min(tokenpool_monitor_priv_interval_ns(monitor), period_ns);
+    uint64_t to_ns = qos_min(tokenpool_monitor_priv_age_ns(monitor) + step_ns, period_ns);
+    uint64_t pace = qos_sat_sub(qos_mul_div_ceil(info->bound, to_ns, period_ns), info->kept - info->left);
+    return qos_min(pace, info->put + qos_mul_div_ceil(2 * info->bound, step_ns, period_ns));
+}
+
 /* The pool word is `pool`, with our epoch and seq: decides whether to change it. */
 QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uint64_t pool)
 {
@@ -2565,12 +2684,12 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
     }
     info->claimed = tokenpool_monitor_priv_count_claimed(monitor, pool);
     info->converting = info->converting || (ordered ? count > 0 : count < (int64_t)info->put); /* S2 */
-    if (!info->converting || monitor->config.flags & TOKENPOOL_BASIC)
+    if (!info->converting)
         return;
     target = tokenpool_monitor_priv_target(monitor);
-    if (ordered) { /* cannot be lowered: so at most one claim for each client ahead of the tickets */
-        uint64_t ahead = (count > 0 ? (uint64_t)count : 0) + (uint64_t)info->clients * monitor->config.batch;
-        uint64_t served = qos_min(info->claimed + target, ahead);
+    if (ordered) {
+        uint64_t served = qos_min(info->claimed + target, tokenpool_monitor_priv_pace(monitor));
+        served = qos_min(served, count > 0 ? (uint64_t)count : 0);
         if (served > info->put)
             tokenpool_monitor_priv_serve(monitor, served);
         return;
@@ -2652,7 +2771,7 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
     monitor->pool = monitor->swap;
     monitor->seq = tokenpool_priv_seq(monitor->pool);
     monitor->role = TOKENPOOL_PRIV_HOLDING;
-    monitor->started = false;
+    monitor->started = monitor->ready = false;
     monitor->info.active = true;
     monitor->info.converting = false;
     monitor->info.epoch = monitor->epoch;
@@ -2665,14 +2784,15 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
 }
 
 /* The period word is ours, the pool word is not: a stray store, a client that writes what it may not, or another
- * monitor that is about to take the storage or lost it. Of our epoch: the count still counts. Else what was claimed is
- * unknown: all of it, so the pool is empty until the next period. */
-QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, uint64_t pool)
+ * monitor that is about to take the storage or lost it. Of our epoch, and no fill without an answer: the count still
+ * counts. Else what was claimed is unknown: all of it, so the pool is empty until the next period. */
+QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, uint64_t pool, uint8_t unsure)
 {
-    bool known = tokenpool_word_epoch(pool) == monitor->epoch;
+    bool known = tokenpool_word_epoch(pool) == monitor->epoch && unsure != TOKENPOOL_PRIV_SET;
     int64_t count = known ? tokenpool_word_count(pool) : 0;
     monitor->pool = pool;
-    if (monitor->role == TOKENPOOL_PRIV_HOLDING && !known) { /* the former monitor began an epoch: never announced */
+    if (!known && (monitor->role == TOKENPOOL_PRIV_HOLDING || unsure == TOKENPOOL_PRIV_START)) {
+        /* an epoch began that nobody announced: the next one is another */
         tokenpool_monitor_priv_beat(monitor);
         return;
     }
@@ -2702,7 +2822,7 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
         }
         if (!performed) {
             if (monitor->epoch && tokenpool_monitor_priv_owns(monitor))
-                tokenpool_monitor_priv_restore(monitor, pool);
+                tokenpool_monitor_priv_restore(monitor, pool, unsure);
             else
                 tokenpool_monitor_priv_fenced(monitor);
             return;
@@ -2748,9 +2868,10 @@ QOS_PRIV void tokenpool_monitor_priv_plan(struct tokenpool_monitor *monitor)
         if (now_ns >= monitor->next_ns)
             monitor->change = TOKENPOOL_PRIV_LOOK;
     } else if (has && over) {
-        if (monitor->started)
+        if (!monitor->ready && monitor->started)
             tokenpool_monitor_priv_finish(monitor);
-        tokenpool_monitor_priv_open(monitor);
+        if (!monitor->ready) /* else a stray store, or another monitor, came between */
+            tokenpool_monitor_priv_open(monitor);
         monitor->change = TOKENPOOL_PRIV_START;
     } else if (now_ns >= monitor->next_ns) {
         monitor->change = TOKENPOOL_PRIV_LOOK;
@@ -2803,7 +2924,7 @@ QOS_PRIV bool tokenpool_monitor_priv_next(struct tokenpool_monitor *monitor, str
     if (monitor->pending == TOKENPOOL_PRIV_LOOK)
         return true;
     if (monitor->pending == TOKENPOOL_PRIV_START) /* M1 */
-        monitor->swap = tokenpool_priv_word(monitor->config.flags & TOKENPOOL_ORDERED ? 0 : monitor->target,
+        monitor->swap = tokenpool_priv_word(monitor->config.flags & TOKENPOOL_ORDERED ? 0 : (int64_t)monitor->initial,
                                             tokenpool_monitor_priv_next_epoch(monitor), monitor->seq + UINT64_C(1));
     else if (monitor->pending == TOKENPOOL_PRIV_SET) /* M4 */
         monitor->swap = tokenpool_priv_word(monitor->target, monitor->epoch, monitor->seq + UINT64_C(1));

@@ -3,12 +3,14 @@
  * The server completes C_G I/Os a second. Clients with I/Os outstanding share them equally; none gets more than C_L. A
  * client keeps up to 64 outstanding, each with a token (without tokens in the bare system). Its demand of a period
  * comes all at once (burst) or at equal intervals (constant rate); the remainder at the end is dropped. Steps of 0.1
- * ms. The engines and the monitor are those of tokenpool.h, with checks and reports every 1 ms.
+ * ms. The engines and the monitor are those of tokenpool.h with its defaults, or, for comparison, those of the paper
+ * (haechi_paper.h); checks and reports come every 1 ms.
  */
 #ifndef EXAMPLES_HAECHI_H
 #define EXAMPLES_HAECHI_H
 
 #include "tokenpool.h"
+#include "haechi_paper.h"
 #include <math.h>
 #include <string.h>
 
@@ -23,14 +25,15 @@
 struct haechi {
     uint32_t clients, periods, flags, active; /* flags of tokenpool.h; active: clients with demand */
     bool bare, constant_rate;
-    bool literal;   /* Algorithm 1, literally */
-    bool by_demand; /* estimates by totals and demand, instead of the paper's Algorithm 1 */
+    bool literal; /* the paper's rules to the letter, by haechi_paper.h */
+    bool basic;   /* of them: unused reservations are not converted; the estimate stays */
+    uint64_t limit[HAECHI_CLIENTS];
     uint64_t reservation[HAECHI_CLIENTS], demand[HAECHI_CLIENTS];
     uint32_t change_at;              /* period from which the server's rate is `changed` */
     double rate, changed;            /* I/Os per second */
     uint32_t late_period, late_step; /* client 0 has no demand before this step */
     uint64_t capacity;               /* the profile; 0: C_G */
-    uint64_t batch;
+    uint64_t batch;                  /* 0: the default of tokenpool.h */
     /* results */
     uint64_t done[HAECHI_PERIODS][HAECHI_CLIENTS];
     uint64_t capacity_of[HAECHI_PERIODS];
@@ -45,7 +48,6 @@ static inline void haechi_base(struct haechi *h, uint32_t periods)
     h->periods = periods;
     h->rate = h->changed = HAECHI_C_G;
     h->change_at = UINT32_MAX;
-    h->batch = 1000;
 }
 
 /* Reservations of `percent` of C_G: equal, or Zipf 0.6 over five groups of two; demand R + the initial pool (2A). */
@@ -71,6 +73,7 @@ static inline void haechi_spike(struct haechi *h, uint64_t large, uint64_t small
 
 struct haechi_client {
     struct tokenpool_client engine;
+    struct haechi_paper_client paper;
     uint64_t queued, outstanding, arrived, finished, carried;
     double credit;
 };
@@ -114,21 +117,27 @@ static inline void haechi_serve(struct haechi_client *c, uint32_t n, double rate
     }
 }
 
-static inline void haechi_issue(const struct haechi *h, struct haechi_client *c, uint64_t now_ns)
+/* Tokens for up to n I/Os. */
+static inline uint64_t haechi_take(const struct haechi *h, struct haechi_paper *paper, struct haechi_client *c,
+                                   uint64_t now_ns, uint64_t n)
 {
-    uint64_t want = qos_min(c->queued, 64 - qos_min(64, c->outstanding)), take;
-    while (want > 0) {
-        take = h->bare ? want : qos_min(want, tokenpool_client_held(&c->engine));
-        if (take == 0) {
-            take = 1;
-            if (tokenpool_client_take(&c->engine, now_ns, 1) != QOS_OK)
-                break;
-        } else if (!h->bare && tokenpool_client_take(&c->engine, now_ns, take) != QOS_OK) {
-            break;
-        }
-        c->queued -= take;
-        c->outstanding += take;
-        want -= take;
+    uint64_t held;
+    if (h->bare)
+        return n;
+    if (h->literal)
+        return haechi_paper_take(paper, &c->paper, n);
+    held = qos_max(qos_min(n, tokenpool_client_held(&c->engine)), 1);
+    return tokenpool_client_take(&c->engine, now_ns, held) == QOS_OK ? held : 0;
+}
+
+static inline void haechi_issue(const struct haechi *h, struct haechi_paper *paper, struct haechi_client *c,
+                                uint64_t now_ns)
+{
+    uint64_t want = qos_min(c->queued, 64 - qos_min(64, c->outstanding)), got;
+    while (want > 0 && (got = haechi_take(h, paper, c, now_ns, want)) > 0) {
+        c->queued -= got;
+        c->outstanding += got;
+        want -= got;
     }
 }
 
@@ -140,7 +149,7 @@ static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint
     if (c->outstanding == 0)
         c->credit = 0;
     h->done[period][i] += done;
-    if (!h->bare)
+    if (!h->bare && !h->literal)
         tokenpool_client_complete(&c->engine, done);
     k = qos_min(done, c->carried); /* these began in the last period: their latency is not counted */
     c->carried -= k;
@@ -159,77 +168,6 @@ static inline void haechi_finish(struct haechi *h, struct haechi_client *c, uint
     }
 }
 
-/* mem: 4 KiB for the monitor and 4 KiB for the storage, aligned to 64. false: tokenpool.h refused the configuration. */
-static inline bool haechi_run(struct haechi *h, void *mem)
-{
-    static struct haechi_client client[HAECHI_CLIENTS];
-    static struct tokenpool_monitor monitor;
-    struct tokenpool_monitor_state state;
-    struct tokenpool_config config;
-    void *storage = (char *)mem + 4096;
-    uint32_t i, period;
-    uint64_t step;
-    memset(&config, 0, sizeof config);
-    memset(client, 0, sizeof client);
-    config.clients = h->clients;
-    config.batch = (uint32_t)h->batch;
-    config.flags = h->flags | (h->by_demand ? 0 : TOKENPOOL_PAPER);
-    config.capacity = h->capacity ? h->capacity : (uint64_t)HAECHI_C_G;
-    config.client_capacity = (uint64_t)HAECHI_C_L;
-    if (h->literal) {
-        config.equal_within = QOS_NOTHING;
-        config.capacity_min =
-            config.capacity / 100 * 95; /* Omega_prof - 3 sigma; a profile varies by a percent or two */
-    }
-    config.overrun = h->clients * h->batch; /* one batch for each client */
-    if (tokenpool_monitor_init(&monitor, mem, 4096, storage, 4096, &config) != QOS_OK)
-        return false;
-    for (i = 0; i < h->clients; i++)
-        if (tokenpool_monitor_join(&monitor, i, h->reservation[i], 0, NULL) != QOS_OK ||
-            tokenpool_client_attach(&client[i].engine, i, 0, storage, 4096) != QOS_OK)
-            return false;
-    for (i = 0; i < h->clients; i++)
-        tokenpool_client_run(&client[i].engine, 0, 0);
-    for (period = 0; period < h->periods; period++) {
-        double rate = period >= h->change_at ? h->changed : h->rate, share[HAECHI_CLIENTS] = {0};
-        for (step = 0; step < HAECHI_STEPS; step++) {
-            uint64_t now_ns = (period * HAECHI_STEPS + step) * HAECHI_STEP_NS;
-            while (!h->bare && tokenpool_monitor_next_ns(&monitor, now_ns) <= now_ns)
-                tokenpool_monitor_run(&monitor, now_ns);
-            for (i = 0; i < h->clients; i++) {
-                struct haechi_client *c = &client[i];
-                uint64_t due = h->constant_rate ? h->demand[i] * (step + 1) / HAECHI_STEPS : h->demand[i];
-                if (i >= h->active ||
-                    (i == 0 && period * HAECHI_STEPS + step < h->late_period * (uint64_t)HAECHI_STEPS + h->late_step))
-                    due = 0;
-                if (step == 0) {
-                    c->carried = c->outstanding;
-                    c->queued = c->arrived = c->finished = 0;
-                }
-                c->queued += due - c->arrived;
-                c->arrived = due;
-                if (!h->bare) {
-                    tokenpool_client_set_queued(&c->engine, c->queued);
-                    if (step == 0) /* the message that starts a period */
-                        tokenpool_client_hint(&c->engine);
-                    if (step % 10 == 0)
-                        tokenpool_client_run(&c->engine, now_ns, 0);
-                }
-                haechi_issue(h, c, now_ns);
-            }
-            haechi_serve(client, h->clients, rate, share);
-            for (i = 0; i < h->clients; i++) {
-                client[i].credit += share[i];
-                haechi_finish(h, &client[i], i, period, (double)(step + 1) * 0.1);
-            }
-        }
-        h->capacity_of[period] = tokenpool_monitor_info(&monitor, &state) == QOS_OK ? state.capacity : 0;
-    }
-    return true;
-}
-
-/* ---- reading the results */
-
 static inline uint64_t haechi_total(const struct haechi *h, uint32_t period)
 {
     uint64_t sum = 0;
@@ -238,6 +176,129 @@ static inline uint64_t haechi_total(const struct haechi *h, uint32_t period)
         sum += h->done[period][i];
     return sum;
 }
+
+/* Engines and monitor of tokenpool.h for the data node, in mem. false: it refused the configuration. */
+static inline bool haechi_setup(const struct haechi *h, struct tokenpool_monitor *monitor, struct haechi_client *client,
+                                void *mem)
+{
+    struct tokenpool_config config;
+    void *storage = (char *)mem + 4096;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    config.clients = h->clients;
+    config.batch = (uint32_t)h->batch;
+    config.flags = h->flags;
+    config.capacity = h->capacity ? h->capacity : (uint64_t)HAECHI_C_G;
+    config.client_capacity = (uint64_t)HAECHI_C_L;
+    if (tokenpool_monitor_init(monitor, mem, 4096, storage, 4096, &config) != QOS_OK)
+        return false;
+    for (i = 0; i < h->clients; i++)
+        if (tokenpool_monitor_join(monitor, i, h->reservation[i], h->limit[i], NULL) != QOS_OK ||
+            tokenpool_client_attach(&client[i].engine, i, 0, storage, 4096) != QOS_OK)
+            return false;
+    for (i = 0; i < h->clients; i++)
+        tokenpool_client_run(&client[i].engine, 0, 0);
+    return true;
+}
+
+/* What the paper's engines and monitor do in a step. */
+static inline void haechi_paper_step(struct haechi *h, struct haechi_paper *paper, struct haechi_client *client,
+                                     uint32_t period, uint64_t step)
+{
+    struct haechi_paper_client *engines[HAECHI_CLIENTS];
+    double part = (double)step / HAECHI_STEPS;
+    uint32_t i;
+    for (i = 0; i < h->clients; i++)
+        engines[i] = &client[i].paper;
+    if (step == 0)
+        haechi_paper_begin(paper, engines, h->clients);
+    if (step % 10)
+        return;
+    for (i = 0; i < h->clients; i++)
+        haechi_paper_decay(engines[i], part, client[i].queued);
+    haechi_paper_check(paper, engines, h->clients, h->done[period], part);
+}
+
+/* What the engines and the monitor of tokenpool.h do in a step, besides takes. */
+static inline void haechi_step(const struct haechi *h, struct tokenpool_monitor *monitor, struct haechi_client *client,
+                               uint64_t now_ns, uint64_t step)
+{
+    uint32_t i;
+    while (tokenpool_monitor_next_ns(monitor, now_ns) <= now_ns)
+        tokenpool_monitor_run(monitor, now_ns);
+    for (i = 0; i < h->clients; i++) {
+        tokenpool_client_set_queued(&client[i].engine, client[i].queued);
+        if (step == 0) /* the message that starts a period */
+            tokenpool_client_hint(&client[i].engine);
+        if (step % 10 == 0)
+            tokenpool_client_run(&client[i].engine, now_ns, 0);
+    }
+}
+
+/* Requests that arrived. */
+static inline void haechi_arrive(const struct haechi *h, struct haechi_client *c, uint32_t i, uint64_t period,
+                                 uint64_t step)
+{
+    uint64_t due = h->constant_rate ? h->demand[i] * (step + 1) / HAECHI_STEPS : h->demand[i];
+    if (i >= h->active ||
+        (i == 0 && period * HAECHI_STEPS + step < h->late_period * (uint64_t)HAECHI_STEPS + h->late_step))
+        due = 0;
+    if (step == 0) {
+        c->carried = c->outstanding;
+        c->queued = c->arrived = c->finished = 0;
+    }
+    c->queued += due - c->arrived;
+    c->arrived = due;
+}
+
+/* mem: 4 KiB for the monitor and 4 KiB for the storage, aligned to 64. false: tokenpool.h refused the configuration. */
+static inline bool haechi_run(struct haechi *h, void *mem)
+{
+    static struct haechi_client client[HAECHI_CLIENTS];
+    static struct tokenpool_monitor monitor;
+    struct haechi_paper paper;
+    struct tokenpool_monitor_state state;
+    uint32_t i, period;
+    uint64_t step;
+    memset(client, 0, sizeof client);
+    memset(&paper, 0, sizeof paper);
+    paper.omega = h->capacity ? (double)h->capacity : HAECHI_C_G;
+    paper.least = 0.95 * paper.omega; /* Omega_prof - 3 sigma; a profile varies by a percent or two */
+    paper.step = 0.02 * paper.omega;
+    paper.batch = 1000;
+    paper.basic = h->basic;
+    for (i = 0; i < h->clients; i++)
+        client[i].paper.reserved = (double)h->reservation[i];
+    if (!haechi_setup(h, &monitor, client, mem))
+        return false;
+    for (period = 0; period < h->periods; period++) {
+        double rate = period >= h->change_at ? h->changed : h->rate, share[HAECHI_CLIENTS] = {0};
+        h->capacity_of[period] = (uint64_t)paper.omega;
+        for (step = 0; step < HAECHI_STEPS; step++) {
+            uint64_t now_ns = (period * (uint64_t)HAECHI_STEPS + step) * HAECHI_STEP_NS;
+            for (i = 0; i < h->clients; i++)
+                haechi_arrive(h, &client[i], i, period, step);
+            if (h->literal)
+                haechi_paper_step(h, &paper, client, period, step);
+            else if (!h->bare)
+                haechi_step(h, &monitor, client, now_ns, step);
+            for (i = 0; i < h->clients; i++)
+                haechi_issue(h, &paper, &client[i], now_ns);
+            haechi_serve(client, h->clients, rate, share);
+            for (i = 0; i < h->clients; i++) {
+                client[i].credit += share[i];
+                haechi_finish(h, &client[i], i, period, (double)(step + 1) * 0.1);
+            }
+        }
+        if (h->literal && !h->basic)
+            haechi_paper_estimate(&paper, (double)haechi_total(h, period));
+        if (!h->literal)
+            h->capacity_of[period] = tokenpool_monitor_info(&monitor, &state) == QOS_OK ? state.capacity : 0;
+    }
+    return true;
+}
+
+/* ---- reading the results */
 
 /* Mean total over the periods from..end. */
 static inline double haechi_mean(const struct haechi *h, uint32_t from)

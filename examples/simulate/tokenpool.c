@@ -111,7 +111,6 @@ static bool set_1(void)
 static bool set_2(void)
 {
     static const char *kinds[4] = {"bare", "Haechi", "Haechi with guard", "Basic Haechi"};
-    static const uint32_t flags[4] = {0, 0, TOKENPOOL_GUARD, TOKENPOOL_BASIC};
     double *x = series(5), *y[3] = {series(5), series(5), series(5)}, *who = series(10), *bars[3];
     char name[80];
     unsigned zipf, percent, kind, i;
@@ -124,7 +123,7 @@ static bool set_2(void)
                 base();
                 haechi_reserve(&h, percent, zipf);
                 h.bare = kind == 0;
-                h.flags |= flags[kind];
+                h.flags |= kind == 2 ? TOKENPOOL_GUARD : 0;
                 run();
                 snprintf(name, sizeof name, "2C %s, %u %% reserved, %s", zipf ? "Zipf" : "uniform", percent,
                          kinds[kind]);
@@ -157,7 +156,7 @@ static bool set_2(void)
             h.demand[0] = h.reservation[0] / 2;
             h.demand[1] = h.reservation[1] / 2;
             h.bare = kind == 0;
-            h.flags |= flags[kind];
+            h.literal = h.basic = kind == 3;
             run();
             snprintf(name, sizeof name, "2B %s, C1 and C2 stop at half, %s", zipf ? "Zipf" : "uniform", kinds[kind]);
             row(name, kind == 3 ? "wastes what they leave" : "");

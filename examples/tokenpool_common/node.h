@@ -83,7 +83,6 @@ static inline struct tokenpool_config node_config(const struct node_setup *s, ui
     config.period_ns = s->period_ns;
     config.flags = s->flags;
     config.capacity = capacity;
-    config.capacity_min = QOS_NOTHING;
     return config;
 }
 
@@ -578,7 +577,7 @@ static struct node_setup node_options = {.clients = 4,
                                          .derate = 0.6};
 static uint64_t node_clients = 4, node_periods = 10;
 static const char *node_reserve = "40,15,10,5", *node_limit = "", *node_json, *node_figures;
-static bool node_guard, node_ordered, node_basic;
+static bool node_guard, node_ordered;
 
 #define NODE_OPTIONS                                                                                                   \
     {"clients", OPT_COUNT, &node_clients, "N", "1 to 16; default 4", NULL},                                            \
@@ -593,7 +592,6 @@ static bool node_guard, node_ordered, node_basic;
         {"limit", OPT_TEXT, &node_limit, "P,P,...", "limits likewise; 0 or missing: none", NULL},                      \
         {"guard", OPT_FLAG, &node_guard, NULL, "no pool tokens while a reservation is out of reach", NULL},            \
         {"ordered", OPT_FLAG, &node_ordered, NULL, "claims are served in their order", NULL},                          \
-        {"basic", OPT_FLAG, &node_basic, NULL, "Basic Haechi: unused reservations are wasted", NULL},                  \
         {"announce", OPT_COUNT, &node_options.announce, "PERIOD", "prints a line when this period begins", NULL},      \
         {"json", OPT_TEXT, &node_json, "FILE", "writes the results as JSON", NULL},                                    \
     {                                                                                                                  \
@@ -623,8 +621,7 @@ static inline void node_check_options(void)
     s->table_bytes = s->table_bytes / NODE_RECORD * NODE_RECORD;
     if (s->batch > TOKENPOOL_BATCH_MAX || s->table_bytes == 0 || !(s->derate > 0 && s->derate <= 10))
         tool_die(TOOL_USAGE, "batch at most 1048576, table at least 4k, derate above 0");
-    s->flags = (node_guard ? TOKENPOOL_GUARD : 0) | (node_ordered ? TOKENPOOL_ORDERED : 0) |
-               (node_basic ? TOKENPOOL_BASIC : 0);
+    s->flags = (node_guard ? TOKENPOOL_GUARD : 0) | (node_ordered ? TOKENPOOL_ORDERED : 0);
     node_percents(node_reserve, s->reserve);
     node_percents(node_limit, s->limit);
     if (node_json) { /* fails now, not after a run of a minute */

@@ -39,6 +39,13 @@ static const struct adversary_op monitor_ops[MONITOR_OPS] = {
     {"restart", 0, 1, 0, MONITORS - 1},       /* monitor b is replaced by a new one */
 };
 
+enum { ADD, SWAP, PAUSE_POOL, POOL_OPS };
+static const struct adversary_op pool_ops[POOL_OPS] = {
+    {"add", 0, UINT64_MAX, 0, 63}, /* adds a << b to the pool word: what a client's key permits */
+    {"swap", 0, UINT64_MAX, 0, 0}, /* swaps it for a */
+    {"pause", 1, STEPS, 0, 0},     /* does nothing for a steps */
+};
+
 static struct {
     struct tokenpool_config config;
     struct tokenpool_monitor monitor[MONITORS];
@@ -53,7 +60,7 @@ static struct {
     uint64_t spent[EPOCHS][CLIENTS], forced[EPOCHS], window[PERIODS * STEPS];
     uint64_t started[EPOCHS], last_take_ns, longest_ns;
     uint32_t forged; /* epoch of the last report that the rival wrote itself */
-    bool lied, passive, monitors_play;
+    bool lied, passive, monitors_play, pool_plays;
     /* the rival */
     uint64_t wake_step, work_step, work_need;
     int64_t clock;
@@ -78,7 +85,9 @@ static void attach(unsigned who)
 
 static void setup(bool passive, bool monitors_play)
 {
+    bool pool_plays = w.pool_plays;
     memset(&w, 0, sizeof w);
+    w.pool_plays = pool_plays;
     w.passive = passive;
     w.monitors_play = monitors_play;
     w.config.clients = CLIENTS;
@@ -245,6 +254,21 @@ static void monitors_play(const struct adversary_program *program, uint64_t *at)
     monitor_works(1);
 }
 
+/* A client that uses the pool's key as it likes, and nothing else. */
+static void pool_plays(const struct adversary_program *program, uint64_t *at)
+{
+    const struct adversary_step *s;
+    if (w.at_step < w.wake_step)
+        return;
+    s = adversary_at(program, (*at)++);
+    if (s->op == ADD)
+        (void)__builtin_add_overflow(w.storage[0], s->a << s->b, &w.storage[0]);
+    else if (s->op == SWAP)
+        w.storage[0] = s->a;
+    else
+        w.wake_step = w.at_step + s->a;
+}
+
 static void run(const struct adversary_program *program, bool passive, bool monitors)
 {
     uint64_t at = 0;
@@ -257,7 +281,9 @@ static void run(const struct adversary_program *program, bool passive, bool moni
         note_epoch();
         if (w.at_step % 2)
             victim_works();
-        if (!monitors)
+        if (w.pool_plays)
+            pool_plays(program, &at);
+        else if (!monitors)
             rival_works(program, &at);
         else
             while (tokenpool_client_take(&w.client[RIVAL], w.now, 1) == QOS_OK && w.spent[1][RIVAL] < UINT32_MAX)
@@ -293,6 +319,14 @@ static void play_reservation(const struct adversary_program *program, struct adv
         /* below its reservation: counts as more than the whole bound */
         if (w.started[e] && w.spent[e][VICTIM] < VICTIM_R)
             score->harm = 2 * VICTIM_R - (double)w.spent[e][VICTIM];
+}
+
+/* The same, against a client with the pool's key. */
+static void play_pool_key(const struct adversary_program *program, struct adversary_score *score)
+{
+    w.pool_plays = true;
+    play_reservation(program, score);
+    w.pool_plays = false;
 }
 
 /* The longest wait of the victim: until its next period, T + check. */
@@ -339,6 +373,7 @@ int main(void)
     static const struct adversary_game games[] = {
         {"tokens", client_ops, CLIENT_OPS, play_tokens, "tokens of an epoch", 3000},
         {"reservation", client_ops, CLIENT_OPS, play_reservation, "tokens", 3000},
+        {"pool_key", pool_ops, POOL_OPS, play_pool_key, "tokens", 3000},
         {"wait", client_ops, CLIENT_OPS, play_wait, "ns", 3000},
         {"pool", client_ops, CLIENT_OPS, play_pool, "tokens lost of C", 3000},
         {"monitors", monitor_ops, MONITOR_OPS, play_monitors, "tokens", 3000},

@@ -54,7 +54,7 @@ int main(void)
     config.batch = 10;
     config.history = TOKENPOOL_HISTORY_MAX;
     config.capacity = Frama_C_unsigned_long_interval(1, TOKENPOOL_TOKENS_MAX);
-    config.flags = (uint32_t)Frama_C_interval(0, 63);
+    config.flags = (uint32_t)Frama_C_interval(0, 15);
     any_storage();
     if (Frama_C_nondet(0, 1)) {
         if (tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config) != QOS_OK)

@@ -271,8 +271,7 @@ static void model_run(struct model *m, uint64_t steps)
     m->config.capacity = model_choose(1, 60);
     m->config.period_ns = model_choose(8, 2000);
     m->config.overrun = model_choose(0, 1) ? QOS_NOTHING : model_choose(0, 24);
-    m->config.flags = (uint32_t)model_choose(0, 15);
-    m->config.capacity_min = model_choose(0, 1) ? QOS_NOTHING : 0;
+    m->config.flags = (uint32_t)model_choose(0, 7);
     m->config.silent_periods = model_choose(0, 1) ? QOS_UNLIMITED : 0;
     MODEL_CHECK(tokenpool_monitor_init(&m->monitor[0], m->memory[0], sizeof m->memory[0], m->storage, sizeof m->storage,
                                        &m->config) == QOS_OK);

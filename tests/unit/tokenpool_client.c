@@ -237,12 +237,13 @@ static void test_gone(void)
         tokenpool_client_run(&c, S - 2 * MS, 0);
         CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, 3);
         CHECK_EQ(tokenpool_monitor_change(&monitor, 0, 0, 0, NULL), QOS_OK);
-        rig_join(1, 10, 0); /* so that the pool never holds 100 */
+        rig_join(1, 10, 0);
         rig_tick(&c, S - 1);
         rig_run(&monitor, S);
         rig_tick(&c, S);
+        storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(60) << 32; /* somebody claims 60 of 90 */
         if (again)
-            CHECK_EQ(tokenpool_client_take(&c, S, 100), QOS_EAGAIN);
+            CHECK_EQ(tokenpool_client_take(&c, S, 85), QOS_EAGAIN);
         tokenpool_client_complete(&c, 1); /* of the period before */
         tokenpool_client_run(&c, 2 * S - 2 * MS, 0);
         CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, again ? 3 : 0);
@@ -353,6 +354,27 @@ static void test_overtaken_at_0(void)
     CHECK(tokenpool_client_next(&c, MS, 0, &op) && op.offset_bytes == TOKENPOOL_OFFSET_PERIOD);
 }
 
+/* A request that the tokens of a period do not suffice for is refused, not left to wait: those reserved by others are not
+ * for it. In the next period they may be. */
+static void test_too_large(void)
+{
+    struct tokenpool_client a, b;
+    unsigned ordered;
+    for (ordered = 0; ordered < 2; ordered++) {
+        CHECK_CONTEXT("ordered %u", ordered);
+        base(100, 60, 0, ordered ? TOKENPOOL_ORDERED : 0, &a, &b);
+        CHECK_EQ(tokenpool_client_take(&b, 0, 41), QOS_ERANGE);
+        CHECK_EQ(tokenpool_client_take(&b, 0, 100), QOS_ERANGE);
+        CHECK(tokenpool_client_next_ns(&b, 0, 100) > 0);
+        CHECK_EQ(tokenpool_client_take(&b, 0, 40), ordered ? QOS_EAGAIN : QOS_OK);
+        CHECK_EQ(tokenpool_client_take(&a, 0, 100), QOS_EAGAIN); /* its own 60, and 40 */
+        CHECK_EQ(tokenpool_monitor_change(&monitor, 0, 0, 0, NULL), QOS_OK);
+        rig_run(&monitor, S);
+        rig_tick(&b, S);
+        CHECK_EQ(tokenpool_client_take(&b, S, 100), ordered ? QOS_EAGAIN : QOS_OK);
+    }
+}
+
 /* Reads of an empty pool: each waits longer than the one before, but not for more than a quarter of the time left. */
 static void test_back_off(void)
 {
@@ -363,7 +385,7 @@ static void test_back_off(void)
     base(100, 60, 0, 0, &a, &b);
     CHECK_EQ(tokenpool_client_take(&b, 0, 40), QOS_OK);
     for (now = 0; now < S - 20 * MS; now += MS / 4) {
-        while (tokenpool_client_next(&b, now, 41, &op)) {
+        while (tokenpool_client_next(&b, now, 30, &op)) {
             if (op.offset_bytes == TOKENPOOL_OFFSET_POOL) {
                 CHECK(op.kind == TOKENPOOL_READ || reads == 0);
                 if (reads > 0)
@@ -454,8 +476,8 @@ static void test_odd_period(void)
     tokenpool_client_complete(&c, 1);
     tokenpool_client_run(&c, 1, 0);
     word = storage[tokenpool_storage_report(2, 0) / 8];
-    CHECK_EQ(word >> 54 & 3, 0);
-    CHECK_EQ(word >> 59, 2); /* the tag of the first period */
+    CHECK_EQ(word >> 54 & 3, 1); /* a start is a sign of life */
+    CHECK_EQ(word >> 59, 2);     /* the tag of the first period */
 }
 
 /* One served ticket is one token. */
@@ -463,11 +485,13 @@ static void test_one_ticket(void)
 {
     struct tokenpool_client a, b;
     base(100, 60, 0, TOKENPOOL_ORDERED, &a, &b);
-    CHECK_EQ(tokenpool_client_take(&b, 0, 30), QOS_OK);
-    CHECK_EQ(tokenpool_client_take(&b, 0, 15), QOS_EAGAIN); /* tickets 30..59: ten of them are served */
+    CHECK_EQ(tokenpool_client_take(&b, 0, 15), QOS_EAGAIN); /* tickets 0..29 */
+    CHECK_EQ(tokenpool_client_held(&b), 0);
+    storage[TOKENPOOL_OFFSET_SERVED / 8] += UINT64_C(10) << 32;
+    tokenpool_client_run(&b, 5 * MS, 15);
     CHECK_EQ(tokenpool_client_held(&b), 10);
     storage[TOKENPOOL_OFFSET_SERVED / 8] += UINT64_C(1) << 32;
-    tokenpool_client_run(&b, 10 * MS, 15);
+    tokenpool_client_run(&b, 20 * MS, 15);
     CHECK_EQ(tokenpool_client_held(&b), 11);
 }
 
@@ -708,14 +732,17 @@ static void test_ordered(void)
 {
     struct tokenpool_client a, b;
     base(100, 60, 0, TOKENPOOL_ORDERED, &a, &b);
-    CHECK_EQ(tokenpool_client_take(&a, 0, 70), QOS_OK);     /* tickets 0..29, 40 are served */
-    CHECK_EQ(tokenpool_client_take(&b, 0, 11), QOS_EAGAIN); /* tickets 30..59: ten of them */
+    CHECK_EQ(tokenpool_client_take(&a, 0, 70), QOS_EAGAIN); /* 60 of its own, and tickets 0..29 */
+    CHECK_EQ(tokenpool_client_take(&b, 0, 11), QOS_EAGAIN); /* tickets 30..59 */
+    storage[TOKENPOOL_OFFSET_SERVED / 8] += UINT64_C(40) << 32;
+    CHECK_EQ(tokenpool_client_take(&b, 10 * MS, 11), QOS_EAGAIN);
     CHECK_EQ(tokenpool_client_held(&b), 10);
-    CHECK_EQ(tokenpool_client_take(&a, 0, 21), QOS_EAGAIN); /* tickets 60..89, behind b */
+    CHECK_EQ(tokenpool_client_take(&a, 10 * MS, 70), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&a, 10 * MS, 21), QOS_EAGAIN); /* tickets 60..89, behind b */
     CHECK_EQ(tokenpool_client_held(&a), 20);
     CHECK_EQ(rig_pool(), 90);
-    CHECK(tokenpool_client_next_ns(&b, 0, 11) > 0);
-    CHECK_EQ(tokenpool_client_take(&b, MS, 11), QOS_EAGAIN); /* reads `served`, and claims nothing */
+    CHECK(tokenpool_client_next_ns(&b, 10 * MS, 11) > 10 * MS);
+    CHECK_EQ(tokenpool_client_take(&b, 20 * MS, 11), QOS_EAGAIN); /* reads `served`, and claims nothing */
     CHECK_EQ(rig_pool(), 90);
 }
 
@@ -735,6 +762,7 @@ int main(void)
     test_begin();
     test_back_from_alone();
     test_overtaken_at_0();
+    test_too_large();
     test_back_off();
     test_back_off_again();
     test_most();

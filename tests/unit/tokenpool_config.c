@@ -42,9 +42,9 @@ static void test_fields(void)
     static const struct config_field fields[] = {
         {CONFIG_FIELD(tokenpool_config, clients), 0, CONFIG_VALUES(1, TOKENPOOL_CLIENTS_MAX),
          CONFIG_VALUES(0, TOKENPOOL_CLIENTS_MAX + 1)},
-        {CONFIG_FIELD(tokenpool_config, batch), 62, CONFIG_VALUES(1, TOKENPOOL_BATCH_MAX),
+        {CONFIG_FIELD(tokenpool_config, batch), 72, CONFIG_VALUES(1, TOKENPOOL_BATCH_MAX),
          CONFIG_VALUES(TOKENPOOL_BATCH_MAX + 1, UINT32_MAX)},
-        {CONFIG_FIELD(tokenpool_config, flags), 0, CONFIG_VALUES(0, 63), CONFIG_VALUES(64, UINT32_MAX)},
+        {CONFIG_FIELD(tokenpool_config, flags), 0, CONFIG_VALUES(0, 15), CONFIG_VALUES(16, UINT32_MAX)},
         {CONFIG_FIELD(tokenpool_config, history), 5, CONFIG_VALUES(1, TOKENPOOL_HISTORY_MAX),
          CONFIG_VALUES(TOKENPOOL_HISTORY_MAX + 1)},
         {CONFIG_FIELD(tokenpool_config, alert_periods), 10, CONFIG_VALUES(1, UINT32_MAX), CONFIG_NO_VALUES},
@@ -59,8 +59,6 @@ static void test_fields(void)
          CONFIG_VALUES(MS - 1, TOKENPOOL_PERIOD_NS_MAX + 1)},
         {CONFIG_FIELD(tokenpool_config, capacity), 0, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX),
          CONFIG_VALUES(0, TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
-        {CONFIG_FIELD(tokenpool_config, capacity_min), 700, CONFIG_VALUES(1, 1000, QOS_NOTHING),
-         CONFIG_VALUES(1001, QOS_UNLIMITED)},
         {CONFIG_FIELD(tokenpool_config, capacity_step), 50, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
          CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
         {CONFIG_FIELD(tokenpool_config, client_capacity), 1000, CONFIG_VALUES(1, 1000),
@@ -69,7 +67,7 @@ static void test_fields(void)
          CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
         {CONFIG_FIELD(tokenpool_config, equal_within), 20, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
          CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
-        {CONFIG_FIELD(tokenpool_config, debt_max), 62, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
+        {CONFIG_FIELD(tokenpool_config, debt_max), 72, CONFIG_VALUES(1, TOKENPOOL_TOKENS_MAX, QOS_NOTHING),
          CONFIG_VALUES(TOKENPOOL_TOKENS_MAX + 1, QOS_UNLIMITED)},
     };
     struct tokenpool_config good;

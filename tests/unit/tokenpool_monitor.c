@@ -21,8 +21,8 @@ static void test_memory(void)
         config.clients = clients;
         need = tokenpool_monitor_memsize(&config);
         room = tokenpool_storage_memsize(&config);
-        CHECK(need >= clients * 45u && room >= clients * 24u);
-        CHECK(need <= clients * 45u + 11 * 64 && room <= clients * 24u + 256 + 3 * 64);
+        CHECK(need >= clients * 49u && room >= clients * 32u);
+        CHECK(need <= clients * 49u + 12 * 64 && room <= clients * 32u + 256 + 4 * 64);
         memset(&m, 0x5a, sizeof m);
         saved = m;
         check_mem_new(&a, need, 64, 0);
@@ -94,8 +94,8 @@ static void test_admission(void)
     CHECK_EQ(s.granted + s.borrowed + s.waited + s.debt, 0);
     CHECK_EQ(tokenpool_monitor_stats(&monitor, 3, &s), QOS_ENOENT);
     /* the size is a multiple of eight words */
-    CHECK_EQ(tokenpool_storage_report(8, 0), TOKENPOOL_OFFSET_TERMS + 2 * 64);
-    CHECK_EQ(tokenpool_storage_report(9, 0), TOKENPOOL_OFFSET_TERMS + 2 * 128);
+    CHECK_EQ(tokenpool_storage_report(8, 0), TOKENPOOL_OFFSET_TERMS + 3 * 64);
+    CHECK_EQ(tokenpool_storage_report(9, 0), TOKENPOOL_OFFSET_TERMS + 3 * 128);
     base(2, TOKENPOOL_TOKENS_MAX, 0);
     CHECK_EQ(tokenpool_monitor_join(&monitor, 0, TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX, &fits), QOS_OK);
 }
@@ -105,14 +105,14 @@ static void test_lowering_a_reservation(void)
 {
     uint64_t fits = 0, p;
     rig_config(2, 10, 1000, 0);
-    config.flags = TOKENPOOL_PAPER;
-    config.capacity_min = 1;
+    config.flags = 0;
     rig_init();
     rig_join(0, 600, 0);
     rig_join(1, 400, 0);
     for (p = 0; p < 6; p++) {
         rig_run(&monitor, p * S);
         rig_report(0, rig_info().epoch, 2, 600, 100);
+        storage[tokenpool_storage_report(2, 0) / 8] |= UINT64_C(2) << 52; /* it has a queue */
     }
     CHECK(rig_info().capacity < 600);
     CHECK_EQ(tokenpool_monitor_change(&monitor, 0, 601, 0, &fits), QOS_EADMISSION);
@@ -122,12 +122,12 @@ static void test_lowering_a_reservation(void)
 }
 
 /* Step T2 by hand: C = 100, reservations 60 and 0; client 1 uses the pool, client 0 completes little. */
-static void test_conversion(uint32_t flags)
+static void test_conversion(void)
 {
     struct tokenpool_client a, b;
     struct tokenpool_monitor_state info;
     struct qos_stats s;
-    base(2, 100, flags);
+    base(2, 100, 0);
     CHECK_EQ(tokenpool_monitor_next_ns(&monitor, 7), 7);
     rig_join(0, 60, 0);
     rig_join(1, 0, 0);
@@ -152,19 +152,15 @@ static void test_conversion(uint32_t flags)
     rig_run(&monitor, S / 2);
     info = rig_info();
     CHECK(info.claimed == 40 && info.reserved == 60 && info.bound == 100);
-    if (flags & TOKENPOOL_BASIC) {
-        CHECK_EQ(rig_pool(), 0);
-        CHECK_EQ(tokenpool_client_take(&b, S / 2, 1), QOS_EAGAIN);
-    } else { /* room 100 x 0.5 - 40 = 10, budget 100 - 40 - 40 = 20 */
-        CHECK(info.kept == 40 && info.left == 40 && info.largest == 40);
-        CHECK_EQ(rig_pool(), 10);
-        CHECK_EQ(tokenpool_client_take(&b, S / 2 + MS, 10), QOS_OK);
-        CHECK_EQ(tokenpool_client_take(&b, S / 2 + MS, 1), QOS_EAGAIN);
-    }
+    /* room 100 x 0.5 - 40 = 10, budget 100 - 40 - 40 = 20 */
+    CHECK(info.kept == 40 && info.left == 40 && info.largest == 40);
+    CHECK_EQ(rig_pool(), 10);
+    CHECK_EQ(tokenpool_client_take(&b, S / 2 + MS, 10), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&b, S / 2 + MS, 1), QOS_EAGAIN);
     tokenpool_client_run(&b, S - MS, 0);
     rig_run(&monitor, S);
     info = rig_info();
-    CHECK_EQ(info.last_claimed, flags & TOKENPOOL_BASIC ? 40 : 50);
+    CHECK_EQ(info.last_claimed, 50);
     CHECK_EQ(info.last_put, info.last_claimed);
     CHECK_EQ(info.last_bound, 100);
     CHECK(info.claimed == 0 && info.used == 0 && !info.converting); /* of the new period */
@@ -430,6 +426,7 @@ static void test_guard_held(void)
 static void test_ordered(void)
 {
     struct tokenpool_client a, b;
+    uint64_t now;
     base(2, 100, TOKENPOOL_ORDERED);
     rig_join(0, 60, 0);
     rig_join(1, 0, 0);
@@ -438,14 +435,73 @@ static void test_ordered(void)
     rig_run(&monitor, 0);
     rig_tick(&a, 0);
     rig_tick(&b, 0);
-    CHECK_EQ(rig_info().put, 20); /* of 40: enough for one claim of each client */
-    CHECK_EQ(tokenpool_client_take(&b, MS, 25), QOS_EAGAIN);
-    CHECK_EQ(tokenpool_client_held(&b), 20);
-    rig_run(&monitor, 3 * MS);
-    CHECK_EQ(rig_info().put, 40); /* claimed 20, budget 100 - 60 - 20; room is 39 */
-    CHECK_EQ(tokenpool_client_take(&b, 4 * MS, 25), QOS_OK);
+    CHECK_EQ(rig_info().put, 0); /* claims first */
+    CHECK_EQ(tokenpool_client_take(&b, MS, 5), QOS_EAGAIN);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, 3), QOS_OK); /* from its next period on */
+    CHECK_EQ(rig_pool(), 10);                                       /* tickets 0 to 9 */
+    rig_run(&monitor, 2 * MS);
+    CHECK_EQ(rig_info().put, 1); /* the node's pace: 100 in a second */
+    rig_run(&monitor, 41 * MS);
+    CHECK_EQ(rig_info().put, 2); /* what the monitor was late for comes at twice that pace */
+    CHECK_EQ(tokenpool_client_take(&b, 43 * MS, 5), QOS_EAGAIN);
+    CHECK_EQ(tokenpool_client_held(&b), 2);
+    for (now = 50 * MS; now < 100 * MS; now += MS)
+        rig_run(&monitor, now);
+    CHECK_EQ(rig_info().put, 10); /* not ahead of the tickets */
+    CHECK_EQ(tokenpool_client_take(&b, 100 * MS, 10), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&b, 100 * MS, 1), QOS_EAGAIN);
+    CHECK_EQ(rig_pool(), 20);
     rig_run(&monitor, S);
-    CHECK_EQ(rig_info().last_claimed, 30); /* tickets of three claims of ten */
+    CHECK_EQ(rig_info().last_claimed, 10);
+    rig_tick(&b, S);
+    CHECK_EQ(tokenpool_client_take(&b, S, 1), QOS_EAGAIN);
+    CHECK_EQ(rig_pool(), 30); /* a claim of three batches */
+}
+
+/* Weights: ranges, and the same after a takeover, another join, and a stray store. */
+static void test_weights(void)
+{
+    struct tokenpool_client b;
+    const uint64_t word = tokenpool_storage_report(2, 1) / 8 - 8;
+    unsigned i;
+    base(2, 100, TOKENPOOL_ORDERED);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, 1), QOS_ENOENT);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 2, 1), QOS_ENOENT);
+    rig_join(1, 0, 0);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, 0), QOS_ERANGE);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, TOKENPOOL_WEIGHT_MAX + 1), QOS_ERANGE);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, TOKENPOOL_WEIGHT_MAX), QOS_OK);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, 7), QOS_OK);
+    rig_engine(&b, 1);
+    for (i = 0; i < 4; i++) {
+        CHECK_CONTEXT("weights, %u", i);
+        rig_run(&monitor, i * S);
+        rig_tick(&b, i * S);
+        if (i == 2)
+            storage[word] ^= UINT64_C(1) << 40;
+        CHECK_EQ(tokenpool_client_take(&b, i * S, 1), QOS_EAGAIN);
+        CHECK_EQ(rig_pool(), i == 2 ? 10 : 70); /* a word that cannot be read is a weight of 1 */
+        if (i == 0) {
+            CHECK_EQ(tokenpool_monitor_resume(&monitor, memory, sizeof memory, storage, sizeof storage, &config),
+                     QOS_OK);
+            rig_run(&monitor, MS);
+        }
+    }
+    CHECK_EQ(tokenpool_monitor_leave(&monitor, 1), QOS_OK);
+    rig_join(1, 0, 0);
+    rig_run(&monitor, 4 * S);
+    CHECK_EQ(tokenpool_client_attach(&b, 1, 0, storage, sizeof storage), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&b, 4 * S, 1), QOS_EAGAIN);
+    CHECK_EQ(rig_pool(), 10);
+    /* The count of the pool word holds the claims of all. */
+    rig_config(3, TOKENPOOL_BATCH_MAX, TOKENPOOL_TOKENS_MAX, TOKENPOOL_ORDERED);
+    rig_init();
+    rig_join(0, 0, 0);
+    rig_join(1, 0, 0);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 0, 1023), QOS_OK);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, 2), QOS_EADMISSION);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 0, 1022), QOS_OK);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, 1, 2), QOS_OK);
 }
 
 /* Two periods without a sign of life are too few. */
@@ -576,8 +632,7 @@ int main(void)
     test_memory();
     test_admission();
     test_lowering_a_reservation();
-    test_conversion(0);
-    test_conversion(TOKENPOOL_BASIC);
+    test_conversion();
     test_lowering();
     test_check_bits();
     test_lost_answer();
@@ -595,6 +650,7 @@ int main(void)
     test_guard_free_slots();
     test_guard_held();
     test_ordered();
+    test_weights();
     test_silent();
     test_silent_periods();
     test_tags();

@@ -8,7 +8,7 @@
 #define S QOS_NS_PER_S
 #define MS UINT64_C(1000000)
 
-static uint64_t storage[256] __attribute__((aligned(64)));
+static uint64_t storage[384] __attribute__((aligned(64)));
 static uint64_t memory[512] __attribute__((aligned(64)));
 static struct tokenpool_monitor monitor;
 static struct tokenpool_config config;

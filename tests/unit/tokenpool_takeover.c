@@ -384,7 +384,7 @@ static void test_lost_answers(void)
 /* The admissions in the storage are checked: words that no monitor wrote, or that do not fit, are ignored. */
 static void test_adoption(void)
 {
-    const uint64_t admitted = tokenpool_storage_report(2, 0) / 8 - 8;
+    const uint64_t admitted = tokenpool_storage_report(2, 0) / 8 - 16;
     base(0);
     rig_join(0, 1000, 0);
     rig_join(1, 2000, 5000);
