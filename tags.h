@@ -1064,7 +1064,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
         if (tags->surplus)
             tags->surplus[i] = tags_priv_lead(tags->surplus[i], pool->surplus_v);
         if (tags->hot[i].queued)
-            tags_priv_s_set(tags, pool, i);
+            tags_priv_s_lower(pool, i, tags_priv_key(tags, i));
     }
     for (i = tags->oldest; i != QOS_NONE; i = tags->slot[i].next) {
         struct tags_priv_charge *charge = pool == &tags->root && tags->outer ? &tags->outer[i] : &tags->slot[i].own;
@@ -2351,13 +2351,13 @@ QOS_API enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t
 
 /* -- arrivals */
 
-/* Would the last of count new requests wait at the limit for longer than is accepted? */
-TAGS_PRIV_INLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
+/* TAGS_REJECT: would the last of count new requests wait at the limit for longer than is accepted? */
+QOS_PRIV_NOINLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
     bool idle = h->queued == 0 && h->at_device == 0;
     uint64_t before = h->queued + (uint64_t)count - 1, floor_ns;
-    if (tags->config.at_limit != TAGS_REJECT || !(h->packed & TAGS_PRIV_LIMITED))
+    if (!(h->packed & TAGS_PRIV_LIMITED))
         return false;
     if (tags->queued_cost)
         before = qos_sat_add(tags->queued_cost[id], (count - 1) * cost); /* < 2^31 * 2^32 */
@@ -2414,7 +2414,7 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_grouped(struct tags *tags, ui
     uint32_t group = tags->group[id];
     if (count > TAGS_BACKLOG_MAX - tags->hot[group].queued)
         return QOS_EFULL;
-    if (tags_priv_rejects(tags, group, count, cost)) {
+    if (tags->config.at_limit == TAGS_REJECT && tags_priv_rejects(tags, group, count, cost)) {
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
         return QOS_ELIMIT;
     }
@@ -2437,7 +2437,7 @@ QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, ui
         return QOS_EFULL;
     cost = qos_max(cost, 1);
     tags_priv_now(tags, now_ns);
-    if (tags_priv_rejects(tags, id, count, cost)) {
+    if (tags->config.at_limit == TAGS_REJECT && tags_priv_rejects(tags, id, count, cost)) {
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
         return QOS_ELIMIT;
     }
@@ -2657,7 +2657,7 @@ QOS_PRIV void tags_priv_charge_limit(const struct tags *tags, uint32_t id, uint6
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
 TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool,
                                              struct tags_priv_slot *slot, struct tags_priv_charge *charge,
-                                             enum tags_phase phase)
+                                             enum tags_phase phase, bool shared)
 {
     uint32_t id = charge->id;
     uint64_t packed = tags->hot[id].packed, reserved, limited;
@@ -2672,17 +2672,17 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
         charge->flags |= TAGS_PRIV_BY_LIMIT;
     reserved = tags_priv_reserved_units(tags, slot, charge);
     limited = tags_priv_limited_units(tags, slot, charge);
-    if (tags->config.shared && !tags_priv_claim(tags, id, phase, reserved, limited))
+    if (shared && !tags_priv_claim(tags, id, phase, reserved, limited))
         return false;
     if (reserved) {
         if (tags->reserve_units)
             tags->reserve_units[id] = slot->cost;
-        if (!tags->config.shared)
+        if (!shared)
             tags_priv_charge_reserve(tags, pool, id, phase, reserved);
         charge->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
     }
     if (limited) {
-        if (!tags->config.shared)
+        if (!shared)
             tags_priv_charge_limit(tags, id, limited);
         charge->limit_ns = tags_priv_rate_key(&tags->limit[id]);
     }
@@ -2794,7 +2794,7 @@ QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, bool com
         tags->hot[tags->group[id]].at_device = tags->hot[tags->group[id]].at_device + more - less;
 }
 
-/* Charges the client's group; without shared tags nothing refuses. */
+/* Charges the client's group; groups are not shared, so nothing refuses. */
 QOS_PRIV_NOINLINE void tags_priv_charge_group(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase,
                                               uint64_t units)
 {
@@ -2803,21 +2803,20 @@ QOS_PRIV_NOINLINE void tags_priv_charge_group(struct tags *tags, struct tags_pri
     outer->id = tags->group[slot->own.id];
     outer->flags = 0;
     own = tags_priv_phase_of(tags, outer->id, phase);
-    (void)tags_priv_charge_rates(tags, &tags->root, slot, outer, own);
+    (void)tags_priv_charge_rates(tags, &tags->root, slot, outer, own, false);
     tags_priv_charge_share(tags, &tags->root, slot->amount, outer, own);
     if (tags->by_client)
         tags_priv_count_in(&tags->by_client[outer->id], phase, units);
 }
 
 /* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
-TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_slot *slot,
-                                     enum tags_phase phase, struct tags_grant *grant)
+TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *pool, bool grouped,
+                                     struct tags_priv_slot *slot, enum tags_phase phase, struct tags_grant *grant)
 {
-    const bool grouped = pool != &tags->root;
     const uint64_t units = tags_priv_units(tags, slot->cost, 0);
     const uint32_t id = slot->own.id;
     const enum tags_phase own = grouped ? tags_priv_phase_of(tags, id, phase) : phase;
-    if (!tags_priv_charge_rates(tags, pool, slot, &slot->own, own))
+    if (!tags_priv_charge_rates(tags, pool, slot, &slot->own, own, !grouped && tags->config.shared))
         return false;
     tags_priv_weigh(tags, slot, phase);
     tags_priv_charge_share(tags, pool, slot->amount, &slot->own, own);
@@ -2841,13 +2840,11 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *p
     return true;
 }
 
-/* Time comes to now. The slot that the next request will have; NULL: no room at the device. */
+/* The slot that the next request will have; NULL: no room at the device. */
 QOS_PRIV struct tags_priv_slot *tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, uint32_t rho,
                                                uint32_t delta)
 {
     struct tags_priv_slot *slot = &tags->spare;
-    if (tags->config.attribute)
-        tags_priv_catch_up(tags);
     if (tags->slot) {
         if (tags->free_slot == QOS_NONE)
             return NULL;
@@ -2885,20 +2882,20 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
 }
 
 /* A dispatch from this pool. Two copies are compiled, one for each caller. */
-TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_from(struct tags *tags, struct tags_priv_pool *pool,
+TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_from(struct tags *tags, struct tags_priv_pool *pool, bool grouped,
                                                          const struct tags_choice *choice, uint64_t cost, uint32_t rho,
                                                          uint32_t delta, struct tags_grant *grant)
 {
     struct tags_priv_slot *slot = tags_priv_room(tags, choice->client, cost, rho, delta);
     if (!slot)
         return QOS_EFULL;
-    if (!tags_priv_send(tags, pool, slot, choice->phase, grant)) {
+    if (!tags_priv_send(tags, pool, grouped, slot, choice->phase, grant)) {
         tags_priv_settle_rates(tags, pool, choice->client);
         return QOS_EAGAIN;
     }
     tags->queued--;
     tags_priv_sent(tags, pool, slot, &slot->own);
-    if (pool != &tags->root)
+    if (grouped)
         tags_priv_sent(tags, &tags->root, slot, tags_priv_outer(tags, slot));
     return QOS_OK;
 }
@@ -2908,7 +2905,7 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, 
                                                              struct tags_grant *grant)
 {
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, choice->client);
-    return tags_priv_dispatch_from(tags, pool, choice, cost, rho, delta, grant);
+    return tags_priv_dispatch_from(tags, pool, true, choice, cost, rho, delta, grant);
 }
 
 /* After tags_priv_now. The choice and the amounts are valid. The choice comes by address: as a value of 8 bytes, loaded
@@ -2916,9 +2913,11 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, 
 TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
                                                     uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {
+    if (tags->config.attribute)
+        tags_priv_catch_up(tags);
     if (tags->grouped)
         return tags_priv_dispatch_grouped(tags, choice, cost, rho, delta, grant);
-    return tags_priv_dispatch_from(tags, &tags->root, choice, cost, rho, delta, grant);
+    return tags_priv_dispatch_from(tags, &tags->root, false, choice, cost, rho, delta, grant);
 }
 
 QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const struct tags_choice *choice,
@@ -3015,6 +3014,8 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
     tags_priv_now(tags, now_ns);
+    if (tags->config.attribute)
+        tags_priv_catch_up(tags);
     slot = tags_priv_room(tags, id, cost, 0, 0);
     if (!slot)
         return QOS_EFULL;
@@ -3027,7 +3028,8 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
         return QOS_EDEBT;
     }
-    (void)tags_priv_send(tags, pool, slot, TAGS_PHASE_FORCED, grant); /* forced claims are not refused */
+    (void)tags_priv_send(tags, pool, tags->grouped != 0, slot, TAGS_PHASE_FORCED,
+                         grant); /* forced claims are not refused */
     tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
     if (tags->by_client)
         tags_priv_note_debt(&tags->by_client[id], tags_priv_debt_units(tags, id));
