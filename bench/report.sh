@@ -126,8 +126,8 @@ random ranges up to 64 KiB, find (x faster)|ns|random_ranges_100MB_up_to_64KiB|q
 recovery of 1,000,000 records|s|with_log|recover_1m_s|a copy of its bytes|||with_log|recover_over_memory_copy
 a query while the log is compacted, p99.9|us|with_log|query_p999_us|||||
 the owner's lock is held at most|us|with_log|lock_held_at_most_us|||||
-a decision, for each server probed, k = 8|ns|k=8|decide_ns_per_probe|||||
-the same, k = 1,000|ns|k=1000|decide_ns_per_probe|||||
+placing a write, k = 8|ns|k=8|place_ns_per_write|||||
+the same, k = 1,000|ns|k=1000|place_ns_per_write|||||
 END
 
 say "## tokenpool.h"; say
