@@ -307,17 +307,19 @@ QOS_API QOS_NODISCARD enum qos_status htb_change(struct htb *tree, uint64_t now_
 /* Ends a reservation. Its queued requests go to best effort, in their order. QOS_EINVAL: id 0. QOS_EBUSY: a group with
  * children. */
 QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id);
-/* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(classes). */
+/* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(depth + log
+ * classes) for each that expires. This, a change of classes and htb_release look at all classes with tokens of their
+ * own to spend, when one of these expires. */
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
 /* New configured rate of the root, one number per resource; the maximizer starts again from it. QOS_EADMISSION: below
  * the sum of the reservations. O(classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const uint64_t *rate_per_s);
 
 /* Gate. QOS_OK: n tokens of the first resource are taken, send the request. QOS_EAGAIN: nothing is taken, ask again at
- * htb_next_ns; until then the class has a claim to n tokens (see the chapter on the gate). Either tokens are missing, or
- * claims go before it. Or queued requests wait for the same tokens and go first: those of its class, and for borrowed
- * tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired classes are
- * best effort. */
+ * htb_next_ns; until then the class has a claim to n tokens (see the chapter on the gate). Either tokens are missing,
+ * or claims go before it. Or queued requests wait for the same tokens and go first: those of its class, and for
+ * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired
+ * classes are best effort. */
 QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
@@ -516,6 +518,7 @@ struct htb_priv_lease {
     uint64_t queued;         /* class: cost of its waiting requests */
     uint64_t want, want_own; /* used and own, smoothed */
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
+    uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
     uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
     bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
     bool moved;              /* its parts have changed, and it is not placed yet */
@@ -591,8 +594,8 @@ struct htb {
     bool was_starved;     /* starved at the look before */
     bool was_behind;      /* at that look a node with own tokens waited for its turn */
     bool root_ready;      /* the root's tokens pass the next request of its ring */
-    uint32_t expiring;    /* classes that expire */
-    uint32_t notices;     /* expired classes that htb_expired has not returned yet */
+    uint32_t notice;      /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
+    uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
     enum htb_bound bound;
     struct htb_priv_flight flight;
     uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: no request waits for it */
@@ -638,15 +641,14 @@ struct htb_shared {
 #define HTB_PRIV_IDLE_MAX 64   /* members of a ring that may not borrow */
 
 /* Defined in later chapters. */
-QOS_PRIV uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest);
-QOS_PRIV uint64_t htb_priv_whole_ns(const struct htb *tree, uint32_t id, uint64_t ns);
+QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest);
+QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
+                                                  int64_t level_sub, uint64_t now_ns);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
-QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
-                                               uint64_t before, uint64_t from_ns);
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
-QOS_PRIV void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
+QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer);
@@ -822,23 +824,18 @@ QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, 
                                            int64_t level_sub, uint64_t now_ns)
 {
     const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
-    uint64_t elapsed_ns = from_ns - last_ns, wait_ns;
-    uint32_t rest = 0;
-    if (QOS_UNLIKELY(tree->lease != NULL)) {
-        rest = tree->lease[id].rest;
-        elapsed_ns = htb_priv_part_ns(tree, id, elapsed_ns, &rest);
-    }
-    wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, elapsed_ns), level_sub, b->rate);
-    if (wait_ns == 0)
-        return now_ns;
+    uint64_t wait_ns;
+    int64_t level;
     if (QOS_UNLIKELY(tree->lease != NULL))
-        return qos_sat_add(last_ns, htb_priv_whole_ns(tree, id, qos_sat_add(elapsed_ns, wait_ns)));
-    return qos_sat_add(from_ns, wait_ns);
+        return htb_priv_part_ready_ns(tree, id, b, level_sub, now_ns);
+    level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
+    wait_ns = qos_level_wait_ns(level, level_sub, b->rate);
+    return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
 }
 
 /* The same for n_sub from the node's rate buckets, or its limit buckets, over all resources. */
-QOS_PRIV uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
-                                    uint64_t now_ns)
+QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
+                                             uint64_t now_ns)
 {
     uint64_t ready_ns = now_ns;
     uint32_t r;
@@ -852,33 +849,16 @@ QOS_PRIV uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool li
     return ready_ns;
 }
 
-/* How a request of n_sub at a node can be sent, if nobody else takes. */
-struct htb_priv_way {
-    uint64_t send_ns;        /* the first time at which it can, from its own tokens or a lender's */
-    uint32_t payer, blocked; /* who pays, if that is now; the first node whose limit does not pass it now; QOS_NONE */
-};
-
-QOS_PRIV struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t before,
-                                             uint64_t now_ns)
+/* First time at which a request of n_sub at the node can be sent from its own tokens or a lender's, if nobody else
+ * takes. */
+QOS_PRIV uint64_t htb_priv_send_ns(const struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t now_ns)
 {
-    struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
-    uint64_t limits_ns = now_ns, ready_ns;
-    for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
+    uint64_t limits_ns = now_ns, first_ns = QOS_NEVER;
+    for (; id != QOS_NONE; id = tree->node[id].parent) {
         limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
-        ready_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
-        if (QOS_UNLIKELY(before != 0) && (tree->node[id].flags & HTB_PRIV_GROUP)) {
-            if (tree->node[id].flags & HTB_PRIV_LIMITED)
-                limits_ns = htb_priv_claimed_ns(tree, id, true, n_sub, before, limits_ns);
-            ready_ns = htb_priv_claimed_ns(tree, id, false, n_sub, before, ready_ns);
-        }
-        if (limits_ns > now_ns && way.blocked == QOS_NONE)
-            way.blocked = id;
-        ready_ns = qos_max(limits_ns, ready_ns);
-        way.send_ns = qos_min(way.send_ns, ready_ns);
-        if (ready_ns <= now_ns)
-            way.payer = id;
+        first_ns = qos_min(first_ns, qos_max(limits_ns, htb_priv_ready_ns(tree, id, false, n_sub, now_ns)));
     }
-    return way;
+    return first_ns;
 }
 
 QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t borrowed)
@@ -1176,6 +1156,16 @@ QOS_PRIV void htb_priv_run_out(struct htb_priv_ring_entry *turn, uint32_t *run, 
         *run = left == id ? QOS_NONE : left;
 }
 
+QOS_PRIV void htb_priv_run_in(struct htb_priv_ring_entry *turn, uint32_t *run, uint32_t id)
+{
+    uint32_t last = *run == QOS_NONE ? id : *run, first = *run == QOS_NONE ? id : turn[*run].right;
+    turn[id].left = last;
+    turn[id].right = first;
+    turn[last].right = id;
+    turn[first].left = id;
+    *run = id;
+}
+
 QOS_PRIV uint32_t htb_priv_ring_least(const struct htb *tree, uint32_t group)
 {
     const struct htb_priv_class *g = &tree->cls[group];
@@ -1233,13 +1223,8 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
     if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
         htb_priv_heap_in(tree, &tree->cls[group].u.group.heap, id);
     } else {
-        uint32_t first = last == QOS_NONE ? id : turn[last].right;
         turn[id].rank = 0;
-        turn[id].left = last == QOS_NONE ? id : last;
-        turn[id].right = first;
-        turn[turn[id].left].right = id;
-        turn[first].left = id;
-        *run = id;
+        htb_priv_run_in(turn, run, id);
     }
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
@@ -1326,11 +1311,19 @@ QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
     return qos_min(qos_max(cost, 1), UINT64_C(1) << 42);
 }
 
+/* The weight of a node counts over all trees: where its demand is a part of that, its requests cost more there. */
+QOS_PRIV uint64_t htb_priv_thinned(const struct htb *tree, uint32_t id, uint64_t cost)
+{
+    if (QOS_LIKELY(tree->lease == NULL))
+        return cost;
+    return qos_min(cost * HTB_PRIV_WANT / tree->lease[id].demand, UINT64_C(1) << 42);
+}
+
 /* Moves the ring tag on by cost / weight, exactly: the remainder is kept. One unit of cost is 2^16 of the tag. */
 QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, uint64_t cost)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
-    uint64_t scaled = (cost << 16) + tree->cls[id].ring_rest, weight = t->weight;
+    uint64_t scaled = (htb_priv_thinned(tree, id, cost) << 16) + tree->cls[id].ring_rest, weight = t->weight;
     t->tag = qos_sat_add(t->tag, scaled / weight);
     tree->cls[id].ring_rest = scaled % weight & 0xfffffu;
 }
@@ -1384,6 +1377,7 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
+    back = htb_priv_thinned(tree, id, back);
     t->tag = qos_max(qos_sat_sub(t->tag, (back << 16) / t->weight), tree->cls[group].u.group.clock);
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_in(tree, group, id);
@@ -1430,7 +1424,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         limit_passes = htb_priv_limit_passes(tree, id, n_sub);
         own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
         if (limit_passes && htb_priv_needs_lender(tree, id, request)) {
-            wake_ns = htb_priv_way_of(tree, id, n_sub, 0, now_ns).send_ns;
+            wake_ns = htb_priv_send_ns(tree, id, n_sub, now_ns);
             limit_passes = wake_ns <= now_ns;
         }
         if (own_passes)
@@ -1440,7 +1434,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         else if (wake_ns == QOS_NEVER)
             wake_ns = tree->bound == HTB_BY_FLIGHT /* then the root's loans delay no request */
                           ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
-                          : htb_priv_way_of(tree, id, n_sub, 0, now_ns).send_ns;
+                          : htb_priv_send_ns(tree, id, n_sub, now_ns);
     }
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (parent == QOS_NONE) {
@@ -1461,6 +1455,8 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         else
             htb_priv_begin_demand(tree, id);
     }
+    if (own_passes && (tree->node[id].flags & HTB_PRIV_EXPIRES))
+        tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
     if (own_passes)
         htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
     else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
@@ -1565,14 +1561,28 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
         (void)htb_priv_place(tree, tree->classes, now_ns);
 }
 
-/* The same for classes that have tokens of their own to spend: they are in no event. O(classes). */
+/* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes)
+ * when one of them may have expired. To end one moves others in the heap, so the last look finds none. */
 QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
 {
-    uint32_t id;
+    bool ended;
     htb_priv_run_events(tree, now_ns);
-    for (id = 1; id < tree->classes && tree->expiring != 0 && tree->own.count != 0; id++)
-        if (htb_priv_is_over(tree, id, now_ns))
-            htb_priv_end(tree, id, true, now_ns);
+    if (QOS_LIKELY(now_ns < tree->own_expiry_ns))
+        return;
+    do {
+        uint32_t i, id;
+        ended = false;
+        tree->own_expiry_ns = QOS_NEVER;
+        for (i = tree->own.count; i > 0; i--) {
+            id = i <= tree->own.count ? htb_priv_heap_at(&tree->own, i - 1).id : QOS_NONE;
+            if (htb_priv_is_over(tree, id, now_ns)) {
+                htb_priv_end(tree, id, true, now_ns);
+                ended = true;
+            } else if (id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_EXPIRES)) {
+                tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
+            }
+        }
+    } while (ended);
 }
 
 /* The class that pays for requests of `id`: itself, or best effort. What has expired ends at the next event. */
@@ -2546,7 +2556,8 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r;
     bool former = (node->flags & HTB_PRIV_FORMER) != 0;
-    tree->notices -= (node->flags & HTB_PRIV_NOTICE) != 0;
+    if (node->flags & HTB_PRIV_NOTICE)
+        htb_priv_run_out(tree->turn, &tree->notice, id);
     if (former)
         htb_priv_refill(tree, id, now_ns);
     else
@@ -2643,10 +2654,8 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
 /* QOS_NEVER: it does not expire. */
 QOS_PRIV void htb_priv_set_expiry(struct htb *tree, uint32_t id, uint64_t expires_ns)
 {
-    bool was = (tree->node[id].flags & HTB_PRIV_EXPIRES) != 0, is = expires_ns != QOS_NEVER;
-    tree->expiring = tree->expiring + is - was;
     tree->cls[id].u.leaf.expires_ns = expires_ns;
-    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, is);
+    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, expires_ns != QOS_NEVER);
 }
 
 QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
@@ -2743,7 +2752,8 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->flight.last_ns = c.start_ns;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
-    tree->exchange_ns = QOS_NEVER;
+    tree->exchange_ns = tree->own_expiry_ns = QOS_NEVER;
+    tree->notice = QOS_NONE;
     tree->detours = c.resources - 1u;
 
     htb_priv_heap_clear(&tree->event, c.classes + 1);
@@ -2800,7 +2810,8 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
         htb_priv_ring_out(tree, parent, id);
     htb_priv_count_limit(tree, id, false);
     tree->node[id].flags = (uint16_t)(remains | (expired ? HTB_PRIV_NOTICE : 0u));
-    tree->notices += expired;
+    if (expired)
+        htb_priv_run_in(tree->turn, &tree->notice, id); /* it is in no ring */
     tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, tree->cls[parent].u.group.clock);
     c->generation = (c->generation + 1u) & 0xfffu;
     tree->cls[parent].u.group.children--;
@@ -2815,13 +2826,12 @@ QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
 {
     uint32_t id;
     htb_priv_run_expiries(tree, htb_priv_now(tree, now_ns));
-    for (id = 0; tree->notices != 0; id++)
-        if (tree->node[id].flags & HTB_PRIV_NOTICE) {
-            htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
-            tree->notices--;
-            return id;
-        }
-    return QOS_NONE;
+    if (tree->notice == QOS_NONE)
+        return QOS_NONE;
+    id = tree->turn[tree->notice].right;
+    htb_priv_run_out(tree->turn, &tree->notice, id);
+    htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
+    return id;
 }
 
 /* Index of the parent in the terms; QOS_NONE: no such id. */
@@ -3138,7 +3148,7 @@ struct htb_priv_member {
 };
 /* A tree's part of some time of the node: all of it, if it has not joined others. `rest` (may be NULL): what is left of
  * it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is lost. */
-QOS_PRIV uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest)
+QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest)
 {
     uint64_t parts, low;
     if (QOS_LIKELY(tree->lease == NULL))
@@ -3150,15 +3160,22 @@ QOS_PRIV uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t
     return ns / HTB_PRIV_WHOLE * parts + low / HTB_PRIV_WHOLE;
 }
 
-/* The other way: the least time since the last refill of which the part is `ns`; QOS_NEVER: none. */
-QOS_PRIV uint64_t htb_priv_whole_ns(const struct htb *tree, uint32_t id, uint64_t ns)
+/* htb_priv_bucket_ready_ns in a tree that has joined: the least time of which the tree's part is what is needed. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
+                                                  int64_t level_sub, uint64_t now_ns)
 {
-    const uint64_t parts = tree->lease[id].parts;
-    if (parts == 0)
+    const uint64_t last_ns = tree->node[id].last_ns, parts = tree->lease[id].parts;
+    uint64_t ns = qos_max(now_ns, last_ns) - last_ns, wait_ns;
+    ns = ns / HTB_PRIV_WHOLE * parts + (ns % HTB_PRIV_WHOLE * parts + tree->lease[id].rest) / HTB_PRIV_WHOLE;
+    wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, ns), level_sub, b->rate);
+    if (wait_ns == 0)
+        return now_ns;
+    ns = qos_sat_add(ns, wait_ns);
+    if (parts == 0 || ns > HTB_PRIV_FAR_NS)
         return QOS_NEVER;
-    if (ns > UINT64_MAX / HTB_PRIV_WHOLE)
-        return ns > HTB_PRIV_FAR_NS ? QOS_NEVER : qos_mul_div_ceil(ns, HTB_PRIV_WHOLE, parts);
-    return (ns * HTB_PRIV_WHOLE - tree->lease[id].rest + parts - 1) / parts;
+    if (ns <= UINT64_MAX / HTB_PRIV_WHOLE)
+        return qos_sat_add(last_ns, (ns * HTB_PRIV_WHOLE - tree->lease[id].rest + parts - 1) / parts);
+    return qos_sat_add(last_ns, qos_sat_mul(ns / parts + 1, HTB_PRIV_WHOLE)); /* after hours: late by up to a ms */
 }
 
 /* Counts a charged request as demand. */
@@ -3302,6 +3319,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     for (id = 0; id <= tree->classes; id++) {
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
         lease[id].parts = HTB_PRIV_WHOLE; /* until now */
+        lease[id].demand = HTB_PRIV_WANT;
         for (r = 0; r < tree->resources; r++) {
             lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
             lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
@@ -3359,7 +3377,8 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
         return;
     for (i = 0; i < tree->shared->trees; i++)
         all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
-    tree->lease[tree->node[id].parent].turns += qos_mul_div_ceil((uint64_t)tree->turn[id].weight << 10, want, all);
+    lease->demand = (uint32_t)qos_mul_div_ceil(HTB_PRIV_WANT, want, all);
+    tree->lease[tree->node[id].parent].turns += (uint64_t)tree->turn[id].weight * lease->demand;
 }
 
 /* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */
@@ -3465,8 +3484,8 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * Who is refused leaves a claim to its n tokens, one a class, and others leave these tokens to it: so callers share in
  * whatever order they are asked, and the device stays busy if one of them does not come back.
  *
- *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what the
- *                      claims before it need there; or is full, as claims may be more than it can hold
+ *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
+ *                      the claims before it need there; or is full, as claims may be more than it can hold
  *     order            that of the ring tags, in the ring where two classes meet; then of the ids. While there are
  *                      claims, what is borrowed moves the tags on, as in the queues
  *     a claim counts   up to the node whose limit blocked it, else up to the root
@@ -3527,7 +3546,7 @@ QOS_PRIV uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
     return end_ns;
 }
 
-/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or it would pass nothing. */
+/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass. */
 QOS_PRIV int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                   int64_t level_sub, uint64_t some)
 {
@@ -3562,6 +3581,35 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t 
             return ready_ns;
         ready_ns = from_ns = qos_max(end_ns, from_ns); /* then there is one claim less */
     }
+}
+
+/* How a request of n_sub at a node can be sent, if nobody else takes or asks. */
+struct htb_priv_way {
+    uint64_t send_ns;        /* the first time at which it can, from its own tokens or a lender's */
+    uint32_t payer, blocked; /* who pays, if that is now; the first node whose limit does not pass it now; QOS_NONE */
+};
+
+QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
+                                                      uint64_t before, uint64_t now_ns)
+{
+    struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
+    uint64_t limits_ns = now_ns, ready_ns;
+    for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
+        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
+        ready_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
+        if (QOS_UNLIKELY(before != 0) && (tree->node[id].flags & HTB_PRIV_GROUP)) {
+            if (tree->node[id].flags & HTB_PRIV_LIMITED)
+                limits_ns = htb_priv_claimed_ns(tree, id, true, n_sub, before, limits_ns);
+            ready_ns = htb_priv_claimed_ns(tree, id, false, n_sub, before, ready_ns);
+        }
+        if (limits_ns > now_ns && way.blocked == QOS_NONE)
+            way.blocked = id;
+        ready_ns = qos_max(limits_ns, ready_ns);
+        way.send_ns = qos_min(way.send_ns, ready_ns);
+        if (ready_ns <= now_ns)
+            way.payer = id;
+    }
+    return way;
 }
 
 QOS_PRIV uint64_t htb_priv_tag_of(const struct htb *tree, uint32_t id)
@@ -3599,7 +3647,7 @@ QOS_PRIV bool htb_priv_goes_before(const struct htb *tree, uint32_t a, uint32_t 
 }
 
 /* The claims that go before a class: a set of bits. */
-QOS_PRIV uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id)
+QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id)
 {
     uint64_t before = 0;
     uint32_t i;
@@ -3609,7 +3657,7 @@ QOS_PRIV uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id)
 }
 
 /* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. */
-QOS_PRIV void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
+QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
 {
     uint32_t i = 0;
     while (i < tree->claims) {
@@ -3625,8 +3673,8 @@ QOS_PRIV void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now
 }
 
 /* A class claims what it was refused, in the order of the rings. If there is no room, the last in that order goes. */
-QOS_PRIV void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way, const int64_t *n_sub,
-                                  uint64_t now_ns)
+QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way,
+                                           const int64_t *n_sub, uint64_t now_ns)
 {
     const uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000;
     uint32_t at, i, last = 0;

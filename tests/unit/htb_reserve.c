@@ -284,6 +284,47 @@ static void end_with_queue(bool by_release)
     CHECK_CONTEXT("%s", "");
 }
 
+/* Classes whose requests wait for their turn, with tokens of their own, expire as others do: each is told at its time, in
+ * whatever order; two at once, in any; and what waits is best effort's then. */
+static void expiry_in_the_queues(void)
+{
+    enum { CLASSES = 200 };
+    static struct htb_request request[CLASSES + 1];
+    struct htb_config config = world_config();
+    struct htb_class_state state;
+    struct world w;
+    uint32_t id, at;
+    config.classes = CLASSES + 1;
+    memset(request, 0, sizeof request);
+    world_open(&w, &config);
+    for (id = 1; id <= CLASSES; id++) {
+        struct htb_class c = class_of(0, 1000, 0);
+        c.expires_ns = 2 * S + (1 + id * 77 % CLASSES / 2) * MS; /* 77 and 200 have no common factor */
+        CHECK_EQ(htb_reserve(&w.tree, 0, id, &c, NULL), QOS_OK);
+    }
+    for (id = 1; id <= CLASSES; id++) {
+        request[id].class_id = id;
+        request[id].tokens[0] = 1;
+        CHECK_EQ(htb_submit(&w.tree, S, &request[id]), QOS_OK);
+    }
+    for (at = 1; at <= CLASSES / 2; at++) {
+        uint64_t now = 2 * S + at * MS, told = 0;
+        CHECK_EQ(htb_expired(&w.tree, now - 1), QOS_NONE);
+        while ((id = htb_expired(&w.tree, now)) != QOS_NONE) {
+            CHECK_EQ(1 + id * 77 % CLASSES / 2, at);
+            CHECK_EQ(htb_class_info(&w.tree, id, &state), QOS_ENOENT);
+            told++;
+        }
+        CHECK_EQ(told, 2);
+        CHECK_EQ(htb_class_info(&w.tree, 0, &state), QOS_OK);
+        CHECK_EQ(state.queued, 2 * at);
+    }
+    for (id = 0; htb_dispatch(&w.tree, 3 * S) != NULL; id++)
+        ;
+    CHECK_EQ(id, 32); /* device_max */
+    world_close(&w);
+}
+
 /* htb_expired returns each expired class once, but none that was released or reserved again. */
 static void expiry_is_told(void)
 {
@@ -816,6 +857,7 @@ int main(void)
     cancel_after_release();
     expired_is_gone();
     expiry_is_told();
+    expiry_in_the_queues();
     moved();
     moved_between_rings();
     floor_of_debt();

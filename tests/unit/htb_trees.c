@@ -344,6 +344,47 @@ static void any_rate(uint32_t trees, uint64_t rate, bool all)
         world_close(&many[k]);
 }
 
+/* Class 1 waits in tree 0 alone, class 2 in all trees; both borrow, with one weight. Fair is a half each: a weight counts
+ * once over all trees, not in each. */
+static void weights_over_trees(uint32_t trees)
+{
+    static struct htb_request request[MOST_TREES][2][64];
+    struct htb_config config = world_config();
+    uint64_t now, got[3] = {0, 0, 0};
+    uint32_t k, i, id;
+    CHECK_CONTEXT("%u trees", trees);
+    config.rate_per_s[0] = 20000;
+    config.request_max_tokens = 0;
+    config.order = HTB_FIFO;
+    memset(request, 0, sizeof request);
+    open_shared(trees, 8);
+    for (k = 0; k < trees; k++) {
+        world_open(&many[k], &config);
+        reserve(&many[k], 1, 0, 0, 0, 0);
+        reserve(&many[k], 2, 0, 0, 0, 0);
+        CHECK_EQ(htb_join(&many[k].tree, 0, shared, k), QOS_OK);
+        for (id = k == 0 ? 1 : 2; id <= 2; id++)
+            for (i = 0; i < 64; i++) {
+                request[k][id - 1][i].class_id = id;
+                request[k][id - 1][i].tokens[0] = 1;
+                CHECK_EQ(htb_submit(&many[k].tree, 0, &request[k][id - 1][i]), QOS_OK);
+            }
+    }
+    for (now = 0; now < 8 * S; now += S / 2000)
+        for (k = 0; k < trees; k++) {
+            struct htb_request *r;
+            (void)htb_exchange(&many[k].tree, now);
+            while ((r = htb_dispatch(&many[k].tree, now)) != NULL) {
+                got[r->class_id] += now >= 2 * S;
+                CHECK_EQ(htb_complete(&many[k].tree, now, HTB_DONE, NULL, r), QOS_OK);
+                CHECK_EQ(htb_submit(&many[k].tree, now, r), QOS_OK);
+            }
+        }
+    CHECK_WITHIN((double)got[1] / (double)(got[1] + got[2]), 0.43, 0.53);
+    for (k = 0; k < trees; k++)
+        world_close(&many[k]);
+}
+
 /* A third of the time of a tree, looked at every few ns: nothing of it is lost, and the time told is exact. */
 static void part_of_the_time(void)
 {
@@ -380,6 +421,8 @@ int main(void)
             any_rate(trees, rates[i], true);
         }
     part_of_the_time();
+    weights_over_trees(4);
+    weights_over_trees(8);
     joining();
     one_wrong_time();
     others_are_late();
