@@ -52,9 +52,13 @@
 #define PERIODS 4096u
 #define DEBT 8u
 #define NONE UINT32_MAX
+#ifndef WORLD_V02 /* the header is that of version 0.2 */
+#define WORLD_V02 0
+#endif
 
 enum kind { STEP, INTERVAL, ROUND, AGAIN, KILL, START, STORE, REPLY, CUT, PAUSE, CHANGE, HELD };
 
+#if !WORLD_V02
 /* A server or a controller. */
 struct node {
     bool up, gone;
@@ -108,6 +112,7 @@ static struct bucket bucket[BUCKETS];
 static struct period periods[PERIODS];
 static unsigned char memory[SERVERS + CONTROLLERS][1 << 19] __attribute__((aligned(64)));
 static unsigned char queues[SERVERS][1 << 15] __attribute__((aligned(64)));
+#endif
 static uint64_t digest;
 
 static struct {
@@ -240,6 +245,8 @@ static void judge_solution(const struct pshift_problem *p, const struct pshift_s
         world_fail(run.w, "certificate", run.now, "the cut is %" PRIu64 ", Phi %" PRIu64, cut, phi);
     fold(phi);
 }
+
+#if !WORLD_V02 /* 0.2 elected its controllers itself: of it the solver alone is judged */
 
 /* ---- oracles of the cluster ---------------------------------------------------------------------------------------------------- */
 
@@ -979,6 +986,8 @@ static void cluster(void)
     world_queue_free(&run.due);
 }
 
+#endif /* !WORLD_V02 */
+
 /* ---- the solver alone: cold, then warm steps ------------------------------------------------------------------------------------ */
 
 #define ROWS (BUCKETS * 4)
@@ -1068,15 +1077,20 @@ static void world_run(struct world *w)
 {
     uint32_t i;
     memset(&run, 0, sizeof run);
-    memset(periods, 0, sizeof periods);
     run.w = w;
     world_rng_init(&run.rng, w->seed, 0x9500);
+#if WORLD_V02
+    (void)i;
+#else
+    memset(periods, 0, sizeof periods);
     for (i = 0; i < BUCKETS; i++)
         bucket[i].taken = 0;
-    if (world_choice(w, F_MODE) == 0)
+    if (world_choice(w, F_MODE) == 0) {
         cluster();
-    else
-        solver_world();
+        return;
+    }
+#endif
+    solver_world();
 }
 
 int main(int argc, char **argv)

@@ -37,7 +37,7 @@
     X(LIMIT, "limit", "0 1000 1500")                                                                                   \
     X(SIZE, "size", "1 3 40")                                                                                          \
     X(CALLS, "calls", "told 2048 512 64 7 4 3 1")                                                                      \
-    X(IO, "io", "0 4")                                                                                                 \
+    X(IO, "io", "0 4 1")                                                                                               \
     X(TRANSPORT, "transport", "local remote slow")                                                                     \
     X(LOST, "lost", "0 20 200")                                                                                        \
     X(CLOCK, "clock", "true cached back jump stall")                                                                   \
@@ -48,7 +48,7 @@
     X(PAUSE, "pause", "0 100 2000")                                                                                    \
     X(TWIN, "twin", "no yes")                                                                                          \
     X(FORCE, "forced", "0 50")                                                                                         \
-    X(CHURN, "churn", "none change leave")
+    X(CHURN, "churn", "none change leave grow")
 #include "world_test.h"
 #include "tokenpool.h"
 #include "examples/world/processes.h"
@@ -168,7 +168,7 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
         return;
     if (run.go_on && (ended - begun > run.T + 4 * run.check_ns || begun - run.before_ns > run.T + 4 * run.check_ns))
         return; /* it went on, on account of the next epoch */
-    if (!often || (t->wants == ALL && t->refused_ns < begun))
+    if (!often || (t->wants == ALL && t->refused_ns < begun + (t->io_ns ? run.T / 8 : 0)))
         return;
     want = t->reservation;
     if (t->wants != ALL) {
@@ -600,7 +600,8 @@ static void churn(uint32_t id)
     else if (!t->joined)
         s = tokenpool_monitor_join(m, t->id, t->reservation, t->limit, NULL);
     else
-        s = tokenpool_monitor_change(m, t->id, r, t->limit, NULL);
+        s = tokenpool_monitor_change(m, t->id, kind == 3 ? r = t->limit ? t->limit : 2 * t->reservation + r : r,
+                                     t->limit, NULL);
     t->clean_ns = ps->now_ns;
     if (s == QOS_OK) {
         if (kind == 2 && t->joined)
@@ -613,7 +614,7 @@ static void churn(uint32_t id)
             world_fail(run.w, "fenced", ps->now_ns,
                        "monitor %" PRIu32 " changes the terms of client %" PRIu32 ", and %" PRIu32 " has the storage",
                        id, t->id, run.owner);
-    } else if (owned && run.owner == id && number == run.number && !strayed(ps->now_ns) && !run.lost) {
+    } else if (owned && run.owner == id && number == run.number && !strayed(ps->now_ns) && !run.lost && kind != 3) {
         world_fail(run.w, "admission", ps->now_ns, "client %" PRIu32 ": terms that fit are refused: %s", t->id,
                    qos_strerror(s));
     }
@@ -775,7 +776,8 @@ static void draw_slots(void)
                 calls = 64;
             t->gap_ns = calls ? T / calls - (calls == 4 || calls == 3 ? T / 64 : 0) : 0;
             if (world_choice(w, world_of(k, F_IO)) && t->reservation)
-                t->io_ns = T * t->size / (4 * t->reservation);
+                t->io_ns = (uint64_t)((double)(T * t->size) /
+                                      ((world_choice(w, world_of(k, F_IO)) == 1 ? 4 : 1.05) * (double)t->reservation));
             if (t->io_ns > T / 16)
                 t->io_ns = T / 16;
             t->per_ns = t->wants == HALF   ? 0.5 * (double)t->reservation / (double)T

@@ -227,11 +227,11 @@ static void world_do(struct world *w)
 }
 
 /* Smaller values of each field, as long as the same oracle is broken. */
-static void world_shrink(struct world *w)
+static void world_shrink(struct world *w, uint32_t most)
 {
     bool smaller = true;
     uint32_t f, runs = 0;
-    while (smaller && runs < 3000) {
+    while (smaller && runs < most) {
         smaller = false;
         for (f = WORLD_FIELD_COUNT; f-- > 0;) {
             uint8_t v;
@@ -256,7 +256,7 @@ static void world_report(struct world *w, bool shrink)
            (double)w->broken_ns / 1e6, w->message, WORLD_HEADER, w->seed);
     world_print(w, stdout);
     if (shrink) {
-        world_shrink(w);
+        world_shrink(w, 3000);
         printf("    shrunk: ");
         world_print(w, stdout);
         printf("            %s at %.6f ms: %s\n", w->broken, (double)w->broken_ns / 1e6, w->message);
@@ -377,8 +377,34 @@ static double world_seconds(void)
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
+/* A kind of failure: the oracle, and the fields that its shrunk world needs. Prints the first world of each, for
+ * tests/world/v02/run.sh: one oracle may be broken by several faults. */
+static void world_kind(struct world *w, double at_s)
+{
+    static struct {
+        const char *oracle;
+        bool needs[WORLD_FIELDS_MAX];
+    } kind[256], k;
+    static uint32_t kinds;
+    uint32_t f, i;
+    world_shrink(w, 500);
+    memset(&k, 0, sizeof k);
+    k.oracle = w->broken;
+    for (f = 0; f < WORLD_FIELD_COUNT; f++) /* the same of any cohort */
+        k.needs[f < (uint32_t)F_COUNT ? f : (uint32_t)F_COUNT + (f - (uint32_t)F_COUNT) % (uint32_t)F_COHORT] |=
+            w->choice[f] != 0;
+    for (i = 0; i < kinds; i++)
+        if (strcmp(kind[i].oracle, k.oracle) == 0 && memcmp(kind[i].needs, k.needs, sizeof k.needs) == 0)
+            return;
+    if (kinds < 256)
+        kind[kinds++] = k;
+    printf("KIND %.1f %s | ", at_s, w->broken);
+    world_print(w, stdout);
+    fflush(stdout);
+}
+
 /* Runs seeds first, first + 1, ... until `count` are done or `seconds` of processor time are over. */
-static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool shrink)
+static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool shrink, bool kinds)
 {
     double begin = world_seconds();
     uint64_t seed, events = 0, broken = 0, n = 0;
@@ -392,6 +418,10 @@ static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool 
         if (!w.broken)
             continue;
         broken++;
+        if (kinds) {
+            world_kind(&w, world_seconds() - begin);
+            continue;
+        }
         for (i = 0; i < world_classes && strcmp(world_class[i].oracle, w.broken) != 0; i++) {
         }
         if (i == world_classes && i < WORLD_CLASSES_MAX) {
@@ -464,7 +494,7 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
     struct world w;
     uint64_t from = 1, count = UINT64_MAX, seed, events = 0, known = 0;
     double seconds = 0;
-    bool shrink = true, pairs = false, one = false;
+    bool shrink = true, pairs = false, one = false, kinds = false;
     int i;
     world_fields();
     signal(SIGSEGV, world_crash);
@@ -490,13 +520,16 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
             seconds = strtod(argv[++i], NULL);
         } else if (strcmp(argv[i], "--no-shrink") == 0) {
             shrink = false;
+        } else if (strcmp(argv[i], "--kinds") == 0) {
+            kinds = true;
         } else if (strcmp(argv[i], "--pairs") == 0) {
             pairs = true;
         } else {
-            printf("usage: %s                       the fixed worlds (make test)\n"
-                   "       --seed N | --world TEXT   one world; TRACE=1 shows its events and draws it\n"
-                   "       --for SECONDS | --count N [--from SEED] [--pairs] [--no-shrink]   seeds in a row\n",
-                   argv[0]);
+            printf(
+                "usage: %s                       the fixed worlds (make test)\n"
+                "       --seed N | --world TEXT   one world; TRACE=1 shows its events and draws it\n"
+                "       --for SECONDS | --count N [--from SEED] [--pairs] [--no-shrink] [--kinds]   seeds in a row\n",
+                argv[0]);
             return 2;
         }
     }
@@ -517,7 +550,7 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
         return w.broken != NULL;
     }
     if (seconds > 0) {
-        bool broken = world_many(from, count, seconds, shrink) > 0;
+        bool broken = world_many(from, count, seconds, shrink, kinds) > 0;
         if (world_coverage(pairs) && pairs)
             broken = true;
         return broken;
