@@ -160,8 +160,9 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
         return;
     if (run.lost || world_choice(run.w, world_of(t->cohort, F_FORCE)))
         return; /* it pays its debt */
-    if (t->io_ns && world_choice(run.w, F_LATE))
-        return; /* it wants what its I/Os let it, which end late */
+    if (t->io_ns &&
+        (world_choice(run.w, F_LATE) || world_choice(run.w, world_of(t->cohort, F_CLOCK)) || t->gap_ns > run.T / 500))
+        return; /* it wants what its I/Os let it, and they end late */
     if (t->wants != ALL && ended - begun > run.T + 4 * run.check_ns)
         return; /* what it wanted after T waits for the next epoch */
     if (!run.before_ns || t->clean_ns >= run.before_ns || strayed(run.before_ns) || t->engine == UINT32_MAX)
