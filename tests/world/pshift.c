@@ -72,7 +72,7 @@ struct server {
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     uint32_t queue[BUCKETS];
-    bool open[BUCKETS];
+    bool open[BUCKETS], forced[BUCKETS], closed; /* closed: some bucket, since its start */
     uint64_t capacity, arrived[BUCKETS], served[BUCKETS], cancelled[BUCKETS];
     double credit, due[BUCKETS];
 };
@@ -411,19 +411,31 @@ static void send_to(uint32_t from, uint32_t to, const void *bytes, size_t size)
 static void open_bucket(uint32_t j, uint32_t i)
 {
     struct server *s = &server[j];
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    enum qos_status status;
     if (s->open[i] || !bucket[i].at[j])
         return;
-    if (pshift_agent_open(&s->agent, bucket[i].id, &s->queue[i]) != QOS_OK) {
+    status = pshift_agent_open(&s->agent, bucket[i].id, &s->queue[i]);
+    if (status == QOS_EFULL && s->closed)
+        return; /* a queue is free once its period is over and its debt is paid */
+    if (status != QOS_OK) {
         world_fail(run.w, "open", run.now, "server %" PRIu32 " has no queue for bucket %" PRIu32, j, i);
         return;
     }
+    /* Promise `isolation`: a queue that another bucket had brings neither its debt nor its weight. */
+    (void)pshift_scheduler_info(&s->scheduler, s->queue[i], &info);
+    if ((info.debt && !s->forced[i]) || (info.weight != 1 && info.weight != 2 + i))
+        world_fail(run.w, "isolation", run.now,
+                   "bucket %" PRIu32 " gets a queue with a debt of %" PRIu64 " and the weight %" PRIu32, i, info.debt,
+                   info.weight);
+    (void)!pshift_scheduler_change(&s->scheduler, s->queue[i], 2 + i);
     s->open[i] = true;
 }
 
 static void server_start(uint32_t j)
 {
     struct server *s = &server[j];
-    struct pshift_scheduler_config sc = {2 * BUCKETS, DEBT};
+    struct pshift_scheduler_config sc = {run.buckets ? run.buckets : 1, DEBT};
     struct pshift_agent_config ac;
     uint32_t i;
     boot(j);
@@ -440,7 +452,7 @@ static void server_start(uint32_t j)
         return;
     }
     for (i = 0; i < BUCKETS; i++) {
-        s->open[i] = false;
+        s->open[i] = s->forced[i] = s->closed = false;
         s->arrived[i] = s->served[i] = s->cancelled[i] = 0;
         s->due[i] = 0;
     }
@@ -515,16 +527,18 @@ static void server_step(uint32_t j)
             s->cancelled[i] += n;
         }
         if (info.pending && world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(k, F_FORCE))) &&
-            pshift_scheduler_force(&s->scheduler, shown, s->queue[i]) == QOS_OK)
+            pshift_scheduler_force(&s->scheduler, shown, s->queue[i]) == QOS_OK) {
+            s->forced[i] = true;
             took(j, i, true);
+        }
         if (world_choice(run.w, world_of(k, F_CLOSE)) && world_rand(&run.rng) % 40 == 0) {
             (void)pshift_scheduler_info(&s->scheduler, s->queue[i], &info);
             (void)!pshift_scheduler_cancel(&s->scheduler, s->queue[i], info.pending);
             s->cancelled[i] += info.pending;
-            if (pshift_agent_close(&s->agent, b->id) == QOS_OK)
-                s->open[i] = false;
-            else
+            if (pshift_agent_close(&s->agent, b->id) != QOS_OK)
                 world_fail(run.w, "close", run.now, "an empty queue cannot be closed");
+            s->open[i] = false;
+            s->closed = true;
         }
     }
     s->credit += (double)s->capacity / STEPS;
