@@ -199,7 +199,7 @@ struct tags_config {
 struct tags_client {
     uint64_t weight;            /* 1..TAGS_WEIGHT_MAX; 0: 1 */
     uint64_t reservation_per_s; /* up to QOS_RATE_MAX; 0: none */
-    uint64_t limit_per_s;       /* reservation_per_s..QOS_RATE_MAX; 0 or QOS_UNLIMITED: none */
+    uint64_t limit_per_s;       /* reservation_per_s..QOS_RATE_MAX; 0 or QOS_UNLIMITED: none; not QOS_NOTHING */
 };
 
 /* The next client, and why. */
@@ -1926,8 +1926,10 @@ QOS_API const char *tags_client_error(const struct tags_client *terms)
     const struct qos_rule rules[] = {
         {terms->weight <= TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
         {terms->reservation_per_s <= QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
-        {limit <= QOS_RATE_MAX, "limit_per_s: give at most QOS_RATE_MAX, or 0 for none"},
-        {!limit || terms->reservation_per_s <= limit, "limit_per_s: give at least reservation_per_s, or 0 for none"},
+        {limit <= QOS_RATE_MAX,
+         "limit_per_s: give at most QOS_RATE_MAX, or QOS_UNLIMITED for none; remove who may do nothing"},
+        {!limit || terms->reservation_per_s <= limit,
+         "limit_per_s: give at least reservation_per_s, or QOS_UNLIMITED for none"},
     };
     return qos_first_broken(rules, sizeof rules / sizeof *rules);
 }
@@ -3123,10 +3125,11 @@ QOS_PRIV void tags_priv_charge_more(struct tags *tags, struct tags_priv_pool *po
 QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const struct tags_grant *grant)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
-    const struct tags_priv_slot was = *slot;
-    const bool more = grant->cost > was.cost;
+    const bool more = grant->cost > slot->cost;
+    const uint64_t amount = slot->amount;
+    const uint32_t rho = slot->rho, delta = slot->delta;
     struct tags_priv_charge *charge = &slot->own;
-    slot->cost = more ? grant->cost - was.cost : was.cost - grant->cost;
+    slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     slot->amount = tags->mean ? 0 : slot->cost;
     slot->rho = slot->delta = 0;
     tags_priv_credit_weight(tags, slot, more ? 1 : -1);
@@ -3141,11 +3144,11 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
             tags_priv_refund(tags, pool, i, charge);
         charge->flags = flags;
     }
-    tags_priv_tell_group(tags, was.own.id);
+    tags_priv_tell_group(tags, slot->own.id);
     slot->cost = grant->cost;
-    slot->amount = was.amount;
-    slot->rho = was.rho;
-    slot->delta = was.delta;
+    slot->amount = amount;
+    slot->rho = rho;
+    slot->delta = delta;
 }
 
 QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,

@@ -53,10 +53,11 @@ static void print(const struct scene_result *r)
         const struct scene_total *t = &r->total[i];
         for (k = 0; k < SCENE_TENTHS; k++) {
             const struct scene_tenth *s = &r->tenth[i][k];
-            printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i, k, s->bytes, s->requests,
-                   s->late, s->p99_us, s->missed);
+            printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i, k,
+                   s->bytes, s->requests, s->late, s->p99_us, s->missed);
         }
-        printf("%" PRIu32 " all %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 "\n",
+        printf("%" PRIu32 " all %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+               " %" PRIu64 " %" PRId64 "\n",
                i, t->bytes, t->requests, t->late, t->p50_us, t->p99_us, t->missed_tenths, t->promised_bytes_per_s,
                t->fits_bytes_per_s, t->refused);
     }
@@ -76,8 +77,8 @@ int main(int argc, char **argv)
         }
         if (strcmp(argv[i], "--settings") == 0) {
             for (i = 0; i < SCENE_SETTINGS_COUNT; i++)
-                printf("%s %d %d %d\n", scene_settings[i].name, (int)scene_settings[i].least, (int)scene_settings[i].most,
-                       (int)scene_settings[i].preset);
+                printf("%s %d %d %d\n", scene_settings[i].name, (int)scene_settings[i].least,
+                       (int)scene_settings[i].most, (int)scene_settings[i].preset);
             return 0;
         }
         if (!apply(argv[i], setting))

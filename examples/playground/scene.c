@@ -31,22 +31,22 @@ const struct scene_setting_info scene_settings[SCENE_SETTINGS_COUNT] = {
 };
 
 static const struct world_device_config devices[] = {
-    {.channels = 8, .spread = WORLD_THIRTY},                                                       /* SSD */
-    {.channels = 16, .hashed = true, .spread = WORLD_THIRTY},                                      /* queues by address */
-    {.channels = 1},                                                                               /* one at a time */
-    {.channels = 8, .spread = WORLD_LOGNORMAL},                                                    /* network volume */
-    {.channels = 8, .spread = WORLD_THIRTY, .pause_every_ns = 500 * MS, .pause_ns = 20 * MS},      /* pauses */
-    {.channels = 8, .spread = WORLD_THIRTY, .step_ns = EVENT_FROM, .step_capacity = 600},          /* wears */
+    {.channels = 8, .spread = WORLD_THIRTY},                                                  /* SSD */
+    {.channels = 16, .hashed = true, .spread = WORLD_THIRTY},                                 /* queues by address */
+    {.channels = 1},                                                                          /* one at a time */
+    {.channels = 8, .spread = WORLD_LOGNORMAL},                                               /* network volume */
+    {.channels = 8, .spread = WORLD_THIRTY, .pause_every_ns = 500 * MS, .pause_ns = 20 * MS}, /* pauses */
+    {.channels = 8, .spread = WORLD_THIRTY, .step_ns = EVENT_FROM, .step_capacity = 600},     /* wears */
 };
 
 enum does { STEADY = 0, BURSTS, FLOOD, ONE_AT_A_TIME, SMALL_REQUESTS, UNDERSTATES };
 
 struct request {
     struct htb_request node; /* first, so that the pointers convert */
-    uint32_t tenant;
     uint64_t bytes, arrived_ns, due_ns;
-    bool lost;            /* the server was started again while it was at the device */
     struct request *next; /* without QoS: in the queue */
+    uint32_t tenant;
+    bool lost; /* the server was started again while it was at the device */
 };
 
 struct tenant {
@@ -154,13 +154,18 @@ static bool stays_away(uint32_t i)
 static void start_scheduler(struct scene_result *result)
 {
     static const enum scene_setting weight[] = {SCENE_database_weight, SCENE_backup_weight, SCENE_web_weight};
-    struct htb_config config = {.rate_per_s = {ADMITTED}, .classes = 8, .order = HTB_FIFO, .start_ns = now,
-                                .dispatch_max = 1024, .device_max = 1024};
+    struct htb_config config = {.rate_per_s = {ADMITTED},
+                                .classes = 8,
+                                .order = HTB_FIFO,
+                                .start_ns = now,
+                                .dispatch_max = 1024,
+                                .device_max = 1024};
     uint32_t i;
     if (htb_init(&tree, memory, sizeof memory, &config) != QOS_OK)
         __builtin_trap();
     for (i = 0; i < SCENE_TENANTS; i++) {
-        struct htb_class terms = {.weight = (uint32_t)set[weight[i]], .rate_per_s = {(uint64_t)(tenant[i].rate * 1e9 + 0.5)},
+        struct htb_class terms = {.weight = (uint32_t)set[weight[i]],
+                                  .rate_per_s = {(uint64_t)(tenant[i].rate * 1e9 + 0.5)},
                                   .limit_per_s = {(uint64_t)(tenant[i].limit * 1e9 + 0.5)},
                                   .latency_ns = tenant[i].latency_ns};
         struct scene_total *total = &result->total[i];
@@ -290,8 +295,8 @@ static void arrive(struct scene_result *result, uint32_t i, const struct world_r
 {
     struct tenant *t = &tenant[i];
     struct request *r = unused;
-    const struct request fresh = {.tenant = i, .bytes = from->cost, .arrived_ns = now,
-                                  .node = {.tokens = {from->claim}, .offset = from->offset}};
+    const struct request fresh = {
+        .tenant = i, .bytes = from->cost, .arrived_ns = now, .node = {.tokens = {from->claim}, .offset = from->offset}};
     unused = r->next;
     judge_rate(result, i, 0);
     *r = fresh;

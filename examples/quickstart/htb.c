@@ -78,7 +78,7 @@ static void on_listener(const struct source *listener)
 {
     const int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
-        return; /* that client has gone */
+        return;                      /* that client has gone */
     if (fd < 0 || fd >= FILES_MAX) { /* no more files: those who are here are served on, others wait */
         if (fd >= 0)
             close(fd);

@@ -159,7 +159,8 @@ int main(int argc, char **argv)
             c->waits = false;
             io_uring_prep_read(entry(c, READ), file, c->data, (unsigned)c->length, c->offset);
         }
-        next_ns = tags_next_ns(&tags, now_ns); /* 6. sleep until then; now_ns: DEPTH are at the device, an event comes */
+        next_ns =
+            tags_next_ns(&tags, now_ns); /* 6. sleep until then; now_ns: DEPTH are at the device, an event comes */
         if (next_ns > now_ns)
             wait.tv_nsec = (long long)qos_min(next_ns - now_ns, WAIT_MAX_NS);
         io_uring_submit_and_wait_timeout(&ring, &cqe, 1, &wait, NULL);

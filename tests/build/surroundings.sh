@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: the suite gives a verdict, or says what to do, in surroundings that users have: a locale with a decimal comma, a
-# container without CAP_SYS_ADMIN, no io_uring, no loopback, a path with a space, a read-only tree
+# container without CAP_SYS_ADMIN, no io_uring, no loopback, a path with a space, a read-only tree, clang in place of gcc
 # needs: root mounts namespaces
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -77,6 +77,12 @@ for command in "make -s build/native/unit/qos_bits" "build/native/unit/qos_bits"
     (cd "$tree" && timeout 600 $command) >"$d/out" 2>&1 || { bad "a path with a space: $command: $(tail -n 3 "$d/out")"; continue; }
     ok "a path with a space: $command"
 done
+# ---- gcc is clang, as on some systems
+mkdir "$d/clang"
+printf '#!/bin/sh\nexec clang "$@"\n' >"$d/clang/gcc"
+chmod +x "$d/clang/gcc"
+(cd "$tree" && PATH="$d/clang:$PATH" timeout 600 make -s B=build/clang build/clang/native/unit/qos_cost && build/clang/native/unit/qos_cost) >"$d/out" 2>&1
+expect "gcc is clang: a test compiles and passes ($(tail -n 1 "$d/out"))" grep -q ' 0 failed' "$d/out"
 # An empty build directory: the first command of a user whose tree is read-only.
 rm -rf "$tree/build"
 status=0

@@ -539,6 +539,63 @@ static void lies(uint64_t stream, enum tags_mode mode, bool limited, bool too_mu
     CHECK(check_mem_free(&memory));
 }
 
+/* ---- reward's pair range: device time per weight of two that always wait, in any window, with services of any length
+ * that are known at completion. One request at the device: that of PS. D: at most 1 + 1.2 D times it (seen: 10.05 times at D = 8). */
+static double pair_range(uint32_t depth, unsigned style)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    const uint64_t weight[2] = {check_between(&rng, 1, 9), check_between(&rng, 1, 9)}, longest = 100000;
+    struct tags_grant flight[32];
+    uint64_t now = SECOND, service[32], i, n[2] = {0, 0};
+    double x = 0, low = 0, high = 0;
+    uint32_t k = 0;
+    c.at_device_max = depth;
+    c.service_floor_ns = QOS_NOTHING;
+    c.service_ns = longest / 2;
+    open_tags(&c);
+    CHECK_CONTEXT("pair range, %u at the device, style %u", depth, style);
+    for (i = 0; i < 2; i++) {
+        add(now, (uint32_t)i, weight[i], 0, 0);
+        CHECK_EQ(tags_arrive(&tags, now, (uint32_t)i, 100000000, 1), QOS_OK);
+    }
+    for (i = 0; i < 40000; i++) {
+        while (k < depth) {
+            CHECK_EQ(tags_pull(&tags, now, 1, &flight[k]), QOS_OK);
+            service[k] = check_between(&rng, 1, longest);
+            if (style == 1) /* of one of them, now long, now short */
+                service[k] = flight[k].client ? longest / 2 : n[0] / 100 % 2 ? longest : 1;
+            if (style == 2)
+                service[k] = check_between(&rng, 0, 9) ? longest / 10 : longest;
+            n[flight[k].client]++;
+            x += (flight[k].client ? 1 : -1) * (double)service[k] / (double)weight[flight[k].client];
+            low = smaller(low, x);
+            high = larger(high, x);
+            k++;
+        }
+        now += service[0];
+        CHECK_EQ(tags_complete(&tags, now, &flight[0], service[0]), QOS_OK);
+        k--;
+        memmove(flight, flight + 1, k * sizeof *flight);
+        memmove(service, service + 1, k * sizeof *service);
+    }
+    CHECK(check_mem_free(&memory));
+    return (high - low) / ((double)longest / (double)weight[0] + (double)longest / (double)weight[1]);
+}
+
+static void pair_ranges(void)
+{
+    static const uint32_t depths[] = {1, 2, 4, 8, 32};
+    uint32_t i;
+    unsigned style;
+    for (i = 0; i < sizeof depths / sizeof *depths; i++) {
+        double worst = 0;
+        for (style = 0; style < 12; style++)
+            worst = larger(worst, pair_range(depths[i], style % 3));
+        printf("reward, %u at the device: pair range %.2f of that of PS\n", depths[i], worst);
+        CHECK_WITHIN(worst, 0, depths[i] == 1 ? 1.001 : 1 + 1.2 * depths[i]);
+    }
+}
+
 /* ---- times that are wrong, between right ones: as far ahead, or as old, as they like. */
 static void wrong_times(uint64_t stream)
 {
@@ -637,6 +694,8 @@ int main(void)
     hangs(false, TAGS_CHANNELS_ALL);
     for (i = 0; i < check_scaled(48) && check_case("lies"); i++)
         lies(i, i % 2 ? TAGS_PS : TAGS_REWARD, i / 2 % 2, i / 4 % 2);
+    if (check_case("pair_ranges"))
+        pair_ranges();
     for (i = 0; i < check_scaled(60) && check_case("wrong_times"); i++)
         wrong_times(i);
     if (!check_case("large_weights"))

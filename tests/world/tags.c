@@ -23,6 +23,7 @@
     X(DRIFT, "drift_ppm", "0 200 -200")                                                                                \
     X(BASE, "start_ns", "1 1000000000 4000000000000000000")                                                            \
     X(POLL, "poll", "no yes")                                                                                          \
+    X(GROUPED, "grouped", "no cohorts mixed")                                                                          \
     X(AGAIN, "again", "no shift weights")
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "0 1 2 3 10 30 100 1000")                                                                     \
@@ -40,7 +41,10 @@
     X(CANCEL_AFTER, "cancel_after_ms", "0 1 100 2000")                                                                 \
     X(FORCE, "forced", "0 20")                                                                                         \
     X(START, "start_ms", "0 100 500 900")                                                                              \
-    X(CHURN, "churn", "none change leave away unlimited")
+    X(CHURN, "churn", "none change leave away unlimited")                                                              \
+    X(GROUP_WEIGHT, "group_weight", "1 2 10 1000")                                                                     \
+    X(GROUP_MORE, "group_reserves_more", "0 100")                                                                      \
+    X(GROUP_LIMIT, "group_limit", "0 1000 500 2000")
 #include "world_test.h"
 #include "tags.h"
 #include "examples/world/clients.h"
@@ -51,6 +55,12 @@
 /* Judge reservations, waits and accounts by the first page of 0.2, for tests/world/v02. */
 #ifndef WORLD_TAGS_V02
 #define WORLD_TAGS_V02 0
+#endif
+
+#if WORLD_TAGS_V02
+#define PHASE_GROUP UINT8_MAX
+#else
+#define PHASE_GROUP TAGS_PHASE_GROUP
 #endif
 
 #define MS UINT64_C(1000000)
@@ -69,8 +79,17 @@ struct tenant {
     struct tags_client terms;
     double reservation, limit, longest_ns, largest; /* requests per ns; of a request */
     uint64_t wakes_ns;
-    bool changes, lifted; /* its terms change; its limit ends */
-    double given, used_ns;
+    bool changes, lifted;          /* its terms change; its limit ends */
+    double given, used_ns, all_ns; /* used_ns: until the end; all_ns: also after it */
+    uint32_t id, group;            /* id: the header's */
+};
+
+/* Grouped: each cohort is a group, or each has some clients of every cohort. Its ids begin at a multiple of 8. */
+struct group {
+    struct tags_client terms;
+    double reservation, limit, largest, longest_ns; /* requests per ns; of its clients */
+    uint32_t first, places, members;
+    bool changes, limits; /* the terms of one of its clients change; one has a limit */
 };
 
 /* What happened, to be judged when it is known what was cancelled. */
@@ -80,11 +99,12 @@ struct event {
     uint32_t client;
     uint8_t kind, phase;
     bool cancelled;
-    double cost, time_ns; /* GIVEN: its cost and the device time that it took */
+    double cost, time_ns, long_ns; /* GIVEN: its cost, the device time that it took, and with what the device paused */
 };
 
 static struct tenant tenant[CLIENTS];
-static uint32_t tenants;
+static uint32_t tenants, tenant_of[CLIENTS + 8 * WORLD_COHORTS];
+static struct group group[WORLD_COHORTS];
 static struct tags tags;
 static unsigned char *memory;
 static size_t memory_bytes;
@@ -113,6 +133,11 @@ static struct {
 static bool counts_cost(void)
 {
     return world_choice(run.w, F_COUNT_COST) == 1 && !use_reference;
+}
+
+static bool grouped(void)
+{
+    return world_choice(run.w, F_GROUPED) > 0 && !use_reference && !WORLD_TAGS_V02;
 }
 
 static uint64_t now_shown(void)
@@ -194,6 +219,88 @@ static void oracle_rates(void)
     }
 }
 
+/* Promise `limit_group`: the limits of both levels hold, and by its reservation a group gets what a client would. */
+static void oracle_group_rates(void)
+{
+    uint32_t k;
+    size_t i;
+    for (k = 0; k < WORLD_COHORTS && grouped(); k++) {
+        const struct group *g = &group[k];
+        double level = 0, reserved = 0, unit, most = counts_cost() ? g->largest : 1, forced = 0;
+        uint64_t last = 0, last_reserved = 0;
+        for (i = 0; i < journal_count; i++) {
+            const struct event *e = &journal[i];
+            if (e->kind != GIVEN || e->cancelled || tenant[e->client].group != k)
+                continue;
+            unit = counts_cost() ? e->cost : 1;
+            if (e->phase == TAGS_PHASE_FORCED)
+                forced = 65 * g->largest;
+            if (g->limit > 0 && world_choice(run.w, F_AT_LIMIT) != TAGS_ALLOW) {
+                level -= g->limit * (double)(e->shown_ns - last);
+                level = (level > 0 ? level : 0) + unit;
+                last = e->shown_ns;
+                if (level > g->limit * run.limit_burst_ns + most + forced + 1e-3) {
+                    world_fail(run.w, "limit_group", e->at_ns, "group %" PRIu32 ": %.2f above L t, allowed %.2f", k,
+                               level, g->limit * run.limit_burst_ns + most + forced);
+                    return;
+                }
+            }
+            if (e->phase != TAGS_PHASE_RESERVATION && e->phase != PHASE_GROUP)
+                continue;
+            reserved -= g->reservation * (double)(e->shown_ns - last_reserved);
+            reserved = (reserved > 0 ? reserved : 0) + unit;
+            last_reserved = e->shown_ns;
+            if (reserved > g->reservation * run.lag_ns + 2 * most + 1e-3 + 1e-6 * reserved) {
+                world_fail(run.w, "limit_group", e->at_ns, "group %" PRIu32 ": %.2f above R t by reservation", k,
+                           reserved);
+                return;
+            }
+        }
+    }
+}
+
+/* Promise `pair_group`: two groups are to each other as two clients. f keeps requests queued if one of its clients does;
+ * its clients have no limits, so it waits for none. */
+static void oracle_group_pair(uint32_t f, uint32_t m)
+{
+    const struct group *a = &group[f], *b = &group[m];
+    double wf = (double)a->terms.weight, wm = (double)b->terms.weight, ahead = 0, most, weights = 0, largest = 0;
+    uint32_t waiting = 0, k;
+    size_t i;
+    if (!grouped() || a->members == 0 || b->members == 0 || a->limit > 0 || a->limits || run.cancels || !run.ps ||
+        world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW || a->changes || b->changes)
+        return;
+    most = (a->reservation > 0 ? world_value(run.w, F_LEAD) : 1) * a->largest / wf + b->largest / wm;
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        weights += (double)group[k].terms.weight;
+        largest = group[k].largest > largest ? group[k].largest : largest;
+    }
+    if (b->limit > 0 || b->limits) /* K */
+        most += largest * WORLD_COHORTS / weights;
+    if (run.forces)
+        most += 65 * (a->largest / wf + b->largest / wm);
+    for (i = 0; i < journal_count; i++) {
+        const struct event *e = &journal[i];
+        uint32_t of = tenant[e->client].group;
+        if (of == f && (e->kind == WAITS || e->kind == IDLE)) {
+            waiting += e->kind == WAITS ? 1 : -1u;
+            ahead = waiting ? ahead : 0;
+        }
+        if (e->kind != GIVEN || waiting == 0)
+            continue;
+        if (of == m && e->phase != TAGS_PHASE_RESERVATION && e->phase != PHASE_GROUP)
+            ahead += e->cost / wm;
+        if (of == f)
+            ahead = ahead > e->cost / wf ? ahead - e->cost / wf : 0;
+        if (ahead > most * 1.0001 + 1e-9) {
+            world_fail(run.w, "pair_group", e->at_ns,
+                       "group %" PRIu32 " got %.3f per weight more than group %" PRIu32 ", which waits; allowed %.3f",
+                       m, ahead, f, most);
+            return;
+        }
+    }
+}
+
 /* Promise `pair`: while f keeps requests queued and is below its limit, m gets by weight and by force at most
  * W_m / w_m <= W_f / w_f + k_f c_f / w_f + k_m c_m / w_m in any window. PS: cost; reward, one at the device: time. */
 static void oracle_pair(uint32_t f, uint32_t m)
@@ -205,21 +312,32 @@ static void oracle_pair(uint32_t f, uint32_t m)
     size_t k;
     bool above = world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && a->limit > 0 && b->limit > 0;
     if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
-        (!run.ps && run.depth > 1) || world_choice(run.w, world_of(a->cohort, F_CANCEL)))
+        (!run.ps && run.depth > 1) || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
+        (grouped() && (a->group != b->group || above)))
         return;
     most = run.ps ? (a->reservation > 0 ? lead : 1) * a->largest / wf + b->largest / wm
                   : (a->reservation > 0 ? lead : 1) * a->longest_ns / wf + b->longest_ns / wm;
+    if (!run.ps && run.device_config.pause_ns) { /* c_f: f may be charged a pause, up to its part of the lag */
+        double longest = 0;
+        for (k = 0; k < journal_count; k++)
+            if (journal[k].client == f && journal[k].long_ns > longest)
+                longest = journal[k].long_ns;
+        most += longest / wf;
+    }
     if (!run.ps) /* 0.2: charged and used time differ by at most 1.2 windows and a request each */
         most += 1.2 * 50 * (a->longest_ns / wf + b->longest_ns / wm);
     if (b->limit > 0 && !WORLD_TAGS_V02) { /* K: m waited at its limit */
         double weights = 0, largest = 0;
-        uint32_t i;
+        uint32_t i, rivals = 0;
         for (i = 0; i < tenants; i++) {
             double c = run.ps ? tenant[i].largest : tenant[i].longest_ns;
+            if (grouped() && tenant[i].group != a->group)
+                continue;
+            rivals++;
             weights += (double)tenant[i].terms.weight;
             largest = c > largest ? c : largest;
         }
-        most += largest * tenants / weights;
+        most += largest * rivals / weights;
     }
     if (above) /* both above their limits: k is 2 + L * limit_burst */
         most = (2 + a->limit * run.limit_burst_ns) * (a->largest / wf) +
@@ -237,6 +355,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
             continue;
         if (e->client == m && e->phase != TAGS_PHASE_RESERVATION)
             ahead += work / wm;
+        work = run.ps ? e->cost : e->long_ns; /* f may be charged a pause, up to its part of the lag */
         if (e->client == f)
             ahead = ahead > work / wf ? ahead - work / wf : 0;
         if (ahead > most * 1.0001 + 1e-9) {
@@ -276,7 +395,9 @@ static void oracle_reserved(void)
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
         double most, gap = (double)(e->at_ns - since[e->client]), longest_gap;
-        if (t->reservation <= 0 || t->changes || (t->limit > 0 && t->limit < 1.05 * t->reservation))
+        const struct group *g = &group[t->group];
+        if (t->reservation <= 0 || t->changes || (t->limit > 0 && t->limit < 1.05 * t->reservation) ||
+            (grouped() && g->limit > 0 && g->limit < 1.05 * g->reservation))
             continue;
         if (e->kind == WAITS)
             behind[e->client] = 0;
@@ -290,6 +411,10 @@ static void oracle_reserved(void)
         most = 2 + t->reservation * ((run.depth + 1) * longest + (WORLD_TAGS_V02 ? others : 0));
         longest_gap = WORLD_TAGS_V02 ? 1 / t->reservation + each + (run.depth + 1) * longest
                                      : 2 / t->reservation + (run.depth + 1) * longest;
+        if (grouped()) { /* one request of its group */
+            most += t->reservation / g->reservation;
+            longest_gap += 1 / g->reservation;
+        }
         behind[e->client] += t->reservation * gap;
         since[e->client] = e->at_ns;
         if (behind[e->client] > most + 1e-6) {
@@ -316,7 +441,7 @@ static void oracle_starve(void)
     double weights = 0, sum = 0, lost = 0;
     uint32_t i;
     size_t k;
-    if (run.forces || !run.fifo_clock || run.device_config.hashed)
+    if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped())
         return;
     for (i = 0; i < tenants; i++) {
         if (tenant[i].reservation > 0 || tenant[i].changes)
@@ -364,7 +489,8 @@ static void oracle_attribution(void)
 {
     double least = 0, most = 0, slack = 0;
     uint32_t i;
-    if (run.ps || run.device_config.channels != 1 || run.cancels || run.forces || !run.calm || !run.fifo_clock)
+    if (run.ps || run.device_config.channels != 1 || run.cancels || run.forces || !run.calm || !run.fifo_clock ||
+        grouped())
         return;
     if (WORLD_TAGS_V02 && run.depth > 1 && run.device_config.order != WORLD_IN_ORDER)
         return;
@@ -391,7 +517,7 @@ static void oracle_maxmin(void)
     static bool capped[CLIENTS];
     double total = 0, weights = 0, round = 0, span = (double)run.end_ns;
     uint32_t i, again;
-    if (!run.ps || run.cancels || run.forces || !run.calm || !run.fifo_clock ||
+    if (!run.ps || run.cancels || run.forces || !run.calm || !run.fifo_clock || grouped() ||
         world_choice(run.w, F_AT_LIMIT) != TAGS_WAIT)
         return;
     for (i = 0; i < tenants; i++) {
@@ -433,16 +559,102 @@ static void oracle_maxmin(void)
     }
 }
 
+/* What each of n gets of `all` if it is weight * level, at least its reservation and at most its limit. */
+static void fill(const double *weight, const double *least, const double *most, uint32_t n, double all, double *x)
+{
+    double low = 0, high = 0;
+    uint32_t i, k;
+    for (i = 0; i < n; i++)
+        high = high > (all + 1) / weight[i] ? high : (all + 1) / weight[i];
+    for (k = 0; k < 200; k++) {
+        double level = (low + high) / 2, sum = 0;
+        for (i = 0; i < n; i++) {
+            x[i] = weight[i] * level;
+            x[i] = x[i] < least[i] ? least[i] : x[i] > most[i] ? most[i] : x[i];
+            sum += x[i];
+        }
+        if (sum < all)
+            low = level;
+        else
+            high = level;
+    }
+}
+
+/* Promise `maxmin_group`: in the long run, with reservations, limits and weights at both levels, each group has its
+ * max-min share of the device, and each client that of its group's: 0.97, less what the begin and the end cost. */
+static void oracle_maxmin_group(void)
+{
+    static double weight[CLIENTS], least[CLIENTS], most[CLIENTS], share[CLIENTS];
+    double gw[WORLD_COHORTS], gleast[WORLD_COHORTS], gmost[WORLD_COHORTS], gshare[WORLD_COHORTS];
+    double total = 0, round = 0, span = (double)run.end_ns, bursts = 0;
+    static uint32_t who[CLIENTS];
+    uint32_t i, k, n = 0, count, used[WORLD_COHORTS];
+    if (!grouped() || !run.ps || run.cancels || run.forces || !run.calm || !run.fifo_clock || counts_cost() ||
+        world_choice(run.w, F_AT_LIMIT) != TAGS_WAIT || !run.all_fit || run.device_config.hashed)
+        return;
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        if (t->changes || t->lifted || t->client.config.arrivals != WORLD_CLOSED || t->client.config.think_ns ||
+            t->client.config.start_ns > 1 || t->client.config.back_ns || t->client.config.sizes != WORLD_ONE_SIZE ||
+            t->client.config.outstanding <= 2 * run.depth || t->largest > 1)
+            return; /* a share in requests */
+        total += t->given;
+        round += t->largest;
+        bursts += (t->limit > 0 ? t->limit : 0) * run.limit_burst_ns + t->reservation * run.lag_ns;
+    }
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        const struct group *g = &group[k];
+        double inside = 0;
+        for (i = 0; i < tenants; i++)
+            inside += tenant[i].group != k ? 0 : tenant[i].limit > 0 ? tenant[i].limit * span : 1e18;
+        if (g->members == 0)
+            continue;
+        gw[n] = (double)g->terms.weight;
+        gmost[n] = g->limit > 0 && g->limit * span < inside ? g->limit * span : inside;
+        gleast[n] = g->reservation * span < gmost[n] ? g->reservation * span : gmost[n];
+        used[n++] = k;
+        bursts += (g->limit + g->reservation) * (run.limit_burst_ns + run.lag_ns);
+    }
+    fill(gw, gleast, gmost, n, total, gshare);
+    for (k = 0; k < n; k++) {
+        for (i = count = 0; i < tenants; i++) {
+            const struct tenant *t = &tenant[i];
+            if (t->group != used[k])
+                continue;
+            who[count] = i;
+            weight[count] = (double)t->terms.weight;
+            least[count] = t->reservation * span;
+            most[count++] = t->limit > 0 ? t->limit * span : 1e18;
+        }
+        fill(weight, least, most, count, gshare[k], share);
+        for (i = 0; i < count; i++) {
+            double got = tenant[who[i]].given;
+            if (share[i] < 100 || got >= 0.97 * share[i] - 3 - round - bursts)
+                continue;
+            world_fail(run.w, "maxmin_group", run.now,
+                       "client %" PRIu32 " of group %" PRIu32 " got %.0f, its max-min share is %.0f", who[i], used[k],
+                       got, share[i]);
+            return;
+        }
+    }
+}
+
 static void judge_journal(void)
 {
     uint32_t i;
     if (run.w->broken)
         return;
-    if (!run.jumped)
+    if (!run.jumped) {
         oracle_rates();
+        oracle_group_rates();
+    }
     for (i = 0; i + 1 < tenants && i < 4; i++) {
         oracle_pair(i, i + 1);
         oracle_pair(i + 1, i);
+    }
+    for (i = 0; i + WORLD_COHORTS < tenants && i < 4; i++) { /* of one mixed group */
+        oracle_pair(i, i + WORLD_COHORTS);
+        oracle_pair(i + WORLD_COHORTS, i);
     }
     if (tenants > 5) { /* of different cohorts */
         oracle_pair(0, tenants - 1);
@@ -452,6 +664,9 @@ static void judge_journal(void)
     oracle_starve();
     oracle_attribution();
     oracle_maxmin();
+    for (i = 0; i < WORLD_COHORTS; i++)
+        oracle_group_pair(i, (i + 1) % WORLD_COHORTS);
+    oracle_maxmin_group();
 }
 
 /* ---- the world ------------------------------------------------------------------------------------------------------------ */
@@ -525,8 +740,8 @@ static uint32_t dispatch(void)
                 s = tags_choose(&tags, run.shown, &c); /* there is more to do */
             if (s != QOS_OK)
                 return count;
-            i = c.client;
-            if (i >= tenants || tenant[i].queued == 0) {
+            i = tenant_of[c.client];
+            if (i >= tenants || tenant[i].id != c.client || tenant[i].queued == 0) {
                 world_fail(run.w, "once", run.now, "client %" PRIu32 " is chosen and has nothing queued", i);
                 return count;
             }
@@ -562,14 +777,14 @@ static void make(uint32_t i, const struct world_request *q)
     /* A device of M channels needs M times a request's cost; so each takes service_us on its channel. */
     r->cancel = !use_reference && world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)));
     if (force && !use_reference && run.at_device < run.depth) {
-        if (tags_force(&tags, now_shown(), i, r->cost, &grant[id]) == QOS_OK) {
+        if (tags_force(&tags, now_shown(), t->id, r->cost, &grant[id]) == QOS_OK) {
             r->cancel = false;
             given(i, id, TAGS_PHASE_FORCED);
             return;
         }
     }
     if (!use_reference) {
-        enum qos_status s = tags_arrive(&tags, now_shown(), i, 1, r->cost);
+        enum qos_status s = tags_arrive(&tags, now_shown(), t->id, 1, r->cost);
         if (s == QOS_ELIMIT) {
             unused[unused_count++] = id;
             world_client_done(&t->client, run.now);
@@ -591,13 +806,50 @@ static void make(uint32_t i, const struct world_request *q)
     run.queued++;
 }
 
+static void join_group(struct group *g, const struct tenant *t)
+{
+    g->places++;
+    g->terms.reservation_per_s += t->terms.reservation_per_s;
+    g->largest = t->largest > g->largest ? t->largest : g->largest;
+    g->longest_ns = t->longest_ns > g->longest_ns ? t->longest_ns : g->longest_ns;
+    g->changes |= t->changes || t->lifted;
+    g->limits |= t->limit > 0;
+}
+
+/* The terms of a group, when its clients are drawn; the next one follows it. Returns which part of the device it reserves
+ * beside what they do. */
+static double draw_group(uint32_t k, double sum)
+{
+    struct group *g = &group[k];
+    double part = world_value(run.w, world_of(k, F_GROUP_MORE)) / 1000, unit = counts_cost() ? g->largest : 1;
+    double limit = world_value(run.w, world_of(k, F_GROUP_LIMIT)) / 1000;
+    g->places = (g->places + 7) / 8 * 8;
+    if (k + 1 < WORLD_COHORTS)
+        group[k + 1].first = g->first + g->places;
+    if (!grouped() || g->places == 0)
+        return 0;
+    g->terms.weight = (uint64_t)world_value(run.w, world_of(k, F_GROUP_WEIGHT));
+    g->terms.reservation_per_s += (uint64_t)(part / g->longest_ns * unit * 1e9);
+    if (limit > 0) {
+        g->terms.limit_per_s = 1 + (uint64_t)(limit * sum * 1e9);
+        if (g->terms.limit_per_s < g->terms.reservation_per_s)
+            g->terms.limit_per_s = g->terms.reservation_per_s;
+    }
+    g->reservation = (double)g->terms.reservation_per_s / 1e9;
+    g->limit = (double)g->terms.limit_per_s / 1e9;
+    return part;
+}
+
 static void draw_tenants(void)
 {
     struct world *w = run.w;
-    double part = 0; /* of the device that is reserved */
+    double part = 0, sum[WORLD_COHORTS]; /* of the device that is reserved; of the rates of a group's clients */
     uint32_t k, j;
     tenants = 0;
+    memset(group, 0, sizeof group);
+    memset(sum, 0, sizeof sum);
     for (k = 0; k < WORLD_COHORTS; k++) {
+
         uint32_t count = (uint32_t)world_value(w, world_of(k, F_NUMBER));
         if (k == 0 && count == 0)
             count = 1;
@@ -659,8 +911,18 @@ static void draw_tenants(void)
             run.forces |= world_choice(w, world_of(k, F_FORCE)) > 0;
             run.cancels |= world_choice(w, world_of(k, F_CANCEL)) > 0;
             world_client_init(&t->client, &c, w->seed, tenants);
+            t->group = world_choice(w, F_GROUPED) == 2 ? tenants % WORLD_COHORTS : k;
+            join_group(&group[t->group], t);
+            sum[t->group] += rate * unit;
             tenants++;
         }
+    }
+    for (k = 0; k < WORLD_COHORTS; k++)
+        part += draw_group(k, sum[k]);
+    for (j = 0; j < tenants; j++) {
+        struct group *g = &group[tenant[j].group];
+        tenant[j].id = grouped() ? g->first + g->members++ : j;
+        tenant_of[tenant[j].id] = j;
     }
     run.all_fit = part <= 0.95;
 }
@@ -682,14 +944,47 @@ static void churn(uint32_t step)
         if (kind == 4 && step >= 3)
             terms.limit_per_s = 0;
         if (kind == 2 && t->queued == 0) {
-            if (tags_remove(&tags, now_shown(), i, &dropped) != QOS_OK ||
-                tags_add(&tags, now_shown(), i, &terms) != QOS_OK)
+            if (tags_remove(&tags, now_shown(), t->id, &dropped) != QOS_OK ||
+                tags_add(&tags, now_shown(), t->id, &terms) != QOS_OK)
                 world_fail(run.w, "admission", run.now, "a client that left cannot come back");
-        } else if (kind != 2 && tags_change(&tags, now_shown(), i, &terms) != QOS_OK) {
+        } else if (kind != 2 && tags_change(&tags, now_shown(), t->id, &terms) != QOS_OK) {
             world_fail(run.w, "admission", run.now, "terms that fit are refused");
         }
     }
 }
+
+#if WORLD_TAGS_V02 /* it had no groups */
+static void set_groups(struct tags_config *c)
+{
+    (void)c;
+}
+
+static void add_groups(const struct tags_config *c)
+{
+    (void)c;
+}
+#else
+static void set_groups(struct tags_config *c)
+{
+    const struct group *last = &group[WORLD_COHORTS - 1];
+    if (!grouped())
+        return;
+    c->clients = last->first + last->places;
+    c->groups = WORLD_COHORTS;
+}
+
+static void add_groups(const struct tags_config *c)
+{
+    uint32_t k;
+    for (k = 0; k < WORLD_COHORTS && grouped(); k++) {
+        struct tags_client terms = group[k].terms;
+        terms.weight *= run.weight_scale;
+        if (group[k].members &&
+            tags_group_add(&tags, now_shown(), c->clients + k, &terms, group[k].first, group[k].places) != QOS_OK)
+            world_fail(run.w, "admission", 0, "a group is refused: %s", tags_client_error(&terms));
+    }
+}
+#endif
 
 static void setup(struct world *w)
 {
@@ -741,17 +1036,19 @@ static void setup(struct world *w)
     }
     memset(&c, 0, sizeof c);
     c.clients = tenants;
+    c.cost_max = (uint64_t)largest;
+    set_groups(&c);
     c.at_device_max = run.depth;
     c.mode = run.ps ? TAGS_PS : TAGS_REWARD;
     c.at_limit = (enum tags_at_limit)world_choice(w, F_AT_LIMIT);
     c.count_cost = counts_cost();
     c.attribute = !run.ps && run.depth > 1;
     c.channels = c.attribute && world_choice(w, F_TOLD) ? d->channels : 0;
-    c.cost_max = (uint64_t)largest;
     c.limit_burst_ns = run.limit_burst_ns > 0 ? (uint64_t)run.limit_burst_ns : QOS_NOTHING;
     c.reserve_lag_ns = (uint64_t)run.lag_ns;
     c.lead_requests = (uint32_t)world_value(w, F_LEAD);
     c.service_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000);
+    c.count_by_client = !run.ps;
     if (tags_memsize(&c) > memory_bytes) {
         free(memory);
         memory_bytes = tags_memsize(&c);
@@ -761,10 +1058,11 @@ static void setup(struct world *w)
         world_fail(w, "init", 0, "%s", tags_config_error(&c) ? tags_config_error(&c) : "refused");
         return;
     }
+    add_groups(&c);
     for (i = 0; i < tenants; i++) {
         struct tags_client terms = tenant[i].terms;
         terms.weight *= run.weight_scale;
-        if (tags_add(&tags, now_shown(), i, &terms) != QOS_OK)
+        if (tags_add(&tags, now_shown(), tenant[i].id, &terms) != QOS_OK)
             world_fail(w, "admission", 0, "a client is refused: %s", tags_client_error(&terms));
         world_trace_promise(i, tenant[i].reservation);
     }
@@ -777,7 +1075,8 @@ static void oracle_idle(void)
     if (run.at_device >= run.depth || run.queued == 0 || run.jumped)
         return;
     for (i = 0; i < tenants; i++)
-        if (tenant[i].queued && (tenant[i].limit <= 0 || world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW))
+        if (tenant[i].queued && ((tenant[i].limit <= 0 && (!grouped() || group[tenant[i].group].limit <= 0)) ||
+                                 world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW))
             world_fail(run.w, "idle", run.now, "the device has room, and client %" PRIu32 " waits below its limit", i);
 }
 
@@ -788,8 +1087,10 @@ static void completed(const struct world_io *io)
     double work = run.device_config.pause_ns ? world_device_could_ns(&run.device_config, io->begin_ns, io->end_ns)
                                              : (double)service;
     journal[logged[id]].time_ns = work;
+    journal[logged[id]].long_ns = (double)service;
     if (work > tenant[owner[id]].longest_ns)
         tenant[owner[id]].longest_ns = work;
+    tenant[owner[id]].all_ns += (double)service;
     if (!run.draining)
         tenant[owner[id]].used_ns += (double)service;
     if (!use_reference && tags_complete(&tags, now_shown(), &grant[id], service) != QOS_OK)
@@ -930,9 +1231,61 @@ static void world_run(struct world *w)
                        before[i], tenant[i].given);
 }
 
+/* The accounts of reward on the devices of the world: for each client the time that it was charged, the time that the
+ * device worked for it, and the difference. Two equal clients, and one with half their service times. */
+static void accounts(void)
+{
+    static const char *const orders[] = {"in_order", "elevator", "shortest", "any", "nearest"};
+    static const uint32_t channels[] = {1, 8};
+    struct world w;
+    uint32_t c, told, o, i;
+    printf("three clients (the last needs half the time), 64 requests at the device; ms\n"
+           "%8s %5s %9s %28s %28s %10s\n",
+           "channels", "told", "order", "charged", "used", "difference");
+    world_fields();
+    for (c = 0; c < 2; c++)
+        for (told = 0; told < 2; told++)
+            for (o = 0; o < 5; o++) {
+                char text[400], line[2][100];
+                struct tags_state all;
+                double off = 0, sum = 0;
+                (void)snprintf(
+                    text, sizeof text,
+                    "seed=1 length_ms=20000 at_device=64 channels=%" PRIu32 " device_order=%s spread=30 mode=reward "
+                    "told_channels=%s a.clients=2 a.outstanding=200 b.clients=1 b.outstanding=200 b.service_of=500",
+                    channels[c], orders[o], told ? "yes" : "no");
+                if (!world_read(&w, text))
+                    return;
+                one_run(&w, 0, 1);
+                memset(line, 0, sizeof line);
+                for (i = 0; i < tenants; i++) {
+                    struct tags_state s;
+                    size_t at = i * 9u;
+                    if (tags_info(&tags, tenant[i].id, &s) != QOS_OK || at > 80)
+                        return;
+                    (void)snprintf(line[0] + at, 11, "%9.0f", (double)s.device_ns / 1e6);
+                    (void)snprintf(line[1] + at, 11, "%9.0f", tenant[i].all_ns / 1e6 / channels[c]);
+                    off += fabs((double)s.device_ns - tenant[i].all_ns / channels[c]);
+                    sum += tenant[i].all_ns / channels[c];
+                }
+                if (tags_info(&tags, QOS_NONE, &all) != QOS_OK)
+                    return;
+                printf("%8" PRIu32 " %5s %9s %28s %28s ", channels[c], told ? "yes" : "no", orders[o], line[0],
+                       line[1]);
+                if (all.by_time)
+                    printf("%8.1f %%%s\n", 50 * off / sum, all.as_serial ? " taken for serial" : "");
+                else
+                    printf("%10s\n", "by cost");
+            }
+}
+
 int main(int argc, char **argv)
 {
     static const struct world_open open[] = {{0, NULL}};
+    if (argc > 1 && strcmp(argv[1], "--accounts") == 0) {
+        accounts();
+        return 0;
+    }
     if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
         use_reference = true;
         argv++;

@@ -51,7 +51,8 @@ static size_t used;
 static void *take(size_t size)
 {
     size_t at = ((size_t)&__heap_base + used + 15) & ~(size_t)15, end = at + 16 + size;
-    if (end > __builtin_wasm_memory_size(0) * PAGE && __builtin_wasm_memory_grow(0, (end - __builtin_wasm_memory_size(0) * PAGE) / PAGE + 1) == (size_t)-1)
+    if (end > __builtin_wasm_memory_size(0) * PAGE &&
+        __builtin_wasm_memory_grow(0, (end - __builtin_wasm_memory_size(0) * PAGE) / PAGE + 1) == (size_t)-1)
         __builtin_trap();
     used = end - (size_t)&__heap_base;
     *(size_t *)at = size;
@@ -155,7 +156,9 @@ __int128 __multi3(__int128 x, __int128 y);
 __int128 __multi3(__int128 x, __int128 y)
 {
     const uint64_t a = (uint64_t)x, b = (uint64_t)y, low = 0xffffffff;
-    const uint64_t p = (a & low) * (b & low), q = (a >> 32) * (b & low) + (p >> 32), r = (a & low) * (b >> 32) + (q & low);
-    const uint64_t high = (a >> 32) * (b >> 32) + (q >> 32) + (r >> 32) + a * (uint64_t)(y >> 64) + b * (uint64_t)(x >> 64);
+    const uint64_t p = (a & low) * (b & low), q = (a >> 32) * (b & low) + (p >> 32),
+                   r = (a & low) * (b >> 32) + (q & low);
+    const uint64_t high =
+        (a >> 32) * (b >> 32) + (q >> 32) + (r >> 32) + a * (uint64_t)(y >> 64) + b * (uint64_t)(x >> 64);
     return (__int128)(((unsigned __int128)high << 64) | (r << 32) | (p & low));
 }
