@@ -249,6 +249,7 @@ static double feasible(uint64_t stream, double part)
     c.cost_max = 1024;
     c.at_device_max = depth;
     open_tags(&c);
+    memset(flight, 0, sizeof flight);
     CHECK_CONTEXT("reservations, run %" PRIu64 ": %u clients, depth %u, %.2f reserved", stream, n, depth, part);
     for (i = 0; i < n; i++) {
         cost[i] = check_between(&rng, 0, 2) ? check_between(&rng, 1, 8) : check_between(&rng, 1, 1024);
@@ -489,6 +490,7 @@ static void lies(uint64_t stream, enum tags_mode mode, bool limited, bool too_mu
     c.channels = c.attribute ? 1 : 0;
     c.limit_burst_ns = check_between(&rng, 1, 100) * MS;
     open_tags(&c);
+    memset(flight, 0, sizeof flight);
     CHECK_CONTEXT("lies, run %" PRIu64 ", mode %u, limit %" PRIu64 ", depth %u", stream, (unsigned)mode, limit, depth);
     for (i = 0; i < 2; i++) {
         weight[i] = (double)check_between(&rng, 1, 5);
@@ -553,6 +555,7 @@ static double pair_range(uint32_t depth, unsigned style)
     c.service_floor_ns = QOS_NOTHING;
     c.service_ns = longest / 2;
     open_tags(&c);
+    memset(flight, 0, sizeof flight);
     CHECK_CONTEXT("pair range, %u at the device, style %u", depth, style);
     for (i = 0; i < 2; i++) {
         add(now, (uint32_t)i, weight[i], 0, 0);
