@@ -3127,7 +3127,7 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     struct tags_priv_slot *slot = &tags->slot[i];
     const bool more = grant->cost > slot->cost;
     const uint64_t amount = slot->amount;
-    const uint32_t rho = slot->rho, delta = slot->delta;
+    const uint32_t delta = slot->delta;
     struct tags_priv_charge *charge = &slot->own;
     slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     slot->amount = tags->mean ? 0 : slot->cost;
@@ -3147,8 +3147,7 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     tags_priv_tell_group(tags, slot->own.id);
     slot->cost = grant->cost;
     slot->amount = amount;
-    slot->rho = rho;
-    slot->delta = delta;
+    slot->delta = delta; /* rho is no longer needed */
 }
 
 QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
