@@ -94,10 +94,10 @@ static void find_places(struct qos_cluster *c)
         if (c->known[id].id != 0)
             sorted[n++] = &c->known[id];
     }
-    qsort(sorted, n, sizeof *sorted, by_id);
+    qsort(sorted, n, sizeof(void *), by_id);
     for (place = 0; place < TOKENS_TENANTS; place++) {
         key.id = tokens_read(&c->file->tenant[place].id);
-        found = key.id ? bsearch(&of, sorted, n, sizeof *sorted, by_id) : NULL;
+        found = key.id ? bsearch(&of, sorted, n, sizeof(void *), by_id) : NULL;
         if (found)
             (*found)->place = place;
     }
