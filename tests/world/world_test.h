@@ -213,7 +213,7 @@ static void world_crash(int number)
 
 static void world_do(struct world *w)
 {
-    static const struct itimerval limit = {{0, 0}, {2, 0}}, none = {{0, 0}, {0, 0}}; /* s of processor time */
+    static const struct itimerval limit = {{0, 0}, {6, 0}}, none = {{0, 0}, {0, 0}}; /* s of processor time */
     world_current = w->seed;
     w->broken = NULL;
     w->events = 0;
@@ -222,7 +222,7 @@ static void world_do(struct world *w)
     if (sigsetjmp(world_hung, 1) == 0)
         world_run(w);
     else
-        world_fail(w, "hang", 0, "2 s of processor time and no end");
+        world_fail(w, "hang", 0, "6 s of processor time and no end");
     (void)setitimer(ITIMER_PROF, &none, NULL);
 }
 
