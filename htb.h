@@ -81,7 +81,7 @@
  *   - HTB_BY_FLIGHT moves the device time in flight so that 99 of 100 requests of a class
  *     with latency_ns T complete by S + T, if that helps: S is the later of its arrival
  *     and n / R after the S before it. So N outstanding get min(R, N * n / T). The class
- *     of the largest excess goes first. Pauses of the device do not count.
+ *     that needs the least decides. Pauses of the device do not count.
  *   - Borrowers of one lender with weights w and requests of at most n tokens get service
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
@@ -202,7 +202,7 @@ struct htb_request {
 
     enum htb_request_state state; /* yours to read; private from the next field on */
     uint32_t slot, payer, paid_by, generation;
-    uint64_t since_ns, flight_ns;
+    uint64_t since_ns, due_ns, sent_ns, flight_ns;
     struct htb_request *next, *prev;
 };
 
@@ -474,6 +474,7 @@ struct htb_priv_class {
             uint32_t outstanding;     /* requests of this holder that are dispatched or at the device */
             uint32_t latency_us;      /* promised; 0: none */
             uint16_t p50, p99;        /* measured, see htb_priv_log2 */
+            uint64_t turn_ns;         /* latency_us given: when its next request would begin on a device of its own */
         } leaf;
         struct {
             uint32_t first;     /* of the children that may borrow: the one with the least ring tag; QOS_NONE: none */
@@ -524,41 +525,53 @@ struct htb_priv_lease {
     bool moved;              /* its parts have changed, and it is not placed yet */
 };
 
-/* A class that was late (chapter on flight). `trial` is 0 at the bound, 1 at the bound that is tried. */
+/* A class whose requests are or were late (chapter on flight). */
 struct htb_priv_late {
-    uint32_t id;               /* QOS_NONE: none; that of the root: the other trees */
-    uint32_t n, late;          /* its requests since begun_ns, and how many of them were late */
-    uint64_t begun_ns, sum_ns; /* on the active clock; sum: see htb_priv_excess */
-    uint64_t turn_ns;          /* latency_ns given: when the next request would begin on a device of its own */
-    uint64_t excess[2];        /* promise kept: at most 1024 */
-    bool is_late[2];
-    uint64_t retry_ns, rest_ns; /* no trial for it before; the next pause is twice as long */
+    uint32_t id;                /* QOS_NONE: none; that of the root: the other trees */
+    uint16_t wish;              /* rate only: what it asks of other trees */
+    uint16_t bound, from;       /* what it narrows the bound to, HTB_PRIV_WIDE: nothing; where that began; logarithms */
+    uint16_t step;              /* by how much the next late request narrows it */
+    int16_t credit;             /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
+    uint32_t score;             /* late requests so far, less 1/64 of all, in 64ths; never below 0 */
+    uint32_t move, run;         /* the last move; requests in time since then */
+    uint64_t behind_ns, at_ns;  /* rate only: how far its service is behind its rate, as of then on the active clock */
+    uint64_t begun_ns;          /* when it began to narrow, on the active clock */
+    uint64_t retry_ns, rest_ns; /* it narrows nothing before; the next rest is twice as long */
 };
 
 enum htb_priv_phase { HTB_PRIV_BASE = 0, HTB_PRIV_TRIAL = 1, HTB_PRIV_AGAIN = 2 };
+enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 2 };
 #define HTB_PRIV_LATE_MAX 16
+#define HTB_PRIV_FINE 4         /* the smallest step of the search is 1 / 2^4 */
+#define HTB_PRIV_STEP_MAX 1024u /* an octave */
+#define HTB_PRIV_STEP_MIN 16u   /* 1.1 %, a third of what total may lack */
+#define HTB_PRIV_GOOD 176       /* one late of 176, as one of 100 is allowed and the bound is never quite right */
+#define HTB_PRIV_CLUSTER 64     /* late ones of one burst that count; the credit has 16 bits */
+#define HTB_PRIV_HOPELESS 10u   /* the way down by steps that double is 6 late requests; some more by chance */
+#define HTB_PRIV_WIDE 65535u    /* the bound of a class that narrows nothing */
 
 /* The controller of the device time in flight. */
 struct htb_priv_flight {
     uint64_t now_ns, bound_ns, min_ns, max_ns; /* device time in flight; its bound now, and what that may be */
+    uint64_t knee_ns;                          /* what the throughput needs */
+    uint16_t narrow;                           /* what the late classes need: the least of theirs */
     enum htb_priv_phase phase;
-    bool up, searching, full;     /* direction of the trial; look for the knee; a request had to wait for room */
-    uint32_t step, failed;        /* the bound changes by 1 + 2^-step; directions that failed at this step */
-    uint32_t longer;              /* looks are 4^longer times as long, as the demand or the device varies */
-    uint32_t late;                /* index of the class that the trial is for; QOS_NONE: for the throughput */
-    uint32_t by;                  /* class that the bound was narrowed for; QOS_NONE */
-    uint64_t late_ns;             /* when that began, on the active clock */
-    uint64_t base_ns;             /* the bound while another one is tried */
-    uint64_t from_speed, free_ns; /* before the bound was narrowed for `late`; the narrowest that was as fast */
-    uint64_t speed[3];            /* by phase: device time completed in 2^20 ns */
+    bool up, searching, full; /* direction of the trial; look for the knee; a request had to wait for room */
+    uint32_t step, failed;    /* the bound changes by 1 + 2^-step; directions that failed at this step */
+    uint32_t longer;          /* looks are 4^longer times as long, as the demand or the device varies */
+    uint32_t by;              /* class that the bound is narrowed for; QOS_NONE */
+    uint64_t base_ns;         /* the knee while another one is tried */
+    uint64_t from_speed;      /* before the bound was narrowed for classes */
+    uint64_t speed[3];        /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
     uint64_t n, done_ns, begun_ns, most_ns;    /* of this look: requests, device time, begin (active); most in flight */
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
-    uint64_t behind_ns;                 /* how far own tokens waited behind the clock when the trial began */
+    uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     bool hurts;                         /* the trial delays own tokens */
+    bool draining;                      /* more is in flight than a bound that was narrowed */
     struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
 };
 
@@ -607,7 +620,6 @@ struct htb {
     uint32_t share_slot;
     uint32_t half; /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
     uint64_t exchange_ns, exchanged_ns;     /* the next exchange; the last */
-    uint64_t late_others;                   /* greatest excess in the other trees */
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
     uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
     uint64_t granted;            /* tokens, by all classes (wraps) */
@@ -1608,6 +1620,20 @@ QOS_PRIV void htb_priv_paid(struct htb *tree, struct htb_request *r, uint32_t id
     tree->cls[id].u.leaf.outstanding++;
 }
 
+/* With latency_ns: the turn of a request is at its submission or n / R after that of the one before; it is due
+ * latency_ns after its turn. A queue of more than lag_ns counts as one of lag_ns. */
+QOS_PRIV void htb_priv_set_due(struct htb *tree, struct htb_request *r)
+{
+    struct htb_priv_class *c = &tree->cls[r->slot];
+    uint64_t turn_ns;
+    r->due_ns = QOS_NEVER;
+    if (c->u.leaf.latency_us == 0)
+        return;
+    turn_ns = qos_max(r->since_ns, qos_min(c->u.leaf.turn_ns, qos_sat_add(r->since_ns, tree->lag_ns)));
+    r->due_ns = qos_sat_add(turn_ns, (uint64_t)c->u.leaf.latency_us * 1000);
+    c->u.leaf.turn_ns = qos_sat_add(turn_ns, htb_priv_own_ns(tree, r->slot, r->tokens));
+}
+
 QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb_request *request)
 {
     if (!request)
@@ -1628,12 +1654,14 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
         htb_priv_append(&tree->urgent, request);
         request->state = HTB_DISPATCHED;
         request->slot = QOS_NONE;
-        request->since_ns = now_ns;
+        request->since_ns = request->sent_ns = now_ns;
+        request->due_ns = QOS_NEVER;
         request->flight_ns = 0;
         return QOS_OK;
     }
     request->slot = htb_priv_resolve(tree, request->class_id, now_ns);
     request->since_ns = now_ns;
+    htb_priv_set_due(tree, request);
     htb_priv_enqueue(tree, request);
     if (request->next == request)
         htb_priv_place_up(tree, request->slot, false, now_ns);
@@ -1783,6 +1811,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
             return r;
         }
         r->flight_ns = tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
+        r->sent_ns = now_ns;
         tree->flight.now_ns += r->flight_ns;
         tree->flight.most_ns = qos_max(tree->flight.most_ns, tree->flight.now_ns);
         htb_priv_slot_add(tree, r);
@@ -1961,34 +1990,45 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *                                                        too much: a request waits long inside the device, and a class
  *                                                        with N requests at once gets no more than N * n / wait
  *
- * Every move of the bound is a trial: look at the device at the bound, at another bound, and at the bound again.
+ * The bound is the smaller of two: the knee, which the throughput needs, and the least that a late class needs.
  *
- *     BASE ------------- a class is late, or a search -----------> TRIAL          a look: 64 requests, 4 times as many
- *      ^  at the bound   tries a wider or narrower bound            |  at the other bound
- *      |                                                            v
- *      '--- kept: the other bound; undone: this one ------------- AGAIN  at the bound
+ *   the knee    BASE --- a search ---> TRIAL         a look: 64 requests, 4 and 16 times as many for smaller steps, 4
+ *                ^  at the knee         |  at another times as many again while looks at the knee differ by half a step
+ *                |                      v
+ *                '--- kept, undone --- AGAIN  at the knee; late or hurt: undone
  *
- *   look                 64 requests, 4 times as many for each smaller step, and while looks at the bound differ by an
- *                        eighth; what the bound before let in is completed first and does not count
+ *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06. Wider is kept if more by 1/64 is completed than in both looks
+ *               at the knee, narrower if not less by 1/64: below that, seeds of one device differ
+ *     search    from the start; when the speed changes by a quarter; and after pauses that begin with 64 looks and
+ *               double, up to 60 s: probing takes at most 1/64
  *
- *   late, by the class   with latency_ns: one request of 100, and two at least, completed later than S + latency_ns;
- *                        without: its requests take, at its rate, less than 63/64 of the time, while it asks for more
- *   trial for a class    half of the bound, for the class of the largest excess over its promise. Kept if the excess
- *                        falls by an eighth. If not, the class is left alone for 16 times as long as that took, then
- *                        for twice as long; and the bound is again the narrowest that cost less than 1/16 of the speed
- *   trial of a search    by a factor of 2, 1.5, 1.25: wider if the device then completes 1/64 more than before and
- *                        after, narrower if less than 1/64 less; not if it breaks a promise that was kept, or
- *                        makes a late class later by an eighth for less than an eighth of speed
- *   search               from the start, after a trial for a class was kept, when the speed changes by a quarter, and
- *                        after pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
+ *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
+ *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
+ *                '--- above the knee-'  '--- time is over, or the speed has changed by a quarter
+ *
+ *     latency_ns: late is later than S + latency_ns. A late request costs 176 of a credit of at most 352, one in time
+ *               earns 1: fewer than one of 100 stay late.
+ *       cut     the credit is below 0, and it was long at the device: the bound falls by a step
+ *       widen   the same, but it was longer in its queue, for lack of room: the bound rises by a step
+ *       climb   a credit of 176 or more: each request in time raises the bound by 1/64 of a step, up to 1.4 knees
+ *       step    twice as long if the same move comes within 16 requests, half as long if the moves turn; 2^(1/64) to 2
+ *       hopeless  10 late requests while it narrows, beside one of 64: narrowing does not keep the promise
+ *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / burst_ns -
+ *       1/2). So it gets its rate exactly, in the mean, and never more of the device's speed than that takes.
+ *       hopeless  the least bound is reached, and the device is slower by an eighth than before
+ *     hurts     own tokens have waited for room for two bursts on end, and the device is slower by an eighth than it
+ *               was before: others lose what is theirs, or the class itself does
+ *
+ * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So each
+ * class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that asks
+ * nothing for lag_ns needs nothing.
  *
  * A device that completes nothing for more than 1 ms and four of its longest usual gaps pauses. The clock of the looks
- * stands still then, requests that saw it prove nothing, and classes whose requests are all at the device earn tokens
- * for it, up to lag_ns. Trees that have joined narrow by halves, at most to a 64th, while classes of others are late.
+ * stands still then, and classes whose requests are all at the device earn tokens for it, up to lag_ns. Trees that have
+ * joined take the least bound of all.
  *
- * Limits of the method: the time that a class without latency_ns needs to be seen is that of two looks; loads that go
- * on and off in tens of ms blur the looks, and the bound then wanders (docs/measurements.md). Of HTB_PRIV_LATE_MAX - 1
- * late classes at once the others are seen later. */
+ * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
+ * once the others are seen later. */
 
 /* Logarithms for the quantiles: 2^10 steps in each octave, linear in between. */
 QOS_PRIV uint16_t htb_priv_log2(uint64_t ns)
@@ -2023,101 +2063,49 @@ QOS_PRIV uint32_t htb_priv_watched(const struct htb *tree, uint32_t id)
     return i;
 }
 
-QOS_PRIV void htb_priv_late_begin(struct htb *tree, struct htb_priv_late *c)
-{
-    c->n = c->late = 0;
-    c->sum_ns = 0;
-    c->begun_ns = tree->flight.active_ns;
-}
-
-/* A class is late: it gets a place, if one is free or its class keeps its promise again. */
+/* A class is late: it gets a place, if one is free or its class narrows nothing. */
 QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
 {
     uint32_t i;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
         struct htb_priv_late *c = &tree->flight.cls[i];
         const bool gone = c->id == QOS_NONE || !(tree->node[c->id].flags & HTB_PRIV_WATCHED);
-        if (!gone && (c->is_late[0] || c->n != 0 || i == tree->flight.late))
+        if (!gone && (c->bound != HTB_PRIV_WIDE || c->retry_ns > tree->now_ns))
             continue;
         if (!gone)
             htb_priv_mark(tree, c->id, HTB_PRIV_WATCHED, false);
         c->id = id;
-        c->is_late[0] = c->is_late[1] = false;
-        c->retry_ns = c->rest_ns = c->turn_ns = 0;
-        htb_priv_late_begin(tree, c);
+        c->bound = c->wish = HTB_PRIV_WIDE;
+        c->step = HTB_PRIV_STEP_MAX / 8;
+        c->credit = 0;
+        c->score = c->run = 0;
+        c->move = HTB_PRIV_CUT;
+        c->retry_ns = c->rest_ns = c->behind_ns = 0;
+        c->at_ns = tree->flight.active_ns;
         htb_priv_mark(tree, id, HTB_PRIV_WATCHED, true);
         return;
     }
 }
 
-/* How a class does against its promise since begun_ns, in 1/1024: at most 1024 if the promise is kept.
- *   latency_ns given   mean time of its requests, of latency_ns; late if one of 100 came later
- *   rate only          time that has passed, of what its requests take at its rate; late if it asked for more */
-QOS_PRIV void htb_priv_excess(struct htb *tree, struct htb_priv_late *c, uint32_t trial)
+/* The bound: what the throughput needs, or what the late classes need. */
+QOS_PRIV void htb_priv_bind(struct htb *tree)
 {
-    const struct htb_priv_class *k = &tree->cls[c->id];
-    const uint64_t passed_ns = tree->flight.active_ns - c->begun_ns;
-    if (c->id == tree->classes) {
-        c->excess[trial] = tree->late_others;
-        c->is_late[trial] = tree->late_others != 0;
-    } else if (k->u.leaf.latency_us != 0) {
-        c->excess[trial] = c->n ? qos_mul_div_floor(c->sum_ns / c->n, 1024, (uint64_t)k->u.leaf.latency_us * 1000) : 0;
-        c->is_late[trial] = c->late >= 2 + c->n / 100;
-    } else {
-        const bool asks = k->u.leaf.outstanding != 0 || k->u.leaf.queued != 0;
-        c->excess[trial] = qos_mul_div_floor(passed_ns, 1024, qos_max(c->sum_ns, 1));
-        c->is_late[trial] = asks && c->sum_ns < passed_ns - passed_ns / 64;
-    }
-}
-
-/* Is there enough evidence? 100 requests, 20 in five bursts, or ten bursts. */
-QOS_PRIV bool htb_priv_known(const struct htb *tree, const struct htb_priv_late *c)
-{
-    const uint64_t passed_ns = tree->flight.active_ns - c->begun_ns;
-    if (c->id == tree->classes)
-        return c->n >= 100;
-    return c->n >= 100 || (c->n >= 20 && passed_ns >= 5 * tree->burst_ns) || passed_ns >= 10 * tree->burst_ns;
-}
-
-/* Greatest excess of this tree's late classes, as of now. */
-QOS_PRIV uint64_t htb_priv_worst(struct htb *tree)
-{
-    uint64_t worst = 0;
-    uint32_t i;
-    for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
-        struct htb_priv_late c = tree->flight.cls[i];
-        if (c.id == QOS_NONE || !c.is_late[0])
-            continue;
-        if (c.n >= 10)
-            htb_priv_excess(tree, &c, 0);
-        worst = qos_max(worst, c.excess[0]);
-    }
-    return worst;
-}
-
-/* How far the first of those that wait with own tokens is behind the clock. */
-QOS_PRIV uint64_t htb_priv_behind(const struct htb *tree)
-{
-    if (tree->own.count == 0)
-        return 0;
-    return qos_sat_sub(htb_priv_tag_clock(tree), tree->cls[htb_priv_heap_min_id(&tree->own)].tag);
+    struct htb_priv_flight *f = &tree->flight;
+    const uint64_t bound_ns =
+        qos_max(f->narrow == HTB_PRIV_WIDE ? f->knee_ns : qos_min(f->knee_ns, htb_priv_exp2(f->narrow)), f->min_ns);
+    const uint64_t apart = bound_ns > f->bound_ns ? bound_ns - f->bound_ns : f->bound_ns - bound_ns;
+    if (apart > f->bound_ns / 16)
+        f->settle_ns = f->now_ns;
+    f->draining = f->draining || (bound_ns < f->bound_ns && f->now_ns > bound_ns);
+    f->bound_ns = bound_ns;
 }
 
 /* A look begins at this bound. What the old bound let in is no evidence. */
-QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t bound_ns, uint64_t now_ns)
+QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    bool moved = bound_ns != f->bound_ns;
-    uint32_t i;
-    if (moved) {
-        f->settle_ns = f->now_ns;
-        f->changed_ns = now_ns;
-    }
-    for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
-        if (moved || htb_priv_known(tree, &f->cls[i]))
-            htb_priv_late_begin(tree, &f->cls[i]);
-    f->bound_ns = bound_ns;
-    f->behind_ns = htb_priv_behind(tree);
+    f->knee_ns = knee_ns;
+    htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
     f->n = f->done_ns = f->most_ns = 0;
     f->full = false;
@@ -2126,11 +2114,16 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t bound_ns, uint64_t 
 /* The bound to try in the present direction: wider, or narrower than what was in flight. */
 QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 {
-    uint64_t bound_ns = f->up ? f->bound_ns : qos_min(f->bound_ns, f->most_ns);
+    uint64_t bound_ns = f->up ? f->knee_ns : qos_min(f->knee_ns, f->most_ns);
     if (f->up && !f->full)
-        return bound_ns;
+        return f->knee_ns;
     bound_ns =
         f->up ? bound_ns + qos_max(bound_ns >> f->step, 1) : bound_ns - bound_ns / ((UINT64_C(1) << f->step) + 1);
+    if (f->up && htb_priv_log2(bound_ns) > f->narrow) {
+        bound_ns = htb_priv_exp2(f->narrow);
+        if (bound_ns < f->knee_ns + f->knee_ns / 32)
+            return f->knee_ns;
+    }
     return qos_min(qos_max(bound_ns, f->min_ns), f->max_ns);
 }
 
@@ -2141,7 +2134,7 @@ QOS_PRIV void htb_priv_failed(struct htb_priv_flight *f, uint64_t now_ns)
     if (++f->failed < 2)
         return;
     f->failed = 0;
-    if (++f->step <= 2)
+    if (++f->step <= HTB_PRIV_FINE)
         return;
     f->searching = false;
     f->settled_speed = f->speed[0];
@@ -2156,147 +2149,120 @@ QOS_PRIV void htb_priv_search(struct htb_priv_flight *f, uint32_t step)
     f->failed = 0;
 }
 
-/* The latest class that a trial may help; QOS_NONE: none is late. */
-QOS_PRIV uint32_t htb_priv_latest(const struct htb *tree, uint64_t now_ns)
-{
-    const struct htb_priv_late *c = tree->flight.cls;
-    uint32_t i, latest = QOS_NONE;
-    for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
-        if (c[i].id != QOS_NONE && c[i].is_late[0] && c[i].retry_ns <= now_ns &&
-            (latest == QOS_NONE || c[i].excess[0] > c[latest].excess[0]))
-            latest = i;
-    return latest;
-}
-
-/* Narrowing does not help this class (any more): it is not tried for it for a while. Returns the bound: as far as it
- * was narrowed at no cost. */
-QOS_PRIV uint64_t htb_priv_give_up(struct htb_priv_flight *f, uint64_t now_ns)
-{
-    struct htb_priv_late *c = &f->cls[f->late];
-    c->rest_ns = qos_min(qos_max(2 * c->rest_ns, 16 * (f->active_ns - f->late_ns)), UINT64_C(64000000000));
-    c->retry_ns = qos_sat_add(now_ns, c->rest_ns);
-    f->late = QOS_NONE;
-    return f->free_ns;
-}
-
 /* At the bound: begins a trial, or stays. */
 QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint32_t latest = htb_priv_latest(tree, now_ns);
-    uint64_t bound_ns = f->bound_ns, tried_ns = bound_ns;
-    if (f->late != QOS_NONE && f->late != latest) { /* it is not late any more: how wide may the bound be? */
-        f->by = f->cls[f->late].id;
-        f->cls[f->late].rest_ns = 0;
-        htb_priv_search(f, 1);
-        f->searching = f->late != 0; /* what others need, they show slowly */
-        f->settled_speed = f->speed[0];
-        f->probe_ns = qos_sat_add(now_ns, 2 * QOS_NS_PER_S);
-        f->late = QOS_NONE;
-    }
-    if (latest != QOS_NONE) {
-        if (f->late == QOS_NONE) {
-            f->free_ns = bound_ns;
-            f->late_ns = f->active_ns;
-            f->failed = 0;
-            f->from_speed = f->speed[0];
-        }
-        f->late = latest;
-        f->up = false;
-        f->step = 0;
-        tried_ns = htb_priv_tried(f);
-        if (latest == 0) { /* a tree alone changes little of what the others see: the trial is the whole way down */
-            if (tried_ns == bound_ns || ++f->failed > 6) /* a 64th of the bound */
-                tried_ns = htb_priv_give_up(f, now_ns);
-            bound_ns = tried_ns;
-        } else if (tried_ns == bound_ns) {
-            bound_ns = tried_ns = htb_priv_give_up(f, now_ns);
-        }
-    } else {
+    uint64_t bound_ns = f->knee_ns, tried_ns = bound_ns;
+    uint32_t i;
+    if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart =
             f->speed[0] > f->settled_speed ? f->speed[0] - f->settled_speed : f->settled_speed - f->speed[0];
-        if (!f->searching && (now_ns >= f->probe_ns || apart > f->settled_speed / 4))
-            htb_priv_search(f, apart > f->settled_speed / 4 ? 0 : 2);
+        f->from_speed = f->speed[0];
+        if (!f->searching && apart > f->settled_speed / 4) { /* another device: what was learned does not count */
+            htb_priv_search(f, 0);
+            for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
+                f->cls[i].retry_ns = f->cls[i].rest_ns = 0;
+        } else if (!f->searching && now_ns >= f->probe_ns) {
+            htb_priv_search(f, HTB_PRIV_FINE);
+        }
         while (f->searching && (tried_ns = htb_priv_tried(f)) == bound_ns)
             htb_priv_failed(f, now_ns);
     }
     f->base_ns = bound_ns;
     f->hurts = false;
     f->phase = tried_ns == bound_ns ? HTB_PRIV_BASE : HTB_PRIV_TRIAL;
-    htb_priv_look_begin(tree, tried_ns, now_ns);
+    htb_priv_look_begin(tree, tried_ns);
 }
 
-/* Was the trial better? speed[0] and excess[0] are those before and after it. */
+/* Was the trial better? */
 QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
-    const struct htb_priv_late *c = f->cls;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN], least = (before + after) / 128;
-    uint32_t i;
     if (f->hurts)
         return false;
-    if (f->late != QOS_NONE)
-        return c[f->late].excess[1] <=
-               qos_max(c[f->late].excess[0] - c[f->late].excess[0] / 8, c[f->late].is_late[1] ? 0 : 1024);
-    for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
-        if (c[i].id != QOS_NONE && c[i].is_late[1] &&
-            (!c[i].is_late[0] || c[i].excess[1] > c[i].excess[0] + c[i].excess[0] / 8) &&
-            (!c[i].is_late[0] || f->speed[HTB_PRIV_TRIAL] < (before + after) / 16 * 9))
-            return false; /* it breaks a promise, or makes one that is broken worse for less than an eighth */
-    return f->up ? f->speed[HTB_PRIV_TRIAL] > (before + after) / 2 + least
-                 : f->speed[HTB_PRIV_TRIAL] + least >= (before + after) / 2;
+    return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
+                 : f->speed[HTB_PRIV_TRIAL] + least >= qos_max(before, after);
 }
 
 /* At the bound again after a trial. */
 QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    uint64_t bound_ns = f->bound_ns;
+    uint64_t bound_ns = f->knee_ns;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN],
                    apart = before > after ? before - after : after - before;
-    if (f->late == QOS_NONE && apart > qos_max(before, after) / 8 && f->longer < 2) { /* no evidence: look for longer */
+    if (apart > qos_max(before, after) >> (f->step + 1) && f->longer < 3) { /* no evidence: look for longer */
         f->longer++;
     } else if (htb_priv_better(tree)) {
         bound_ns = f->base_ns; /* here: the bound that was tried */
-        if (f->late != QOS_NONE && f->speed[HTB_PRIV_TRIAL] >= f->from_speed - f->from_speed / 16)
-            f->free_ns = bound_ns;
         f->step -= f->step != 0;
         f->failed = 0;
         f->hold_ns = 0;
-    } else if (f->late != QOS_NONE) {
-        bound_ns = htb_priv_give_up(f, now_ns);
     } else {
         htb_priv_failed(f, now_ns);
     }
-    if (f->longer != 0 && apart < qos_max(before, after) / 32)
+    if (f->longer != 0 && apart < qos_max(before, after) >> (f->step + 3))
         f->longer--;
     f->phase = HTB_PRIV_BASE;
-    htb_priv_look_begin(tree, bound_ns, now_ns);
+    htb_priv_look_begin(tree, bound_ns);
+}
+
+/* The classes' bound has changed: it holds at once. A trial of another knee that it cuts ends. */
+QOS_PRIV void htb_priv_narrow(struct htb *tree)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    uint32_t i;
+    f->narrow = HTB_PRIV_WIDE;
+    for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
+        if (f->cls[i].bound < f->narrow) {
+            f->narrow = f->cls[i].bound;
+            f->by = f->cls[i].id;
+        }
+    if (f->narrow == HTB_PRIV_WIDE)
+        f->by = QOS_NONE;
+    if (f->bound_ns > htb_priv_exp2(f->narrow) && f->phase != HTB_PRIV_BASE) {
+        const bool wider = f->phase == HTB_PRIV_TRIAL && f->knee_ns > f->base_ns;
+        const uint64_t base_ns = f->phase == HTB_PRIV_TRIAL ? f->base_ns : f->knee_ns;
+        f->phase = HTB_PRIV_BASE;
+        if (wider)
+            htb_priv_failed(f, tree->now_ns);
+        htb_priv_look_begin(tree, base_ns);
+        return;
+    }
+    htb_priv_bind(tree);
+}
+
+/* A class that has ended, or has asked nothing for lag_ns, needs nothing. */
+QOS_PRIV void htb_priv_forget(struct htb *tree)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    uint32_t i;
+    for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
+        struct htb_priv_late *c = &f->cls[i];
+        if (c->bound != HTB_PRIV_WIDE &&
+            (!(tree->node[c->id].flags & HTB_PRIV_WATCHED) || f->active_ns - c->at_ns > tree->lag_ns))
+            c->bound = HTB_PRIV_WIDE;
+        if (c->bound == HTB_PRIV_WIDE && f->active_ns - c->at_ns > tree->lag_ns)
+            c->wish = HTB_PRIV_WIDE;
+    }
+    htb_priv_narrow(tree);
 }
 
 /* A look ends. */
 QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t tried_ns = f->bound_ns;
-    uint32_t i;
+    const uint64_t tried_ns = f->knee_ns;
     f->speed[f->phase] = qos_min(
         qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, qos_max(f->active_ns - f->begun_ns, 1)), UINT64_C(1) << 60);
-    for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
-        if (f->cls[i].id != QOS_NONE && htb_priv_known(tree, &f->cls[i])) {
-            const bool late = f->cls[i].is_late[0];
-            const uint64_t excess = f->cls[i].excess[0];
-            htb_priv_excess(tree, &f->cls[i], f->phase == HTB_PRIV_TRIAL);
-            if (f->phase == HTB_PRIV_AGAIN) { /* before and after the trial */
-                f->cls[i].is_late[0] = f->cls[i].is_late[0] || late;
-                f->cls[i].excess[0] = (f->cls[i].excess[0] + excess) / 2;
-            }
-        }
     if (f->phase == HTB_PRIV_BASE) {
+        htb_priv_forget(tree);
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_TRIAL) {
         f->phase = HTB_PRIV_AGAIN;
-        htb_priv_look_begin(tree, f->base_ns, now_ns);
+        htb_priv_look_begin(tree, f->base_ns);
         f->base_ns = tried_ns;
     } else {
         htb_priv_judge(tree, now_ns);
@@ -2311,6 +2277,7 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
     const uint64_t gap_ns = qos_elapsed_ns(f->last_ns, now_ns), most_ns = qos_max(4 * f->gap_ns, 1000000);
     if (gap_ns > most_ns) {
         f->pause_end_ns = now_ns;
+        f->lent_ns = f->active_ns + gap_ns;
         f->stalled_ns = qos_min(f->stalled_ns + gap_ns - most_ns, tree->lag_ns);
         f->stalled_at_ns = f->active_ns;
     } else if (f->active_ns - f->stalled_at_ns > tree->lag_ns) {
@@ -2321,23 +2288,159 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
     f->last_ns = now_ns;
 }
 
-/* A request of a class that was late is complete. With latency_ns, its turn is at its submission or n / R after the
- * turn of the one before, and those that saw a pause or the old bound are no evidence. */
-QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r, uint64_t now_ns)
+/* Narrowing does not help this class: what was narrowed for it is undone, and it rests. */
+QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
 {
-    const uint64_t latency_ns = (uint64_t)tree->cls[c->id].u.leaf.latency_us * 1000,
-                   own_ns = htb_priv_own_ns(tree, c->id, r->tokens), turn_ns = qos_max(c->turn_ns, r->since_ns);
-    if (latency_ns == 0) {
-        c->n++;
-        c->sum_ns += own_ns;
+    c->rest_ns = qos_min(qos_max(2 * c->rest_ns, 64 * (tree->flight.active_ns - c->begun_ns)), UINT64_C(64000000000));
+    c->retry_ns = qos_sat_add(tree->now_ns, c->rest_ns);
+    c->bound = HTB_PRIV_WIDE;
+    c->step = HTB_PRIV_STEP_MAX / 8;
+    c->credit = 0;
+    c->score = 0;
+    c->behind_ns = tree->lease ? c->behind_ns : 0;
+    htb_priv_narrow(tree);
+}
+
+/* Sets what a class needs. */
+QOS_PRIV void htb_priv_need(struct htb *tree, struct htb_priv_late *c, uint32_t bound)
+{
+    if (c->bound == HTB_PRIV_WIDE)
+        c->begun_ns = tree->flight.active_ns;
+    c->bound = (uint16_t)bound;
+    htb_priv_narrow(tree);
+}
+
+/* The step doubles when moves one way come in haste, and halves when they turn. */
+QOS_PRIV void htb_priv_stride(struct htb_priv_late *c, enum htb_priv_move move)
+{
+    if (c->move != (uint32_t)move)
+        c->step = (uint16_t)qos_max(c->step / 2u, HTB_PRIV_STEP_MIN);
+    else if (c->run < 16)
+        c->step = (uint16_t)qos_min(2u * c->step, HTB_PRIV_STEP_MAX);
+    c->move = (uint32_t)move;
+    c->run = 0;
+}
+
+/* It was long at the device: the bound falls. */
+QOS_PRIV void htb_priv_cut_for(struct htb *tree, struct htb_priv_late *c)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    const uint32_t now = (uint32_t)qos_min(c->bound, htb_priv_log2(f->bound_ns)), least = htb_priv_log2(f->min_ns);
+    htb_priv_stride(c, HTB_PRIV_CUT);
+    if (f->phase == HTB_PRIV_TRIAL && f->knee_ns > f->base_ns) /* half of the way back */
+        htb_priv_need(tree, c, (now + htb_priv_log2(f->base_ns) + 1u) / 2u);
+    else if (now <= least)
+        htb_priv_give_up(tree, c);
+    else
+        htb_priv_need(tree, c, (uint32_t)qos_max(qos_sat_sub(now, c->step), least));
+}
+
+/* It waited long for room: the bound rises, as from now. */
+QOS_PRIV void htb_priv_widen_for(struct htb *tree, struct htb_priv_late *c)
+{
+    htb_priv_stride(c, HTB_PRIV_WIDENED);
+    htb_priv_need(tree, c, (uint32_t)qos_min((uint64_t)c->bound + c->step, htb_priv_log2(tree->flight.knee_ns)));
+    tree->flight.changed_ns = tree->now_ns;
+}
+
+/* Of a class with latency_ns, a request is late. A burst of them costs as much credit as it had requests at the
+ * device, so that it is made up for, but moves the bound once. */
+QOS_PRIV void htb_priv_was_late(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r, bool room)
+{
+    const struct htb_priv_flight *f = &tree->flight;
+    const bool narrows = f->bound_ns < f->knee_ns;
+    const int32_t least =
+        -HTB_PRIV_GOOD * (int32_t)qos_min(qos_max(tree->cls[c->id].u.leaf.outstanding, 4), HTB_PRIV_CLUSTER);
+    if (room && (c->bound == HTB_PRIV_WIDE || htb_priv_exp2(c->bound) >= f->knee_ns))
+        return;
+    c->credit = (int16_t)(c->credit - HTB_PRIV_GOOD < least ? least : c->credit - HTB_PRIV_GOOD);
+    if (r->since_ns < f->changed_ns || f->draining)
+        return;
+    if (f->phase == HTB_PRIV_BASE && narrows)
+        c->score += 64;
+    if (c->score > 64 * HTB_PRIV_HOPELESS)
+        htb_priv_give_up(tree, c);
+    else if (c->credit < 0 && room)
+        htb_priv_widen_for(tree, c);
+    else if (c->credit < 0)
+        htb_priv_cut_for(tree, c);
+}
+
+/* It was in time. */
+QOS_PRIV void htb_priv_was_in_time(struct htb *tree, struct htb_priv_late *c)
+{
+    uint32_t bound = c->bound + (uint32_t)qos_max(c->step / 64u, 1);
+    c->run++;
+    c->score -= c->score != 0;
+    c->credit = (int16_t)(c->credit + (c->credit < 2 * HTB_PRIV_GOOD));
+    if (c->credit < HTB_PRIV_GOOD || c->bound == HTB_PRIV_WIDE)
+        return;
+    if (bound > htb_priv_log2(tree->flight.knee_ns) + 512u) {
+        bound = HTB_PRIV_WIDE;
+        c->rest_ns = 0;
+    }
+    c->move = HTB_PRIV_CLIMBED;
+    htb_priv_need(tree, c, bound);
+}
+
+/* Does the device complete less, by an eighth, than before the bound was narrowed? */
+QOS_PRIV bool htb_priv_is_slower(const struct htb_priv_flight *f)
+{
+    return f->speed[HTB_PRIV_BASE] < f->from_speed - f->from_speed / 8;
+}
+
+/* Of a class with a rate only: how far is it behind, in the time that it asked for more? */
+QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint64_t own_ns, uint64_t elapsed_ns,
+                                 bool room)
+{
+    const bool asks = tree->cls[c->id].u.leaf.outstanding + tree->cls[c->id].u.leaf.queued > 1;
+    uint64_t octaves;
+    uint32_t bound;
+    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + elapsed_ns, own_ns) : 0;
+    octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, tree->burst_ns / 2), 1024, tree->burst_ns);
+    c->wish = (uint16_t)(octaves == 0 ? HTB_PRIV_WIDE : qos_sat_sub(htb_priv_log2(tree->flight.knee_ns), octaves));
+    if (tree->lease && octaves > 6 * 1024) { /* nor do a 64th of what the other trees had in flight help */
+        htb_priv_give_up(tree, c);
+        c->behind_ns = c->wish = 0;
         return;
     }
-    c->turn_ns = qos_min(qos_sat_add(turn_ns, own_ns), qos_sat_add(now_ns, tree->lag_ns));
-    if (r->since_ns < qos_max(tree->flight.pause_end_ns, tree->flight.changed_ns))
+    if (c->bound == HTB_PRIV_WIDE) {
+        if (octaves == 0 || room || c->retry_ns > tree->now_ns)
+            return;
+        c->from = htb_priv_log2(tree->flight.bound_ns);
+    }
+    if (octaves == 0) {
+        c->rest_ns = 0;
+        htb_priv_need(tree, c, HTB_PRIV_WIDE);
         return;
-    c->n++;
-    c->late += now_ns > qos_sat_add(turn_ns, latency_ns);
-    c->sum_ns += qos_elapsed_ns(turn_ns, now_ns);
+    }
+    bound = (uint32_t)qos_max(qos_sat_sub(c->from, octaves), htb_priv_log2(tree->flight.min_ns));
+    if (c->from < octaves + htb_priv_log2(tree->flight.min_ns) && htb_priv_is_slower(&tree->flight)) {
+        htb_priv_give_up(tree, c);
+    } else if (!room || bound > c->bound) { /* what waits for room is not helped by less of it */
+        htb_priv_need(tree, c, bound);
+    }
+}
+
+/* A request of a class that was late is complete. */
+QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r, uint64_t now_ns)
+{
+    const struct htb_priv_flight *f = &tree->flight;
+    const uint64_t latency_ns = (uint64_t)tree->cls[c->id].u.leaf.latency_us * 1000;
+    const uint64_t turn_ns = latency_ns ? qos_sat_sub(r->due_ns, latency_ns) : r->since_ns;
+    const bool room = qos_sat_sub(r->sent_ns, turn_ns) > qos_elapsed_ns(r->sent_ns, now_ns);
+    const uint64_t elapsed_ns = qos_min(f->active_ns - c->at_ns, qos_elapsed_ns(r->since_ns, now_ns));
+    c->at_ns = f->active_ns;
+    if (c->retry_ns > now_ns && (latency_ns != 0 || !tree->lease || c->wish == 0))
+        return;
+    if (latency_ns == 0)
+        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens), elapsed_ns, room);
+    else if (r->since_ns < f->pause_end_ns)
+        return;
+    else if (now_ns > r->due_ns)
+        htb_priv_was_late(tree, c, r, room);
+    else
+        htb_priv_was_in_time(tree, c);
 }
 
 /* Should its class be watched? With N requests of n tokens outstanding that take this long, a class of rate R gets
@@ -2346,10 +2449,34 @@ QOS_PRIV bool htb_priv_seems_late(const struct htb *tree, const struct htb_reque
 {
     const struct htb_priv_class *c = &tree->cls[r->paid_by];
     if (c->u.leaf.latency_us != 0)
-        return took_ns > (uint64_t)c->u.leaf.latency_us * 1000;
+        return tree->now_ns > r->due_ns;
     return (tree->flight.n & 7) == 0 && tree->node[r->paid_by].pair.rate.rate != 0 &&
            took_ns > qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens),
                                  (uint64_t)c->u.leaf.outstanding + c->u.leaf.queued);
+}
+
+/* A bound that was narrowed must not hurt: a trial ends, or the class that narrowed it gives up. True: a look ended. */
+QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    const bool trial = f->phase == HTB_PRIV_TRIAL && f->knee_ns < f->base_ns;
+    uint32_t i;
+    if (tree->own.count == 0 || (!trial && f->bound_ns >= f->knee_ns))
+        f->lent_ns = qos_max(f->lent_ns, f->active_ns);
+    if (qos_sat_sub(f->active_ns, f->lent_ns) <= (trial ? tree->burst_ns / 2 : 2 * tree->burst_ns))
+        return false; /* own tokens wait, but not on end */
+    f->lent_ns = f->active_ns;
+    if (trial) {
+        f->hurts = true;
+        htb_priv_look(tree, now_ns);
+        return true;
+    }
+    if (!htb_priv_is_slower(f))
+        return false; /* it is the device */
+    for (i = 0; f->cls[i].id != f->by; i++)
+        QOS_ASSERT(i + 1 < HTB_PRIV_LATE_MAX);
+    htb_priv_give_up(tree, &f->cls[i]);
+    return false;
 }
 
 /* A request is complete: what does it show of its class, and of the bound? */
@@ -2363,14 +2490,20 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     htb_priv_run_clock(tree, now_ns);
     if (tree->bound != HTB_BY_FLIGHT || r->generation != c->generation)
         return;
-    if (f->phase == HTB_PRIV_TRIAL && f->bound_ns < f->base_ns &&
-        htb_priv_behind(tree) > qos_sat_add(f->behind_ns, tree->burst_ns / 2)) {
-        f->hurts = true;
-        htb_priv_look(tree, now_ns);
+    if (htb_priv_hurt(tree, now_ns))
         return;
-    }
     c->u.leaf.p50 = htb_priv_quantile(c->u.leaf.p50, took, 32, 32);
     c->u.leaf.p99 = htb_priv_quantile(c->u.leaf.p99, took, 198, 2);
+    if (f->draining && f->now_ns - r->flight_ns < f->bound_ns) {
+        f->draining = false;
+        f->changed_ns = now_ns;
+    }
+    i = htb_priv_watched(tree, r->paid_by);
+    if (i != QOS_NONE)
+        htb_priv_witness(tree, &f->cls[i], r, now_ns);
+    else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns)) {
+        htb_priv_watch_also(tree, r->paid_by);
+    }
 
     if (f->settle_ns > r->flight_ns) {
         f->settle_ns -= r->flight_ns;
@@ -2378,22 +2511,35 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     }
     if (f->settle_ns != 0) { /* now the bound shows */
         f->settle_ns = 0;
-        htb_priv_look_begin(tree, f->bound_ns, now_ns);
-        for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
-            htb_priv_late_begin(tree, &f->cls[i]);
+        htb_priv_look_begin(tree, f->knee_ns);
         return;
     }
     f->n++;
     f->done_ns += r->flight_ns;
-    i = htb_priv_watched(tree, r->paid_by);
-    if (i != QOS_NONE)
-        htb_priv_witness(tree, &f->cls[i], r, now_ns);
-    else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns))
-        htb_priv_watch_also(tree, r->paid_by);
-    if (f->n >= (UINT64_C(64) << 2 * (f->phase == HTB_PRIV_BASE && !f->searching ? 1 : f->step + f->longer)) &&
-        f->done_ns >= 2 * f->bound_ns && (f->late == QOS_NONE || htb_priv_known(tree, &f->cls[f->late])) &&
-        (!tree->lease || htb_priv_known(tree, &f->cls[0])))
+    if (f->n >=
+            (UINT64_C(64) << 2 * (f->phase == HTB_PRIV_BASE && !f->searching ? 1 : qos_min(f->step, 2) + f->longer)) &&
+        f->done_ns >= 2 * f->bound_ns)
         htb_priv_look(tree, now_ns);
+}
+
+/* Exchanged with other trees: how much this one narrows the bound for its classes, 0: not. */
+QOS_PRIV uint64_t htb_priv_worst(const struct htb *tree)
+{
+    uint32_t i, least = HTB_PRIV_WIDE;
+    for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
+        const struct htb_priv_late *c = &tree->flight.cls[i];
+        least = (uint32_t)qos_min(least, qos_min(c->bound, c->wish != 0 ? c->wish : HTB_PRIV_WIDE));
+    }
+    return HTB_PRIV_WIDE - least;
+}
+
+/* The bound that the other trees need. */
+QOS_PRIV void htb_priv_others(struct htb *tree, uint64_t worst)
+{
+    struct htb_priv_late *c = &tree->flight.cls[0];
+    const uint32_t bound = HTB_PRIV_WIDE - (uint32_t)worst;
+    if (bound != c->bound && c->retry_ns <= tree->now_ns)
+        htb_priv_need(tree, c, bound);
 }
 
 /* ==== chapter: classes =============================================================================================
@@ -2747,11 +2893,15 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->flight.min_ns = c.flight_min_ns;
     tree->flight.max_ns = c.flight_max_ns;
     tree->flight.bound_ns = c.bound == HTB_BY_FLIGHT ? qos_max(c.flight_min_ns, c.flight_max_ns / 16) : QOS_UNLIMITED;
-    tree->flight.late = tree->flight.by = QOS_NONE;
+    tree->flight.knee_ns = tree->flight.bound_ns;
+    tree->flight.narrow = HTB_PRIV_WIDE;
+    tree->flight.by = QOS_NONE;
     tree->flight.up = tree->flight.searching = true;
     tree->flight.last_ns = c.start_ns;
-    for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
+    for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
+        tree->flight.cls[i].bound = tree->flight.cls[i].wish = HTB_PRIV_WIDE;
+    }
     tree->exchange_ns = tree->own_expiry_ns = QOS_NEVER;
     tree->notice = QOS_NONE;
     tree->detours = c.resources - 1u;
@@ -3428,15 +3578,14 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, 
 QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *member, uint64_t now_ns)
 {
     uint32_t i;
-    struct htb_priv_late *others = &tree->flight.cls[0];
+    uint64_t worst = 0;
     qos_atomic_store_relaxed(&member[tree->share_slot].late, htb_priv_worst(tree));
     qos_atomic_store_relaxed(&member[tree->share_slot].seen_ns, now_ns);
-    tree->late_others = 0;
     for (i = 0; i < tree->shared->trees; i++)
         if (i != tree->share_slot && qos_elapsed_ns(qos_atomic_load_relaxed(&member[i].seen_ns), now_ns) <
                                          qos_max(4 * tree->shared->interval_ns, 40000000))
-            tree->late_others = qos_max(tree->late_others, qos_atomic_load_relaxed(&member[i].late));
-    others->n += 5; /* 20 exchanges are evidence: the others need time to see what this tree changed */
+            worst = qos_max(worst, qos_atomic_load_relaxed(&member[i].late));
+    htb_priv_others(tree, worst);
 }
 
 /* True if parts of this tree have changed. */
