@@ -2019,9 +2019,9 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *     hurts     own tokens have waited for room for two bursts on end, and the device is slower by an eighth than it
  *               was before: others lose what is theirs, or the class itself does
  *
- * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So each
- * class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that asks
- * nothing for lag_ns needs nothing.
+ * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So
+ * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
+ * asks nothing for lag_ns needs nothing.
  *
  * A device that completes nothing for more than 1 ms and four of its longest usual gaps pauses. The clock of the looks
  * stands still then, and classes whose requests are all at the device earn tokens for it, up to lag_ns. Trees that have
@@ -3801,7 +3801,8 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32
     uint64_t before = 0;
     uint32_t i;
     for (i = 0; i < tree->claims; i++)
-        before |= (uint64_t)htb_priv_goes_before(tree, tree->claim[i].id, id) << i;
+        if (htb_priv_goes_before(tree, tree->claim[i].id, id))
+            before |= (uint64_t)1 << i;
     return before;
 }
 

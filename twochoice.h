@@ -2688,11 +2688,12 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
 {
     const bool local = target == TWOCHOICE_LOCAL;
     struct twochoice_priv_write *w;
-    enum qos_status status = twochoice_priv_check_target(table, target);
-    uint64_t end;
+    enum qos_status status;
+    uint64_t end = 0;
     uint32_t slot;
     bool records, room;
     QOS_ASSERT(table && stamp);
+    status = twochoice_priv_check_target(table, target);
     if (status == QOS_OK && !twochoice_priv_range(offset, len_bytes, &end))
         status = QOS_ERANGE;
     if (status == QOS_OK)
