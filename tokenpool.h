@@ -500,7 +500,7 @@ QOS_PRIV uint32_t tokenpool_priv_weight(uint32_t id, uint64_t word)
 {
     uint64_t weight = tokenpool_priv_reservation(word);
     bool good = word == tokenpool_priv_admitted(id, weight, 0, tokenpool_priv_generation(word));
-    return good && weight - 1 < TOKENPOOL_WEIGHT_MAX ? (uint32_t)weight : 1;
+    return good && weight > 0 && weight <= TOKENPOOL_WEIGHT_MAX ? (uint32_t)weight : 1;
 }
 
 /* The estimate, for a monitor that takes over. */

@@ -180,11 +180,12 @@ static void tenants_changed(void)
 static void open_file(void)
 {
     const int fd = open(settings.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    struct group *group = settings.group ? getgrnam(settings.group) : NULL;
+    struct group *group;
     struct stat st;
     uint32_t k;
     if (fd < 0)
         tool_die(TOOL_FAILED, "%s: %s", settings.path, strerror(errno));
+    group = settings.group ? getgrnam(settings.group) : NULL;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) /* held until this process ends */
         tool_die(TOOL_FAILED, "%s: another cluster_agent has it", settings.path);
     if (settings.group && (!group || fchown(fd, (uid_t)-1, group->gr_gid) != 0 || fchmod(fd, 0660) != 0))

@@ -14,7 +14,7 @@ static const char help[] = "usage: playground [NAME=VALUE]...\n"
                            "  --settings   prints each setting, its least and greatest value, and its preset\n"
                            "  --help       prints this\n"
                            "examples:\n"
-                           "  playground qos=0                 without a scheduler\n"
+                           "  playground qos=0\n"
                            "  playground database_rate=70 flood=1\n";
 
 static int wrong(const char *what)

@@ -24,6 +24,7 @@ reason() {
     *--experiment\ 3,4,5*) echo "takes minutes: tests/real/pshift_cluster.sh" ;;
     twochoice_log*) echo "reads the log of a job that has run: tests/real/twochoice_mpi.sh" ;;
     qos_live*) echo "needs servers that run: tests/real/memcached_gate.sh, tests/real/nginx.sh" ;;
+    cluster_agent*) echo "needs a cluster: tests/real/cluster_nginx.sh" ;;
     memcached_gate*) echo "runs until it is stopped: tests/real/memcached_gate.sh" ;;
     "tokenpool_shm --name"*) echo "a data node and its client, side by side: tests/real/tokenpool_shm.sh" ;;
     "simulate pshift"*) echo "takes minutes" ;;

@@ -115,7 +115,7 @@ server_of() { # TENANTS [MODULE]
     config "qos_zone name=disks size=10m rate=${rate}m burst=${burst_ms}ms;
 $1
 qos_zone name=other size=1m rate=10g request=4k;
-qos_zone name=few size=256k rate=10g tenants=4;
+qos_zone name=few size=512k rate=10g tenants=4;
 qos_tenant zone=few key=flood limit=100k;
 server { listen 127.0.0.1:$port sndbuf=128k; listen 127.0.0.1:$((port + 1)) http2; root $d/html; sendfile on; add_header X-Worker \$pid;
     location / { qos zone=disks key=\$http_x_tenant; }

@@ -60,12 +60,13 @@ judged() { # NAME WHAT
     *) bad "$2: status $status: $(grep -v '^Exp' "$work/$1.err" | head -5)" ;;
     esac
 }
+agent_parts() { ls examples/cluster_agent/*.c | grep -v /main.c; } # what the tools of a cluster share
 # One more build of the tool, with a planted bug, made while the runs below wait.
 build_broken() {
     mkdir "$work/planted" && cp ./*.h "$work/planted" &&
         tests/build/plant.pl apply tests/plants/pshift.txt grant_adds "$work/planted" &&
         OMPI_CC=clang nice mpicc -std=gnu11 -O0 $(says examples/pshift_cluster/main.c flags) -I"$work/planted" \
-            -Iexamples/common -o "$work/broken" examples/pshift_cluster/*.c build/examples/objects/common/*.o \
+            -Iexamples/common -o "$work/broken" examples/pshift_cluster/*.c $(agent_parts) build/examples/objects/common/*.o \
             $(says examples/pshift_cluster/main.c links) -lm
 }
 build_broken >"$work/broken.log" 2>&1 &
@@ -147,7 +148,7 @@ took
 if [ -z "$long" ]; then
     echo "QOS_LONG=1: under the sanitizers"
 elif OMPI_CC=clang mpicc -std=gnu11 -O1 -g -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
-    $(says examples/pshift_cluster/main.c flags) -I. -Iexamples/common -o "$work/asan" examples/pshift_cluster/*.c examples/common/*.c \
+    $(says examples/pshift_cluster/main.c flags) -I. -Iexamples/common -o "$work/asan" examples/pshift_cluster/*.c $(agent_parts) examples/common/*.c \
     $(says examples/pshift_cluster/main.c links) -lm; then
     export ASAN_OPTIONS=detect_leaks=0 # the MPI library frees no memory at exit
     binary=$work/asan run asan 4 --buckets 4 --reserve 0.3 --limit 0.6 --changes 2 --periods 2 --fault kill:1@700ms \
