@@ -222,8 +222,8 @@ static void parse(int argc, char **argv)
     const char *about =
         "Makes nginx, with the module of this kit, a node of a cluster: limits and reservations hold over all nodes.\n"
         "The zone of the module names the same file: qos_zone ... cluster=FILE.";
-    const char *examples = "  cluster_agent --tokens /run/qoskit/disks --group www-data --cluster "
-                           "http://127.0.0.1:2379 --name n1 --keys keys\n";
+    const char *examples = "  cluster_agent --tokens /run/qoskit/disks --cluster http://127.0.0.1:2379 "
+                           "--name n1 --keys keys\n";
     if (opt_parse(argc, argv, opts, about, examples) != argc)
         tool_die(TOOL_USAGE, "there are only options");
     if (!settings.path || !settings.options.endpoints || !settings.options.name)
