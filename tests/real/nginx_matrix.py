@@ -112,11 +112,13 @@ class Nginx:
 
 
 def curl(url, out, *more, stall_s=25):
-    """Returns status, bytes, seconds, when it ended. 28: no byte for stall_s, or it took too long."""
+    """Returns status, bytes, seconds, when it ended, and when it began: no later than its first byte, however late this program is.
+    28: no byte for stall_s, or it took too long."""
+    began = time.monotonic()
     r = subprocess.run(["curl", "-sk", "--max-time", "120", "--speed-limit", "1", "--speed-time", str(stall_s), "-w", "%{size_download} %{size_upload} %{time_total} %{http_code}", "-D",
                         out + ".head", "-o", out] + list(more) + [url], stdout=subprocess.PIPE, text=True)
     ended, (down, up, took, code) = time.monotonic(), r.stdout.split()
-    return r.returncode, int(down), int(up), float(took), int(code), ended
+    return r.returncode, int(down), int(up), float(took), int(code), ended, began
 
 
 def same(a, b):
@@ -152,18 +154,18 @@ class Row:
             if self.kind == "upload":
                 put = "put%d.%d" % (self.number, which)
                 # HTTP/2: no byte moves before there are tokens for the whole body
-                status, _, moved, took, code, ended = curl(url + put, out, flag, "-T", files + "/f", stall_s=25 if self.protocol == "HTTP/1.1" else 120)
+                status, _, moved, took, code, ended, began = curl(url + put, out, flag, "-T", files + "/f", stall_s=25 if self.protocol == "HTTP/1.1" else 120)
                 whole = same(n.dir + "/" + put, files + "/f")
                 moved = SIZE if status == 0 else 0
             else:
-                status, moved, _, took, code, ended = curl(url + ("page" if self.kind == "SSI" else "f"), out, flag,
+                status, moved, _, took, code, ended, began = curl(url + ("page" if self.kind == "SSI" else "f"), out, flag,
                                                            *(["--compressed"] if self.kind == "gzip" else []))
                 whole = same(out, files + "/f")
                 if self.kind == "gzip":
                     moved = os.path.getsize(out) if os.path.exists(out) else 0
             worker = re.search(r"(?i)x-worker: *(\d+)", open(out + ".head").read() if os.path.exists(out + ".head") else "")
             died = int(worker.group(1)) in n.killed if worker else bool(n.killed)
-            self.transfers.append((ended - took, ended, moved))
+            self.transfers.append((began, ended, moved))
             if not (self.event == "worker killed" and status not in (0, 28) and died and attempt == 1):
                 break
         if status == 28 and took > 115:
@@ -339,7 +341,7 @@ def ids():
     got = {}
 
     def download(tenant, seconds):
-        status, moved, _, took, _, _ = curl("http://127.0.0.1:%d/large" % port, "%s/%s" % (n.dir, tenant), "-H", "X-Tenant: " + tenant,
+        status, moved, _, took, _, _, _ = curl("http://127.0.0.1:%d/large" % port, "%s/%s" % (n.dir, tenant), "-H", "X-Tenant: " + tenant,
                                             "--max-time", str(seconds))
         got[tenant] = moved / took / MIB
     old = threading.Thread(target=download, args=("leaver", 5))
