@@ -571,9 +571,9 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
 /* Zero becomes the default; named values stay. */
 QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tokenpool_config *config)
 {
-    uint64_t capacity = config->capacity, slots = qos_max(config->clients, 1);
+    uint64_t capacity = config->capacity, parts = 7 * qos_max((uint64_t)config->clients, 1);
     *out = *config;
-    out->batch = config->batch ? config->batch : (uint32_t)qos_min((capacity + 7 * slots - 1) / (7 * slots), 1000);
+    out->batch = config->batch ? config->batch : (uint32_t)qos_min(qos_sat_add(capacity, parts - 1) / parts, 1000);
     out->history = config->history ? config->history : 5;
     out->alert_periods = config->alert_periods ? config->alert_periods : 10;
     out->silent_periods = qos_default(config->silent_periods, 1);

@@ -82,7 +82,7 @@ int simulate_placement(int argc, char **argv)
     };
     size_t i, found = 0;
     simulate_parse(argc, argv, opts, "Clients write to many servers; a rule chooses the servers of each request.",
-                   "simulate placement --case burst --seeds 10\n");
+                   "simulate placement --case light --seeds 1\n");
     if (seeds == 0 || seeds > 99)
         tool_die(TOOL_USAGE, "--seeds: 1 to 99");
     simulate_open(&out);

@@ -39,11 +39,12 @@ static void entry(void)
 
 static void make_stack(uint32_t id)
 {
+    const uint64_t guard = GUARD;
     struct stack *s = &stacks[id];
     if (s->bytes)
         return;
     s->bytes = (unsigned char *)world_alloc(1, STACK_BYTES);
-    memcpy(s->bytes, &(uint64_t){GUARD}, sizeof(uint64_t));
+    memcpy(s->bytes, &guard, sizeof guard);
     getcontext(&s->context);
     s->context.uc_stack.ss_sp = s->bytes;
     s->context.uc_stack.ss_size = STACK_BYTES;

@@ -415,7 +415,7 @@ static void messages(uint64_t count)
         memset(&got, 0, sizeof got);
         CHECK_EQ(twochoice_message_decode(buf, len, &got), QOS_OK);
         CHECK(memcmp(&got, &m, sizeof m) == 0);
-        CHECK_EQ(twochoice_message_decode(buf, check_between(&rng, 0, len - 1), &got), QOS_ETRUNCATED);
+        CHECK_EQ(twochoice_message_decode(buf, (size_t)check_between(&rng, 0, len - 1), &got), QOS_ETRUNCATED);
         i = (size_t)check_between(&rng, 0, len - 1);
         buf[i] ^= (uint8_t)(1u << check_between(&rng, 0, 7));
         CHECK(twochoice_message_decode(buf, len, &got) != QOS_OK);
