@@ -920,20 +920,24 @@ def cluster(seen, faults, takeovers, sent, stalled, errors_files, reserve, gold_
     stalled: times in which a processor stalled for 0.2 s or more (tests/watch.pl); a reservation that is missed then, or in
     the period after, does not count.
     The cluster's periods do not begin with the seconds. So in a window of n seconds a limit may be served n + 1 times, and
-    in all windows together once more than there are seconds."""
+    in all windows together once more than there are seconds; and a fifth that a second lacks of a
+    reservation may be in the second before it or after it."""
+    rows = [tuple(map(int, line.split())) for line in open(seen)]
+    whole = {period: gold for period, n, gold, capped in rows if n == 1}
     fault = [l.split() for l in open(faults)]
     killed = [range(int(f[0]), int(f[1]) + 3) for f in fault if f[2] == "-"] # another controller has to take over
     taken = {t for t in map(int, open(takeovers)) if not any(t in k for k in killed)}
     sends = {int(l.split()[0]): int(l.split()[1]) for l in open(sent)}
     judged = missed = busy = 0
     first, total = None, {"gold": 0, "capped": 0}
-    for line in open(seen):
-        period, n, gold, capped = map(int, line.split())
+    for period, n, gold, capped in rows:
         first = period - n if first is None else first
         free = n == 1 and not any(int(f[0]) <= period <= int(f[1]) + 1 for f in fault)
         asked = min(sends.get(period, 0), sends.get(period - 1, 0)) >= 0.97 * float(rate)
         still = any(int(float(b)) <= period <= int(float(e)) + 1 for what, b, e in (l.split() for l in open(stalled)) if what == "cpu" and float(e) - float(b) > 0.2)
         low = gold < 0.98 * float(reserve)
+        if low and gold >= 0.8 * float(reserve):
+            low = all(gold + whole.get(p, 0) < 2 * 0.98 * float(reserve) for p in (period - 1, period + 1))
         # A controller takes over after a period in which none planned.
         calm = not taken & {period - 1, period, period + 1} and not (low and still)
         print(f"period {period % 1000:3}: gold {gold:5} capped {capped:5}" + ("" if free else "  fault") +
