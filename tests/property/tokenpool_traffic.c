@@ -19,8 +19,9 @@ static void *room(size_t bytes)
 }
 
 static uint64_t operations, ios;
+static void *memory, *storage;
 
-static bool drive(struct tokenpool_client *c, void *storage, uint64_t now, bool counted)
+static bool drive(struct tokenpool_client *c, uint64_t now, bool counted)
 {
     struct tokenpool_op op;
     bool any = false;
@@ -32,28 +33,16 @@ static bool drive(struct tokenpool_client *c, void *storage, uint64_t now, bool 
     return any;
 }
 
-/* Clients can do twice their share, so that they run out of tokens in the middle of the period. */
-static void run(uint32_t clients, bool reserved, double most_percent)
+/* A monitor and its clients, all backlogged, each with the same reservation. */
+static void begin(struct tokenpool_monitor *m, const struct tokenpool_config *config, uint64_t reservation)
 {
-    static struct tokenpool_monitor m;
-    struct tokenpool_config config;
-    const uint64_t step = clients > 1000 ? 2000000 : 500000;
-    size_t bytes, storage_bytes;
-    void *memory, *storage;
-    uint64_t now;
+    const size_t bytes = tokenpool_monitor_memsize(config), storage_bytes = tokenpool_storage_memsize(config);
     uint32_t i;
-    double percent;
-    memset(&config, 0, sizeof config);
-    config.clients = clients;
-    config.capacity = 1570000;
-    config.flags = TOKENPOOL_FIXED;
-    bytes = tokenpool_monitor_memsize(&config);
-    storage_bytes = tokenpool_storage_memsize(&config);
     memory = room(bytes);
     storage = room(storage_bytes);
-    CHECK_EQ(tokenpool_monitor_init(&m, memory, bytes, storage, storage_bytes, &config), QOS_OK);
-    for (i = 0; i < clients; i++) {
-        CHECK_EQ(tokenpool_monitor_join(&m, i, reserved ? config.capacity * 9 / 10 / clients : 0, 0, NULL), QOS_OK);
+    CHECK_EQ(tokenpool_monitor_init(m, memory, bytes, storage, storage_bytes, config), QOS_OK);
+    for (i = 0; i < config->clients; i++) {
+        CHECK_EQ(tokenpool_monitor_join(m, i, reservation, 0, NULL), QOS_OK);
         CHECK_EQ(
             tokenpool_client_attach_remote(&client[i], i, 0, (char *)storage + TOKENPOOL_OFFSET_HEAD, storage_bytes),
             QOS_OK);
@@ -61,6 +50,22 @@ static void run(uint32_t clients, bool reserved, double most_percent)
         credit[i] = 0;
     }
     operations = ios = 0;
+}
+
+/* Clients can do twice their share, so that they run out of tokens in the middle of the period. */
+static void run(uint32_t clients, bool reserved, double most_percent)
+{
+    static struct tokenpool_monitor m;
+    struct tokenpool_config config;
+    const uint64_t step = clients > 1000 ? 2000000 : 500000;
+    uint64_t now;
+    uint32_t i;
+    double percent;
+    memset(&config, 0, sizeof config);
+    config.clients = clients;
+    config.capacity = 1570000;
+    config.flags = TOKENPOOL_FIXED;
+    begin(&m, &config, reserved ? config.capacity * 9 / 10 / clients : 0);
     for (now = 0; now < PERIODS * QOS_NS_PER_S; now += step) {
         bool counted = now >= QOS_NS_PER_S;
         double each = 2 * 1570000e-9 * (double)step / clients;
@@ -68,11 +73,11 @@ static void run(uint32_t clients, bool reserved, double most_percent)
             tokenpool_monitor_run(&m, now);
         for (i = 0; i < clients; i++) {
             struct tokenpool_client *c = &client[i];
-            (void)drive(c, storage, now, counted);
+            (void)drive(c, now, counted);
             credit[i] = credit[i] + each > 64 + each ? 64 + each : credit[i] + each;
             while (credit[i] >= 1) {
                 if (tokenpool_client_take(c, now, 1) != QOS_OK &&
-                    (!drive(c, storage, now, counted) || tokenpool_client_take(c, now, 1) != QOS_OK))
+                    (!drive(c, now, counted) || tokenpool_client_take(c, now, 1) != QOS_OK))
                     break;
                 tokenpool_client_complete(c, 1);
                 ios += counted;
@@ -99,8 +104,6 @@ static void run_small(uint32_t clients, uint64_t capacity, uint64_t period_ns, u
     static uint64_t next[MOST];
     struct tokenpool_config config;
     const uint64_t step = period_ns / 8000, periods = 3;
-    size_t bytes, storage_bytes;
-    void *memory, *storage;
     uint64_t now;
     uint32_t i;
     double each;
@@ -109,21 +112,8 @@ static void run_small(uint32_t clients, uint64_t capacity, uint64_t period_ns, u
     config.capacity = capacity;
     config.period_ns = period_ns;
     config.flags = TOKENPOOL_FIXED;
-    bytes = tokenpool_monitor_memsize(&config);
-    storage_bytes = tokenpool_storage_memsize(&config);
-    memory = room(bytes);
-    storage = room(storage_bytes);
-    CHECK_EQ(tokenpool_monitor_init(&m, memory, bytes, storage, storage_bytes, &config), QOS_OK);
-    for (i = 0; i < clients; i++) {
-        CHECK_EQ(tokenpool_monitor_join(&m, i, capacity * percent / 100 / clients, 0, NULL), QOS_OK);
-        CHECK_EQ(
-            tokenpool_client_attach_remote(&client[i], i, 0, (char *)storage + TOKENPOOL_OFFSET_HEAD, storage_bytes),
-            QOS_OK);
-        tokenpool_client_set_queued(&client[i], TOKENPOOL_BACKLOGGED);
-        credit[i] = 0;
-        next[i] = 0;
-    }
-    operations = ios = 0;
+    begin(&m, &config, capacity * percent / 100 / clients);
+    memset(next, 0, sizeof next);
     for (now = 0; now < (periods + 1) * period_ns; now += step) {
         while (tokenpool_monitor_next_ns(&m, now) <= now)
             tokenpool_monitor_run(&m, now);
@@ -133,7 +123,7 @@ static void run_small(uint32_t clients, uint64_t capacity, uint64_t period_ns, u
             credit[i] = credit[i] > 8 ? 8 : credit[i];
             if (now < next[i])
                 continue;
-            (void)drive(c, storage, now, now >= period_ns);
+            (void)drive(c, now, now >= period_ns);
             while (credit[i] >= 1 && tokenpool_client_held(c) && tokenpool_client_take(c, now, 1) == QOS_OK) {
                 tokenpool_client_complete(c, 1);
                 ios += now >= period_ns;

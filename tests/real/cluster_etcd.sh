@@ -323,18 +323,8 @@ said=$(cat "$work"/[cg]?.err | grep -vE 'qos/owner (is damaged|fell): put|etcd: 
 expect "nobody had anything else to complain of" [ -z "$said" ]
 echo "$said"
 
-# At the clients: a connection asks when it is answered, so in any window of T there are at most the requests of two periods, and
-# one more for each connection, which was picked before. A contract holds at the latest two periods after it was written and read.
-judge() { # TENANT PERCENT OF THE LIMIT: prints windows, and those above
-    awk -v percent="$2" -v each=$((4 * each)) 'FNR == NR {at[++n] = $1; limit[n] = $2; next}
-        $3 == 1 {t[++m] = $1}
-        END {for (i = j = 1; i <= m; i++) {
-            while (t[i] - t[j] >= 500) j++
-            for (k = most = 0; ++k <= n;) if (at[k] <= t[i] && (k == n || at[k + 1] + 2500 > t[j]) && limit[k] > most) most = limit[k]
-            if (i - j + 1 > 2 * most * percent / 100 + each) over++
-            if (i - j + 1 > worst) worst = i - j + 1
-        } print m + 0, over + 0, worst + 0}' "$work/$1.limits" "$work/$1.seen"
-}
+# TENANT PERCENT OF THE LIMIT: prints windows, those above, the fullest
+judge() { awk -v percent="$2" -v each=$((4 * each)) -f tests/real/peers/windows.awk "$work/$1.limits" "$work/$1.seen"; }
 for t in gold silver; do
     read -r windows over worst < <(judge $t 100)
     echo "$t: $windows windows, $over with more than two limits; the fullest has $worst requests"

@@ -39,16 +39,8 @@ stopped() { # [PORT]: after the period that was begun
     sleep 0.6
     [ "$(served "${1:-}")" = "$before" ]
 }
-judge() { # PERCENT OF THE LIMIT: prints requests, windows above two limits, the fullest
-    awk -v percent="$1" -v each=$((4 * each)) 'FNR == NR {at[++n] = $1; limit[n] = $2; next}
-        $3 == 1 {t[++m] = $1}
-        END {for (i = j = 1; i <= m; i++) {
-            while (t[i] - t[j] >= 500) j++
-            for (k = most = 0; ++k <= n;) if (at[k] <= t[i] && (k == n || at[k + 1] + 2500 > t[j]) && limit[k] > most) most = limit[k]
-            if (i - j + 1 > 2 * most * percent / 100 + each) over++
-            if (i - j + 1 > worst) worst = i - j + 1
-        } print m + 0, over + 0, worst + 0}' "$d/gold.limits" "$d/gold.seen"
-}
+# PERCENT OF THE LIMIT: prints requests, windows above two limits, the fullest
+judge() { awk -v percent="$1" -v each=$((4 * each)) -f tests/real/peers/windows.awk "$d/gold.limits" "$d/gold.seen"; }
 
 limit() {
     expect "a tenant without a contract is not served" [ "$(curl -s -m 2 -o "$d/answer" -w '%{http_code}' -H 'X-Tenant: none' "$(web 1)/small")" = 000 ]
