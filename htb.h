@@ -2069,10 +2069,9 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
     uint32_t i;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
         struct htb_priv_late *c = &tree->flight.cls[i];
-        const bool gone = c->id == QOS_NONE || !(tree->node[c->id].flags & HTB_PRIV_WATCHED);
-        if (!gone && (c->bound != HTB_PRIV_WIDE || c->retry_ns > tree->now_ns))
+        if (c->id != QOS_NONE && (c->bound != HTB_PRIV_WIDE || c->retry_ns > tree->now_ns))
             continue;
-        if (!gone)
+        if (c->id != QOS_NONE)
             htb_priv_mark(tree, c->id, HTB_PRIV_WATCHED, false);
         c->id = id;
         c->bound = c->wish = HTB_PRIV_WIDE;
@@ -2234,18 +2233,26 @@ QOS_PRIV void htb_priv_narrow(struct htb *tree)
     htb_priv_bind(tree);
 }
 
-/* A class that has ended, or has asked nothing for lag_ns, needs nothing. */
+/* A class that ends needs nothing. */
+QOS_PRIV void htb_priv_unwatch(struct htb *tree, uint32_t id)
+{
+    const uint32_t i = htb_priv_watched(tree, id);
+    if (i == QOS_NONE)
+        return;
+    tree->flight.cls[i].id = QOS_NONE;
+    tree->flight.cls[i].bound = tree->flight.cls[i].wish = HTB_PRIV_WIDE;
+    htb_priv_narrow(tree);
+}
+
+/* Nor does one that has asked nothing for lag_ns. */
 QOS_PRIV void htb_priv_forget(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
     uint32_t i;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
         struct htb_priv_late *c = &f->cls[i];
-        if (c->bound != HTB_PRIV_WIDE &&
-            (!(tree->node[c->id].flags & HTB_PRIV_WATCHED) || f->active_ns - c->at_ns > tree->lag_ns))
-            c->bound = HTB_PRIV_WIDE;
-        if (c->bound == HTB_PRIV_WIDE && f->active_ns - c->at_ns > tree->lag_ns)
-            c->wish = HTB_PRIV_WIDE;
+        if (f->active_ns - c->at_ns > tree->lag_ns)
+            c->bound = c->wish = HTB_PRIV_WIDE;
     }
     htb_priv_narrow(tree);
 }
@@ -2721,6 +2728,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         c->u.leaf.expires_ns = QOS_NEVER;
         c->u.leaf.queued = c->u.leaf.outstanding = c->u.leaf.latency_us = 0;
         c->u.leaf.p50 = c->u.leaf.p99 = 0;
+        c->u.leaf.turn_ns = 0;
     }
     if (!former)
         c->tag = tree->turn[id].tag = c->ring_rest = c->generation = 0;
@@ -2950,6 +2958,7 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
         tree->node[id].flags & (HTB_PRIV_FORMER | HTB_PRIV_LIMITED); /* its debts are paid off meanwhile */
     bool moved = false;
     htb_priv_end_claims(tree, id, now_ns);
+    htb_priv_unwatch(tree, id);
     if (!(tree->node[id].flags & HTB_PRIV_GROUP)) {
         moved = htb_priv_orphan(tree, id);
         htb_priv_set_expiry(tree, id, QOS_NEVER);

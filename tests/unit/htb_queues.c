@@ -603,7 +603,7 @@ static void in_time(uint64_t latency_ns)
     struct htb_class_state report;
     struct htb_request *fifo[MANY];
     struct world w;
-    uint64_t now = 0, done_ns = 0, turn_ns = 0, late = 0, all = 0;
+    uint64_t now = 0, done_ns = 0, turn_ns = 0, late = 0, all = 0, bound_ns;
     unsigned head = 0, count = 0, i;
     config.bound = HTB_BY_FLIGHT;
     config.order = HTB_FIFO;
@@ -643,6 +643,12 @@ static void in_time(uint64_t latency_ns)
         CHECK(late * 100 <= all);
         CHECK(info_of(&w.tree).flight_cost_permille <= 50); /* a serial device is as fast with one request */
         CHECK(report.p50_ns <= MS && report.p99_ns <= 5 * MS && report.p50_ns >= MS / 10);
+        /* A class that ends needs nothing, at once: nobody waits for a look. */
+        bound_ns = info_of(&w.tree).flight_bound_ns;
+        CHECK_EQ(info_of(&w.tree).flight_by, 1);
+        CHECK_EQ(htb_release(&w.tree, now, 1), QOS_OK);
+        CHECK_EQ(info_of(&w.tree).flight_by, QOS_NONE);
+        CHECK(info_of(&w.tree).flight_bound_ns > bound_ns);
     } else {
         CHECK(late > all / 2);
         CHECK_EQ(info_of(&w.tree).flight_by, QOS_NONE);
