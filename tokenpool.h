@@ -1841,15 +1841,15 @@ struct tokenpool_monitor {
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
-    uint64_t of_pool,
-        hidden; /* at the end of a period: I/Os of pool tokens; tokens of those who did not say their last */
-    uint64_t late, used_before, fallen,
-        excused;         /* tokens left though wanted; U before the last fall, and the fall; tokens that are no sign */
-    uint32_t gap, since; /* periods from the last late one to a growth: least, now */
+    /* At the end of a period: */
+    uint64_t of_pool, hidden;     /* I/Os of pool tokens; tokens of those who did not say their last */
+    uint64_t late, excused;       /* tokens left though wanted; how many are no sign of a slow node */
+    uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
+    uint32_t gap, since;          /* periods from the last late one to a growth: least, now */
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
     uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
-    bool unheard, grew, started, looked, ready,
-        unconfirmed; /* unconfirmed: the epoch began after now_ns, at an unknown time */
+    bool unheard, grew, started, looked, ready;
+    bool unconfirmed; /* the epoch began after now_ns, at an unknown time */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
