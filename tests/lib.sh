@@ -151,6 +151,20 @@ within_s() { # SECONDS COMMAND...
     return 1
 }
 
+# Searches all states of a model with spin, in $out/NAME. Prints the first error, or why there is no verdict; nothing: it holds.
+spin_search() { # NAME MODEL DEFINES [COMPILER-OPTION]
+    local dir=$out/$1
+    mkdir -p "$dir"
+    # shellcheck disable=SC2086  # several defines
+    (cd "$dir" && cp "$2" model.pml && spin $3 -a model.pml >spin.log 2>&1 && gcc -O1 -w -DSAFETY -DNOCLAIM -DCOLLAPSE -DMEMLIM=6000 ${4:-} -o pan pan.c) ||
+        { echo "$1 does not compile"; cat "$dir/spin.log"; return; }
+    (cd "$dir" && ./pan -m1000000 -E) >"$dir/log" 2>&1
+    grep -hoE 'assertion violated.*|out of memory|max search depth too small' "$dir/log" | head -1
+    grep -q 'errors: ' "$dir/log" || echo "no verdict"
+    echo "$1: $(sed -n 's/ states, stored.*/ states/p' "$dir/log" | xargs), $(grep -o 'errors: [0-9]*' "$dir/log"), $(sed -n 's/pan: elapsed time //p' "$dir/log")" >&2
+}
+held() { [ -z "$1" ] || { echo "$1"; return 1; }; }
+
 # Plants each bug of tests/plants/KIND/*.txt, one at a time, into a copy of examples/KIND in $d/BUG; the test and its section that
 # the bug names must find it. The script defines build_with DIRECTORY and test_with DIRECTORY TEST [SECTION].
 find_planted() { # KIND AT-ONCE [BUG]

@@ -18,31 +18,15 @@ failed=0
 states() { grep -oE "\b$2(NONE|COPYING|COPIED|SWAPPING|DOUBTFUL|SOUND|TORN|LOST)\b" "$1" | sed "s/^$2//" | sort -u | xargs; }
 expect "the model has the states of the header" [ "$(states "$model" '')" = "$(sed 's/COPYING_LOG/COPYING/' twochoice.h >"$out/h"; states "$out/h" TWOCHOICE_PRIV_)" ]
 
-# search NAME MODEL DEFINES PAN-OPTIONS: prints the first error, or why there is no verdict
-search() {
-    local name=$1 file=$2 defines=$3 dir=$out/$1
-    shift 3
-    mkdir -p "$dir"
-    # shellcheck disable=SC2086  # several defines
-    (cd "$dir" && cp "$file" model.pml && spin $defines -a model.pml >spin.log 2>&1 && gcc -O1 -w -DSAFETY -DNOCLAIM -DCOLLAPSE -DMEMLIM=6000 $extra -o pan pan.c) || { echo "$name does not compile"; cat "$dir/spin.log"; return; }
-    (cd "$dir" && ./pan -m1000000 -E "$@") >"$dir/log" 2>&1
-    grep -hoE 'assertion violated.*|out of memory|max search depth too small' "$dir/log" | head -1
-    grep -q 'errors: ' "$dir/log" || echo "no verdict"
-    echo "$name: $(sed -n 's/ states, stored.*/ states/p' "$dir/log" | xargs), $(grep -o 'errors: [0-9]*' "$dir/log"), $(sed -n 's/pan: elapsed time //p' "$dir/log")" >&2
-}
-held() { [ -z "$1" ] || { echo "$1"; return 1; }; }
 
-extra=
-expect "one change, one compaction, one power cut: every state" held "$(search small "$model" '-DCHANGES=1 -DATTEMPTS=1 -DCUTS=1 -DMARKS=1')"
-expect "marks of two commits: every state" held "$(search marks "$model" '-DCHANGES=1 -DATTEMPTS=0 -DCUTS=1 -DMARKS=4')"
-[ "${1:-}" = all ] && expect "two changes, two attempts, one power cut: every state" held "$(search large "$model" '-DCHANGES=2 -DATTEMPTS=2 -DCUTS=1 -DMARKS=1')"
+expect "one change, one compaction, one power cut: every state" held "$(spin_search small "$model" '-DCHANGES=1 -DATTEMPTS=1 -DCUTS=1 -DMARKS=1')"
+expect "marks of two commits: every state" held "$(spin_search marks "$model" '-DCHANGES=1 -DATTEMPTS=0 -DCUTS=1 -DMARKS=4')"
+[ "${1:-}" = all ] && expect "two changes, two attempts, one power cut: every state" held "$(spin_search large "$model" '-DCHANGES=2 -DATTEMPTS=2 -DCUTS=1 -DMARKS=1')"
 
 planted() { # NAME DEFINES SED-EXPRESSION: breadth first, so that the trace is the shortest
     sed "$3" "$model" >"$out/planted.pml"
     cmp -s "$model" "$out/planted.pml" && { bad "$1: its text is not in the model"; return; }
-    extra=-DBFS
-    found=$(search planted "$PWD/$out/planted.pml" "$2" 2>/dev/null)
-    extra=
+    found=$(spin_search planted "$PWD/$out/planted.pml" "$2" -DBFS 2>/dev/null)
     expect "planted: $1: ${found:-not found}" eval '[[ "$found" == *violated* ]]'
     # shellcheck disable=SC2086  # several defines
     (cd "$out/planted" && spin -t $2 model.pml 2>/dev/null) | grep -vE '^(spin|#|-)|processes|^ *[0-9]+:|=|^ *timeout' | sed 's/^ *//' | grep -v '^$' >"$out/trace"

@@ -10,21 +10,9 @@ model=$PWD/tests/proof/pshift_owner.pml
 out=build/owner_model failed=0
 rm -rf "$out"
 
-search() { # NAME DEFINES: prints the error, or why there is no verdict
-    local dir=$out/$1
-    mkdir -p "$dir"
-    # shellcheck disable=SC2086  # several defines
-    (cd "$dir" && cp "$model" model.pml && spin $2 -a model.pml >spin.log 2>&1 && gcc -O1 -w -DSAFETY -DNOCLAIM -DCOLLAPSE -DMEMLIM=4000 -o pan pan.c) ||
-        { echo "$1 does not compile"; cat "$dir/spin.log"; return; }
-    (cd "$dir" && ./pan -m1000000 -E) >"$dir/log" 2>&1
-    grep -hoE 'assertion violated.*|out of memory|max search depth too small' "$dir/log" | head -1
-    grep -q 'errors: ' "$dir/log" || echo "no verdict"
-    echo "$1: $(sed -n 's/ states, stored.*/ states/p' "$dir/log" | xargs), $(grep -o 'errors: [0-9]*' "$dir/log")" >&2
-}
-held() { [ -z "$1" ] || { echo "$1"; return 1; }; }
 one='-DCONTROLLERS=1 -DSERVERS=1'
-expect "one controller, one server, three periods, both start anew: every state" held "$(search alone "$one -DLAST=3 -DSTARTS_S=1 -DSTARTS_C=1")"
-expect "two controllers, two servers, one period: every state" held "$(search two '-DLAST=1 -DSTARTS_S=0')"
+expect "one controller, one server, three periods, both start anew: every state" held "$(spin_search alone "$model" "$one -DLAST=3 -DSTARTS_S=1 -DSTARTS_C=1")"
+expect "two controllers, two servers, one period: every state" held "$(spin_search two "$model" '-DLAST=1 -DSTARTS_S=0')"
 
 # A search in random order, which needs not be complete, with at most four seeds.
 without() { # RULE DEFINES WHAT
