@@ -151,6 +151,9 @@ within_s() { # SECONDS COMMAND...
     return 1
 }
 
+# A directory in memory, or in build/. etcd syncs its disk at each change; there nobody else's writes make it miss a period.
+memory_dir() { mktemp -d /dev/shm/qoskit-XXXXXX 2>/dev/null || mktemp -d "$PWD/build/memory-XXXXXX"; }
+
 # Searches all states of a model with spin, in $out/NAME. Prints the first error, or why there is no verdict; nothing: it holds.
 spin_search() { # NAME MODEL DEFINES [COMPILER-OPTION]
     local dir=$out/$1

@@ -276,7 +276,7 @@ void controller_serve(void)
                 begin_period(period, start_ns);
         } else if (c.active && now_ns - c.round_ns > 2 * c.period_ns) {
             c.active = false;
-            say("stands by: another controller owns the periods");
+            say("stands by: another controller owns the periods, or the store does not answer");
         }
         if (now_ns - c.round_ns >= c.interval_ns && owner_holds(tool_now_ns(), &period, &start_ns))
             begin_round(now_ns);

@@ -9,7 +9,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/pshift_cluster gate=$PWD/build/examples/memcached_gate client=$PWD/tests/real/peers/gate_client.pl
 for t in "$tool" "$gate"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
-work=$(mktemp -d "$PWD/build/cluster_etcd-XXXXXX") || exit 1
+work=$(mktemp -d "$PWD/build/cluster_etcd-XXXXXX") && memory=$(memory_dir) || exit 1
 failed=0 hub=qe$$
 declare -A pid key
 spaces=()
@@ -18,7 +18,7 @@ clean_up() {
     kill -9 "${pid[@]}" 2>/dev/null
     wait 2>/dev/null
     for s in "${spaces[@]}"; do ip netns del "$s" 2>/dev/null; done
-    rm -rf "$work"
+    rm -rf "$work" "$memory"
 }
 trap clean_up EXIT
 
@@ -43,7 +43,7 @@ gcc -std=gnu11 -O1 -shared -fPIC -o "$work/bad_host.so" tests/real/peers/bad_hos
 # ---- etcd: members e1, e2, e3
 urls=() peers=()
 for k in 1 2 3; do urls+=("https://${at[e$k]}:2379") peers+=("e$k=http://${at[e$k]}:2380"); done
-url=$(IFS=,; echo "${urls[*]}") data=$work/data
+url=$(IFS=,; echo "${urls[*]}") data=$memory/data
 user=()
 { # TLS: who asks checks the server by a CA of ours
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca -keyout "$work/ca.key" -out "$work/ca.pem"
@@ -208,6 +208,7 @@ config server/g4 "number=1,capacity=4000,key=${key[g4]}"
 expect "a number that is another server's is refused" within_s 5 status_has server/g4 "^refused: number=1 is g1's"
 config server/g4 "number=4,capacity=4000,key=${key[g4]}"
 expect "a server that is added serves" serves gold "${ports[3]}"
+[ $failed = 0 ] || { store get --prefix qos/status; tail -n 5 "$work"/c?.out "$work"/[cg]?.err; }
 store del qos/config/server/g4 >>"$work/etcd.out" || bad "the server is not removed"
 expect "one that is removed does not" stopped gold "${ports[3]}"
 
@@ -299,9 +300,9 @@ last=$(number)
 kill_now e1 e2 e3
 for k in 1 2 3; do
     etcdctl snapshot restore "$work/backup" --name e$k --initial-cluster "$(IFS=,; echo "${peers[*]}")" \
-        --initial-advertise-peer-urls "${peers[k - 1]#*=}" --data-dir "$work/restored$k" >>"$work/etcd.out" 2>&1 || bad "no restore"
+        --initial-advertise-peer-urls "${peers[k - 1]#*=}" --data-dir "$memory/restored$k" >>"$work/etcd.out" 2>&1 || bad "no restore"
 done
-data=$work/restored
+data=$memory/restored
 begin_etcd || bad "the restored etcd does not start"
 as root
 put qos/owner "$((last + 1000)) 0 0" || bad "the number is not moved"

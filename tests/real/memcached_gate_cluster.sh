@@ -10,10 +10,10 @@ set -u
 gate=$PWD/build/examples/memcached_gate controller=$PWD/build/examples/pshift_cluster
 for t in "$gate" "$controller"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
 ask="timeout 300 /usr/bin/python3 tests/real/memcached_gate.py"
-d=$(mktemp -d "$PWD/build/memcached_cluster-XXXXXX") || exit 1
+d=$(mktemp -d "$PWD/build/memcached_cluster-XXXXXX") && memory=$(memory_dir) || exit 1
 failed=0 base=$((21000 + RANDOM % 8000)) # ports below those of clients
 declare -A pid
-trap 'kill -9 "${pid[@]}" $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
+trap 'kill -9 "${pid[@]}" $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$d" "$memory"' EXIT
 user=()
 [ "$(id -u)" -ne 0 ] || user=(-u nobody)
 capacity=5000 reserve=2500 limit=3000 capped=1000 rate=2800
@@ -22,7 +22,7 @@ store() { ETCDCTL_API=3 timeout 10 etcdctl --endpoints "$url" "$@"; }
 start() { # e1 (etcd), m1 (memcached), g1 (gate), c1 (controller)
     local k=${1#?}
     case $1 in
-    e*) exec etcd --name e1 --data-dir "$d/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" --listen-peer-urls "http://127.0.0.1:$((base + 5))" \
+    e*) exec etcd --name e1 --data-dir "$memory/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" --listen-peer-urls "http://127.0.0.1:$((base + 5))" \
         --initial-advertise-peer-urls "http://127.0.0.1:$((base + 5))" --initial-cluster "e1=http://127.0.0.1:$((base + 5))" ;;
     m*) exec memcached "${user[@]}" -l 127.0.0.1 -p $((base + 10 + k)) -U 0 ;;
     g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --name "$1" --cluster "$url" --keys "$d/keys" \
@@ -50,7 +50,7 @@ hosts=() ports=()
 for k in 1 2 3; do hosts+=($((base + 10 + k)):$((base + 20 + k))); ports+=($((base + 20 + k))); done
 turns=1 gap=3.4
 [ -z "${QOS_LONG:-}" ] || turns=5
-seconds=$((turns * 13 + 3))
+seconds=$((turns * 13 + 10)) # quiet periods at the end, however late the faults come
 $ask flood $seconds "$d/errors1" "${ports[@]}" & load=($!)
 $ask wander $seconds "$d/errors2" "$d/sent" $rate "${ports[@]}" & load+=($!)
 nice -n -15 $ask watch $seconds "$d/seen" "${hosts[@]}" 2>"$d/watch.err" & load+=($!)
