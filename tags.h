@@ -1253,10 +1253,10 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
  *       scheduler 2   claim ---+    [limited ]
  *
  *   Differences to the chapter before. The words count whole requests: where limit_burst_ns is less than one request,
- *   the bound of the limit is one request more, and forced requests one more. Each word forgets by itself what is older
- *   than reserve_lag_ns: with a clock for all, one overloaded scheduler would cut the reservations at the others. So
- *   where reservations do not fit, the cut is in proportion only within a quarter. A clock that is set back stops the
- *   shared clients until it has caught up, as there is no time line that all schedulers could move at once.
+ *   the bound of the limit is one request more; and one more for each scheduler that forces beside the first. Each word
+ *   forgets by itself what is older than reserve_lag_ns: with a clock for all, one overloaded scheduler would cut the
+ *   reservations at the others. So where reservations do not fit, the cut is in proportion only within a quarter. A
+ *   clock that is set back stops the shared clients until it has caught up: no time line could be moved for all.
  *
  *   Invariants
  *   1. At no moment is more granted than was charged to the limit word: the limit is charged before the reservation

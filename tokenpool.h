@@ -60,6 +60,8 @@
  *     one deadline, and after it reads the period word. Calls that are at most T / 4
  *     apart get 99.9 % of min(R, demand); rarer ones R in each epoch that has a call in
  *     its first quarter. A clock may be cached, and may go back below what it showed.
+ *     Behind a transport that answers later than at the clock's next tick, an engine that
+ *     starts, or whose clock went back by more than T / 8192, waits for its next epoch.
  *   - Of what idle clients leave, a backlogged one gets 99 %, if all are called each
  *     T / 2048, and 98 % if each T / 512, but for what a trial keeps (chapter client).
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
@@ -413,6 +415,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
 #define TOKENPOOL_PRIV_SEQ_MASK 0xfffu
+#define TOKENPOOL_PRIV_SEQ_TAKE 1025u /* a takeover: far from a fill's 1, and 4096 takeovers until a word comes again */
 
 /* Fields of the head; each engine keeps a copy. */
 struct tokenpool_priv_head {
@@ -723,9 +726,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   The deadline. Epochs start at least T apart. A read issued at p that shows E: no other epoch starts before p. If E
  *   ends at D or later, the next epoch ends at D + T - T/4096 or later; the margin covers clocks that differ by 1e-4.
  *   So one number, deadline_ns, is enough: max(p + 1) of the reads, and one link more for each new epoch. Each link
- *   loses
- *   T/4096; a read between the deadline and the start of the next epoch corrects it. A clock below its own maximum
- *   makes
+ *   loses T/4096; a read between the deadline and the start of the next epoch corrects it, and so does one that shows
+ *   the next epoch before the deadline: then the clock hid time. A clock more than T/8192 below its own maximum makes
  *   it unknown (0): then every take reads the period word, until the next epoch.
  *
  *   Reports carry K, S (tokens spent), and the engine's incarnation; the last one of a period has N (I/Os completed) in
@@ -808,7 +810,7 @@ struct tokenpool_client {
     uint64_t refused_ns;         /* since when the refused request waits, or the last tick */
     uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
     uint64_t due_ns;             /* when that start is expected; 0: not known */
-    uint64_t first_ns;           /* first read that showed `seen` */
+    uint64_t first_ns, seen_ns;  /* first and last read that showed `seen` */
     uint64_t begin_ns, end_ns;   /* own start, and expected end: for decay */
     uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
     uint64_t tick_ns, next_tick_ns;
@@ -833,6 +835,7 @@ struct tokenpool_client {
     uint8_t fresh; /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
     bool asked;    /* a take needed `waiting` tokens in this period: a client that stops trying does not wait */
     bool may_claim, report_due;
+    bool unsure; /* a report's answer was lost */
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -998,9 +1001,21 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase)
         client->report_due = true;
+    /* with the last report a look, where that costs no message: a clock that hid more than final_ns is found */
+    if (client->shared && client->phase < TOKENPOOL_PRIV_FINAL &&
+        tokenpool_client_priv_phase(client) == TOKENPOOL_PRIV_FINAL)
+        client->period_at_ns = client->now_ns;
 }
 
 QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client);
+
+/* The time of a call. Two processors' clocks differ, so a reading may be a little lower than the one before: then time
+ * stands still. Half of a link's margin (T/4096) is for that, the other half for drift. */
+QOS_PRIV uint64_t tokenpool_client_priv_clock(const struct tokenpool_client *client, uint64_t now_ns)
+{
+    bool still = now_ns < client->now_ns && client->now_ns - now_ns <= client->head.period_ns / 8192;
+    return still ? client->now_ns : now_ns;
+}
 
 /* The effects of time: decay, reports. Local, no operation. */
 QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64_t now_ns)
@@ -1012,7 +1027,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->end_ns = qos_sat_sub(client->end_ns, back_ns);
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
         client->next_tick_ns = qos_sat_sub(client->next_tick_ns, back_ns);
-        client->first_ns = now_ns;
+        client->first_ns = client->seen_ns = now_ns;
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
     }
@@ -1237,7 +1252,11 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
     if (epoch != client->seen) {
         tokenpool_client_priv_lapse(client);
         if (takeovers == client->takeovers && epoch > client->seen && epoch - client->seen < 1024)
-            links = epoch - client->seen; /* each one T long; a takeover may skip a number */
+            links = epoch - client->seen;          /* each one T long; a takeover may skip a number */
+        if (client->op_ns < client->deadline_ns) { /* the clock hid time: only the last read counts */
+            client->deadline_ns = qos_sat_add(client->seen_ns, 1);
+            links = 1;
+        }
         if (client->deadline_ns)
             client->deadline_ns = qos_sat_add(client->deadline_ns, qos_sat_mul(links, life_ns));
         client->due_ns = client->deadline_ns > client->op_ns ? client->deadline_ns : 0;
@@ -1245,6 +1264,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         client->takeovers = takeovers;
         client->first_ns = client->op_ns;
     }
+    client->seen_ns = client->op_ns;
     client->deadline_ns = qos_max(client->deadline_ns, qos_sat_add(client->op_ns, 1));
     if (!tokenpool_client_priv_has(client) && (period & TOKENPOOL_PRIV_OPEN) && epoch != client->epoch) {
         client->state = TOKENPOOL_PRIV_IN_TERMS;
@@ -1283,9 +1303,12 @@ QOS_PRIV void tokenpool_client_priv_saw_terms(struct tokenpool_client *client, u
 /* The answer of a report's swap. */
 QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, uint64_t answer)
 {
-    uint64_t incarnation = answer >> 56 & 7;
     bool opening = client->state == TOKENPOOL_PRIV_IN_OPEN, swapped = answer == client->report;
-    if (!swapped && client->attached && incarnation != client->attached) {
+    uint64_t own =
+        client->unsure ? answer & TOKENPOOL_PRIV_INCARNATION : answer; /* its own swap, whose answer was lost */
+    client->unsure = false;
+    /* Else what it did not write is another engine's, or the monitor cleared it. Incarnations repeat after seven. */
+    if (!swapped && client->attached && own != (uint64_t)client->attached << 56) {
         tokenpool_client_priv_lapse(client);
         client->state = TOKENPOOL_PRIV_IN_FENCED;
         return;
@@ -1555,6 +1578,7 @@ QOS_API bool tokenpool_client_next(struct tokenpool_client *client, uint64_t now
 {
     enum tokenpool_priv_pending what;
     QOS_ASSERT(client);
+    now_ns = tokenpool_client_priv_clock(client, now_ns);
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
     if (client->pending || tokenpool_client_priv_due(client, need, &what) > now_ns)
@@ -1598,6 +1622,7 @@ QOS_API void tokenpool_client_fail(struct tokenpool_client *client)
         client->peek_at_ns = 0;
         client->fresh = 2; /* it may have been of the pool of a period that is not known yet, or the one after */
     }
+    client->unsure = client->unsure || what == TOKENPOOL_PRIV_REPORT;
     if (what == TOKENPOOL_PRIV_PERIOD)
         client->period_at_ns = qos_sat_add(client->now_ns, client->head.poll_ns);
     tokenpool_client_priv_arm(client); /* terms and reports: again at once */
@@ -1622,6 +1647,7 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
     uint64_t lack;
     if (n == 0 || n > client->head.client_capacity)
         return QOS_ERANGE;
+    now_ns = tokenpool_client_priv_clock(client, now_ns);
     if (client->shared) {
         tokenpool_client_run(client, now_ns, n);
     } else {
@@ -1671,6 +1697,7 @@ QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, 
     QOS_ASSERT(client);
     if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
         return QOS_ERANGE;
+    now_ns = tokenpool_client_priv_clock(client, now_ns);
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
     if (client->shared && !client->span_ns) /* perhaps over, or another's */
@@ -1696,7 +1723,7 @@ QOS_API enum qos_status tokenpool_client_put_back(struct tokenpool_client *clien
                                                   uint64_t n)
 {
     QOS_ASSERT(client);
-    tokenpool_client_priv_tick(client, now_ns);
+    tokenpool_client_priv_tick(client, tokenpool_client_priv_clock(client, now_ns));
     tokenpool_client_priv_arm(client);
     if (!tokenpool_client_priv_has(client) || epoch != client->epoch)
         return QOS_ESTALE;
@@ -1711,6 +1738,7 @@ QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client,
 {
     enum tokenpool_priv_pending what;
     uint64_t at;
+    now_ns = tokenpool_client_priv_clock(client, now_ns);
     if (now_ns < client->now_ns)
         return now_ns;
     at = tokenpool_client_priv_due(client, n, &what);
@@ -1781,7 +1809,7 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *   them. Terms and heartbeat carry their epoch. So an admission holds if and only if its call returned QOS_OK, however
  *   long that monitor paused (less than 128 takeovers, and no multiple of 31 periods).
  *
- *       active --period word is another's--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1024-->
+ *       active --period word is another's--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1025-->
  *       holding
  *         ^                                                   tokenpool_monitor_resume --^                          |
  *         +------------------------- the epoch is T old: start the next ------------------------------------------+
@@ -2624,7 +2652,8 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     info->start_ns = monitor->started ? info->start_ns + monitor->config.period_ns : monitor->now_ns;
     tokenpool_monitor_priv_late(monitor);
     monitor->pool = monitor->swap;
-    if (tokenpool_word_epoch(monitor->pool) != tokenpool_priv_after(monitor->epoch)) /* engines must not count it */
+    /* A number that the period word never showed was no epoch of T: engines must not count it. */
+    if (tokenpool_word_epoch(monitor->pool) != tokenpool_priv_after(tokenpool_priv_period_epoch(monitor->period)))
         monitor->takeovers = (monitor->takeovers + 1) & 0x7fu;
     monitor->epoch = tokenpool_word_epoch(monitor->pool);
     monitor->seq = tokenpool_priv_seq(monitor->pool);
@@ -2930,7 +2959,7 @@ QOS_PRIV bool tokenpool_monitor_priv_next(struct tokenpool_monitor *monitor, str
         monitor->swap = tokenpool_priv_word(monitor->target, monitor->epoch, monitor->seq + UINT64_C(1));
     else /* M5 */
         monitor->swap = (pool & ~(uint64_t)TOKENPOOL_PRIV_SEQ_MASK) |
-                        ((tokenpool_priv_seq(pool) + 1024u) & TOKENPOOL_PRIV_SEQ_MASK);
+                        ((tokenpool_priv_seq(pool) + TOKENPOOL_PRIV_SEQ_TAKE) & TOKENPOOL_PRIV_SEQ_MASK);
     op->kind = TOKENPOOL_COMPARE_SWAP;
     op->compare = pool;
     op->operand = monitor->swap;

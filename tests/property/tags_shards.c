@@ -1,7 +1,7 @@
 // proves: four shards that share a client's tags serve its reservation and keep its limit like one scheduler, wherever
 // proves: its requests are, while each shard's device is busy with aggressors of its own. Where reservations do not
 // proves: fit, no client starves: each gets one request in 1 / R plus the time of one request of each other client of
-// proves: that shard
+// proves: that shard. What schedulers force for one client adds the debt and one for each of them to its limit
 // variants: native san i386
 #include "check.h"
 #include "tags.h"
@@ -168,14 +168,84 @@ static void overload(void)
     CHECK(check_mem_free(&shared_memory));
 }
 
+/* One client, backlogged at all shards, with a limit. The first `forcing` shards force whatever they may, too, and some
+ * are away, so that their copies of the tag are old. The most in any window beyond the
+ * limit and its burst is 1 + force_debt_requests + 1, and 1 for each further scheduler that forces. */
+static void forced(uint64_t stream, unsigned forcing, int64_t *least_room)
+{
+    struct check_rng rng;
+    struct tags_config config;
+    struct tags_client terms;
+    struct tags_shared_config shared_config = {1, BURST_NS, BURST_NS};
+    struct tags_shared *sh;
+    uint64_t now = 0, sent = 0, away[SHARDS] = {0};
+    int64_t lowest = INT64_MAX, widest = 0, bound;
+    unsigned k;
+    CHECK_CONTEXT("run %" PRIu64 ", %u shards force", stream, forcing);
+    check_rng_init(&rng, stream);
+    memset(&config, 0, sizeof config);
+    memset(&terms, 0, sizeof terms);
+    terms.weight = 1;
+    terms.limit_per_s = check_between(&rng, 40, 2000); /* a burst of 2 requests and more */
+    config.clients = 1;
+    config.limit_burst_ns = BURST_NS;
+    config.force_debt_requests = check_between(&rng, 1, 20);
+    config.mode = stream % 2 ? TAGS_PS : TAGS_REWARD;
+    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(&shared_config), 8, 0);
+    CHECK_EQ(tags_shared_init(sh, 0, shared_memory.size, &shared_config), QOS_OK);
+    CHECK_EQ(tags_shared_change(sh, 0, 0, &terms), QOS_OK);
+    config.shared = sh;
+    for (k = 0; k < SHARDS; k++) {
+        check_mem_new(&memory[k], tags_memsize(&config), 64, 0);
+        CHECK_EQ(tags_init(&shard[k], memory[k].mem, memory[k].size, &config), QOS_OK);
+        CHECK_EQ(tags_add(&shard[k], 0, 0, &terms), QOS_OK);
+        CHECK_EQ(tags_arrive(&shard[k], 0, 0, 1000000, 1), QOS_OK);
+    }
+    bound = (int64_t)(terms.limit_per_s * BURST_NS + (1 + config.force_debt_requests + forcing) * SECOND);
+    while (now < SECOND) {
+        unsigned refused = 0;
+        while (refused < 40) { /* each that is not away has been refused, or nearly so */
+            unsigned at = (unsigned)check_between(&rng, 0, SHARDS - 1);
+            bool force = at < forcing && check_between(&rng, 0, 1);
+            struct tags_grant g;
+            int64_t x;
+            if (away[at] > now ||
+                (force ? tags_force(&shard[at], now, 0, 1, &g) : tags_pull(&shard[at], now, 1, &g)) != QOS_OK) {
+                refused++;
+                continue;
+            }
+            CHECK_EQ(tags_complete(&shard[at], now, &g, 1000), QOS_OK);
+            x = (int64_t)(sent++ * SECOND) - (int64_t)(terms.limit_per_s * now);
+            lowest = x < lowest ? x : lowest;
+            widest = x + (int64_t)SECOND - lowest > widest ? x + (int64_t)SECOND - lowest : widest;
+        }
+        if (check_between(&rng, 0, 9) == 0)
+            away[check_between(&rng, 0, SHARDS - 1)] = now + check_between(&rng, 1, 3 * BURST_NS);
+        now += check_between(&rng, 0, 29) ? check_between(&rng, 1, SECOND / terms.limit_per_s) : 2 * BURST_NS;
+    }
+    CHECK_LE(widest, bound);
+    *least_room = bound - widest < *least_room ? bound - widest : *least_room;
+    for (k = 0; k < SHARDS; k++)
+        CHECK(check_mem_free(&memory[k]));
+    CHECK(check_mem_free(&shared_memory));
+}
+
 int main(void)
 {
     uint64_t i, runs;
+    unsigned k;
     check_begin("property/tags_shards");
     runs = check_scaled(12);
     for (i = 0; i < runs; i++)
         run(i, true);
     run(0, false);
     overload();
+    for (k = 1; k <= SHARDS; k++) {
+        int64_t least_room = INT64_MAX;
+        for (i = 0; i < check_scaled(50); i++)
+            forced(i, k, &least_room);
+        printf("%u force: %.2f requests below the bound\n", k, (double)least_room / (double)SECOND);
+        CHECK_LE(least_room, (int64_t)(3 * SECOND)); /* so it was tried */
+    }
     return check_end();
 }

@@ -18,7 +18,8 @@ set -u
 tool=$PWD/build/examples/pshift_cluster
 [ -x "$tool" ] || make -s build/examples/pshift_cluster || exit 1
 [ "$(id -u)" = 0 ] || { echo "SKIP pshift_network: network namespaces need root"; exit 77; }
-work=$(mktemp -d "$PWD/build/pshift_network-XXXXXX") || exit 1
+programs=$(mktemp -d "$PWD/build/pshift_network-XXXXXX") || exit 1
+work=$(memory_dir) || exit 1 # journals: other tests' writes make no node wait
 failed=0 hub=qh$$ nodes=8 long=${QOS_LONG:-}
 declare -A pid address
 spaces=()
@@ -29,7 +30,7 @@ clean_up() {
         ip netns pids "$s" 2>/dev/null | xargs -r kill -9
         ip netns del "$s" 2>/dev/null
     done
-    rm -rf "$work"
+    rm -rf "$work" "$programs"
 }
 trap clean_up EXIT
 
@@ -45,8 +46,8 @@ for k in 1 2; do host "c$k" "10.77.0.10$k" || exit 1; done
 for ((k = 1; k <= nodes; k++)); do host "n$k" "10.77.0.$k" || exit 1; done
 host stranger 10.77.0.50 || exit 1
 host relay 10.77.0.60 || exit 1
-gcc -std=gnu11 -O1 -I. -o "$work/hostile" tests/real/peers/pshift_hostile.c -lzmq || exit 1
-gcc -std=gnu11 -O1 -shared -fPIC -o "$work/bad_host.so" tests/real/peers/bad_host.c || exit 1
+gcc -std=gnu11 -O1 -I. -o "$programs/hostile" tests/real/peers/pshift_hostile.c -lzmq || exit 1
+gcc -std=gnu11 -O1 -shared -fPIC -o "$programs/bad_host.so" tests/real/peers/bad_host.c || exit 1
 
 # ---- the cluster: two buckets on all nodes, six on four nodes each; half of the capacity is reserved
 common=(--node-count "$nodes" --controllers "10.77.0.101:7000,10.77.0.102:7000" --capacity 300 --period 1s --intervals 5
@@ -66,7 +67,7 @@ start() { # c1, n3, options; n6 goes through the relay, the disks of n4 and the 
     [ "${1%%[0-9]*}" = n ] || { role=controller; more=(--owner "file:$work/owner"); }
     [ "$1" != n4 ] || bad+=(SLOW_SYNC_MS=800 "SLOW_SYNC_LOG=$work/syncs")
     [ $role != controller ] || bad+=(SLOW_SYNC_MS=1500) # longer than a period
-    [ $role = node ] && [ "$1" != n4 ] || bad+=("LD_PRELOAD=$work/bad_host.so")
+    [ $role = node ] && [ "$1" != n4 ] || bad+=("LD_PRELOAD=$programs/bad_host.so")
     ip netns exec "$hub$1" "${bad[@]}" "$tool" $role --number "$number" "${common[@]}" --keys "$work/keys" "${more[@]}" \
         >>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
     pid[$1]=$!
@@ -150,12 +151,13 @@ else
     done
 fi
 
-# ---- a hostile node with the key of node 8 lies, floods and takes names, while the links of n6 are slow
+# ---- a hostile node with the key of node 8 lies, floods and takes names, for 2 to 3 s, so in a whole period, while the links of n6
+# are slow
 deposed=$(cat "$work"/c?.out | grep -c 'takes over')
 began=$(now)
 echo delay 0.15 >"$work/mode"
 now_active=$(active)
-ip netns exec "${hub}stranger" "$work/hostile" "$work/keys" 8 "${now_active#c}" "tcp://${address[$now_active]}:7000" 2 >"$work/hostile.out" || bad "the hostile node did not run"
+ip netns exec "${hub}stranger" "$programs/hostile" "$work/keys" 8 "${now_active#c}" "tcp://${address[$now_active]}:7000" 3 >"$work/hostile.out" || bad "the hostile node did not run"
 echo pass >"$work/mode"
 sleep 0.2
 fault "$began" "$(now)" "a hostile node, $(cat "$work/hostile.out"); links of n6 slow"

@@ -522,7 +522,8 @@ static void test_hint(void)
 }
 
 /* An idle client returns its reservation of 1000. Each report covers a third of the remainder: about ten reports down
- * to R / 64, one at first, two in the last quarter. A lost report costs no other operation. */
+ * to R / 64, one at first, two in the last quarter. A lost report costs no other operation; beside the last one a local
+ * engine looks at the period. */
 static void test_few_reports(void)
 {
     struct tokenpool_client c;
@@ -541,7 +542,7 @@ static void test_few_reports(void)
             tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
         }
     CHECK_WITHIN(reports, 5, 17);
-    CHECK_EQ(reads, 0);
+    CHECK_EQ(reads, 1);
 }
 
 /* A remote engine: a take needs no operation while nothing is due. An engine whose slot was given to another client
