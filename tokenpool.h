@@ -1435,11 +1435,11 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
                                              enum tokenpool_priv_pending *what)
 {
     uint64_t lack = tokenpool_client_priv_lack(client, need), room = tokenpool_client_priv_room(client);
-    bool large = lack > client->head.batch;
-    if (lack == 0 || room == 0 || lack > client->surplus)
+    bool large = qos_sat_sub(need, tokenpool_client_held(client)) > client->head.batch; /* a debt is paid in batches */
+    if (lack == 0 || room == 0 || (large && lack > client->surplus))
         return QOS_NEVER;
     *what = TOKENPOOL_PRIV_SURPLUS;
-    if (lack > client->head.batch && client->surplus == QOS_UNLIMITED)
+    if (large && client->surplus == QOS_UNLIMITED)
         return 0;
     if (tokenpool_client_priv_ordered(client)) {
         *what = client->tickets ? TOKENPOOL_PRIV_SERVED : client->weight ? TOKENPOOL_PRIV_CLAIM : TOKENPOOL_PRIV_WEIGHT;
@@ -1667,7 +1667,7 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
     lack = tokenpool_client_priv_lack(client, n);
     if (lack == 0)
         return QOS_EAGAIN; /* a report is under way, or a read */
-    if (n > client->limit || n > qos_sat_add(client->reservation, client->surplus))
+    if (n > client->limit || (n > client->head.batch && n > qos_sat_add(client->reservation, client->surplus)))
         return QOS_ERANGE;
     if (!client->waiting) /* counted once for each request, not for each try */
         qos_counter_add(&client->counters.refused, 1);
@@ -1796,7 +1796,7 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *     1. swap the pool word, (count, E, seq) for (initial, E+1, seq + 1): if this fails, another monitor is active
  *     2. swap the period word for CHANGING; write the terms, each only while the period word is its own
  *     3. swap the period word for OPEN
- *   A monitor that dies or pauses in between is replaced by another, which starts E+2. It also
+ *   A monitor that dies or pauses in between is replaced by another, which starts E+2; E+1 gives no token. It also
  *   swaps the period word when it takes the storage, so that steps 2 and 3 of the first monitor fail from then on.
  *
  *   Fencing. The period word says whose the storage is, and how many takeovers there were; clients cannot write it. A

@@ -88,7 +88,7 @@ struct engine {
 };
 
 struct epoch {
-    uint64_t run, begun_ns, ended_ns, sum, debts, bound;
+    uint64_t run, begun_ns, ended_ns, sum, debts, bound, monitor_starts;
     bool begun, ended;
 };
 
@@ -150,6 +150,14 @@ static bool strayed(uint64_t since_ns)
 
 /* ---- oracles ---------------------------------------------------------------------------------------------------------- */
 
+static uint64_t monitor_starts(void)
+{
+    uint64_t i, n = 0;
+    for (i = 0; i < run.monitors; i++)
+        n += ps->process[i].starts;
+    return n;
+}
+
 /* By more than a hair: after a step ahead, too. */
 static bool goes_back(const struct slot *t)
 {
@@ -176,6 +184,10 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
         return;
     if (run.go_on && (ended - begun > run.T + 4 * run.check_ns || begun - run.before_ns > run.T + 4 * run.check_ns))
         return; /* it went on, on account of the next epoch */
+    if (epoch_of(e)->sum == 0 && monitor_starts() != epoch_of(e)->monitor_starts)
+        return; /* its monitor died before it announced the epoch: nobody has a token of it */
+    if (run.go_on && monitor_starts() != epoch_of(run.before)->monitor_starts)
+        return; /* the same, or it went on, on account of this one */
     /* Behind a slow transport who starts waits for the next epoch, and so does a clock that went back. */
     if (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) == 2 && (starts || ps->stepped || goes_back(t)))
         return;
@@ -234,6 +246,7 @@ static void epoch_begins(uint32_t e)
     x->run = runs;
     x->begun_ns = now;
     x->begun = true;
+    x->monitor_starts = monitor_starts();
     run.before_ns = run.begun_ns;
     run.begun_ns = now;
     run.before = run.epoch;
@@ -469,8 +482,17 @@ static uint64_t next_of(struct slot *t, struct engine *g, uint64_t shown, uint64
 }
 
 /* Takes n tokens if it can. */
+static bool has_slot(struct slot *t, struct engine *g, struct tokenpool_client_state *info)
+{
+    (void)tokenpool_client_info(&g->client, info);
+    if (!g->had_ns && info->running)
+        g->had_ns = t->had_ns = ps->now_ns;
+    return info->running;
+}
+
 static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64_t *shown)
 {
+    struct tokenpool_client_state info;
     struct tokenpool_op op;
     enum qos_status s;
     uint64_t read, number = run.number;
@@ -484,8 +506,7 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     if (n == 0 && !t->remote)
         tokenpool_client_run(&g->client, *shown, 0);
     if (n == 0) {
-        struct tokenpool_client_state info;
-        (void)tokenpool_client_info(&g->client, &info);
+        (void)has_slot(t, g, &info);
         called(t, read);
         return info.stale ? QOS_ESTALE : QOS_EAGAIN;
     }
@@ -504,9 +525,7 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
         s = QOS_EAGAIN;
     /* Promise `fenced_engine`: an engine that had the slot before gets QOS_ESTALE, once it heard of another epoch. An engine
      * has the slot from its first epoch on: the client may not be joined when it attaches. */
-    if (!g->had_ns && (s == QOS_OK || tokenpool_client_held(&g->client)))
-        g->had_ns = t->had_ns = ps->now_ns;
-    if (s == QOS_OK && g->had_ns < t->had_ns) {
+    if (has_slot(t, g, &info) && s == QOS_OK && g->had_ns < t->had_ns) {
         if (run.before_ns > t->had_ns && number == run.number && !world_choice(run.w, world_of(t->cohort, F_CLOCK)) &&
             !strayed(run.before_ns) && !run.go_on)
             world_fail(run.w, "fenced_engine", ps->now_ns,
@@ -674,7 +693,7 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
     struct tokenpool_monitor *m = &monitor[id];
     struct tokenpool_monitor_state info;
     uint64_t expected = 0, shown, next;
-    uint64_t others = 0; /* since when it does not know that another one has the storage */
+    uint64_t others = 0; /* since which end of a call it does not know that another has it */
     (void)w;
     if (how != WORLD_START_FIRST || id > 0) {
         enum qos_status s;
@@ -700,7 +719,7 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
         if (ps->now_ns > begin + run.check_ns)
             run.disturbed_ns = ps->now_ns;
         (void)tokenpool_monitor_info(m, &info);
-        others = !info.active || owned || run.owner == id ? 0 : others ? others : begin;
+        others = !info.active || owned || run.owner == id ? 0 : others ? others : ps->now_ns;
         if (others && ps->now_ns > others + run.T / 4 + 2 * run.check_ns && !strayed(ps->now_ns))
             world_fail(run.w, "fenced", ps->now_ns,
                        "monitor %" PRIu32 " says that it is active, and %" PRIu32 " has it", id, run.owner);
