@@ -663,7 +663,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     2. a compacted log has its end record: a compaction that lost anything has none;
  *     3. it has at least as many records as the mark of its identity states, and no mark is of a later identity.
  *        The mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart, of which one at
- *        most is not synced.
+ *        most is not synced. Of a damaged one the other one counts: a crash may have cut it short.
  *   Stamps: a ceiling record raises the bound on stamps by 2^20, and stamps above the last durable bound are not given
  *   out. Recovery goes on above the bound. The header's layout is that of every future version.
  *

@@ -456,7 +456,8 @@ static struct {
     uint8_t log[4096], older[4096], mark[1024];
     size_t len, older_len;
     uint32_t state[2 * LOG_RECORDS][LOG_BYTES]; /* the place of each byte after this many records; + 1 */
-    uint32_t records, durable;                  /* records in the log; records that the mark promised */
+    uint32_t records, durable;                  /* records in the log; records that the marks promised */
+    uint32_t promised, said[2];                 /* by the compaction; by each mark */
     bool built, compacted;
 } v;
 
@@ -474,7 +475,7 @@ static void places(uint32_t *out)
 static void build_log(bool compacted)
 {
     uint32_t i, before = 0, head;
-    struct twochoice_piece replaced[8];
+    struct twochoice_piece replaced[LOG_BYTES];
     disk_free(&w.disk);
     memset(&w, 0, sizeof w);
     memset(&v, 0, sizeof v);
@@ -492,7 +493,7 @@ static void build_log(bool compacted)
         must(twochoice_table_write_begin(&w.table, 5, (uint32_t)check_between(&w.rng, 1, 9), from,
                                          check_between(&w.rng, 1, LOG_BYTES - from), &stamp),
              QOS_OK);
-        must(twochoice_table_write_end(&w.table, stamp, replaced, 8, &n), QOS_OK);
+        must(twochoice_table_write_end(&w.table, stamp, replaced, LOG_BYTES, &n), QOS_OK);
         head = (uint32_t)(counts_of(&w.table).log_bytes / 48);
         for (; before < head; before++) /* a prefix that ends inside a compaction's copy is never good: see `durable` */
             places(v.state[before + 1]);
@@ -518,10 +519,11 @@ static void build_log(bool compacted)
     v.records = (uint32_t)(v.len / 48);
     memcpy(v.log, w.disk.log[0].data, v.len);
     memcpy(v.mark, w.disk.log[TWOCHOICE_MARK_LOG].data, sizeof v.mark);
+    v.promised = v.durable;
     for (i = 0; i < 2; i++) { /* by the format as the header documents it: the number of durable records */
-        uint32_t said = qos_get_le32(v.mark + (size_t)i * SECTOR + 24);
-        if (said > v.durable && said <= v.records)
-            v.durable = said;
+        v.said[i] = qos_get_le32(v.mark + (size_t)i * SECTOR + 24);
+        v.said[i] = v.said[i] <= v.records ? v.said[i] : 0;
+        v.durable = v.said[i] > v.durable ? v.said[i] : v.durable;
     }
     v.built = true;
     v.compacted = compacted;
@@ -563,10 +565,12 @@ static void damage(uint8_t *log, size_t *len, uint8_t *mark, const struct advers
 static void play_log(const struct adversary_program *p, struct adversary_score *score, bool compacted)
 {
     uint8_t log[4096], mark[1024];
-    uint32_t now[LOG_BYTES], i, best = 0;
+    uint32_t now[LOG_BYTES], i, best = 0, durable;
+    bool intact = false;
     size_t len;
     if (!v.built || v.compacted != compacted)
         build_log(compacted);
+    durable = v.promised;
     memcpy(log, v.log, v.len);
     memcpy(mark, v.mark, sizeof mark);
     len = v.len;
@@ -583,13 +587,20 @@ static void play_log(const struct adversary_program *p, struct adversary_score *
     if (twochoice_table_recover(&w.table, 0, NULL) != QOS_OK)
         return;
     places(now);
-    for (i = v.durable; i <= v.records; i++) /* the prefixes that hold all that the mark promised */
+    /* A slot that is damaged promises nothing: a crash may leave it so, while the next mark is written. Not both. */
+    for (i = 0; i < 2; i++)
+        if (memcmp(mark + (size_t)i * SECTOR, v.mark + (size_t)i * SECTOR, 48) == 0) {
+            durable = v.said[i] > durable ? v.said[i] : durable;
+            intact = true;
+        }
+    durable = intact ? durable : v.durable;
+    for (i = durable; i <= v.records; i++) /* the prefixes that hold all that the marks promised */
         if (memcmp(now, v.state[i], sizeof now) == 0)
             best = i;
     if (best == 0 || twochoice_table_verify(&w.table) != QOS_OK)
         score->harm = 2;
     else
-        score->harm = 0.5 + 0.4 * (double)(v.records - best) / (double)(v.records - v.durable + 1);
+        score->harm = 0.5 + 0.4 * (double)(v.records - best) / (double)(v.records - durable + 1);
 }
 
 static void play_plain_log(const struct adversary_program *p, struct adversary_score *score)
