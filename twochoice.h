@@ -406,12 +406,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and
  *            never will.
  *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
- *            again. QOS_EIO: call again, or cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced. Called
- *            again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too old to
- *            know whether the write counted (16 * max_writes newer ones were begun; or it was begun before a restart,
- *            and the log has no room to tell: half of max_log_bytes holds the fragments, 48 bytes each, and 6 bytes for
- *            each of max_writes). Then read before writing again.
- *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT.
+ *            again. QOS_EIO: call again, or commit and cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced.
+ *            Called again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too
+ *            old to know whether the write counted (16 * max_writes newer ones were begun; or it was begun before a
+ *            restart, and the log has no room to tell: half of max_log_bytes holds the fragments, 48 bytes each, and 6
+ *            bytes for each of max_writes). Then read before writing again.
+ *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT. QOS_EIO: an end
+ *            of it failed, and a crash may bring its record back: commit first, and if that fails, compact.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
  *            older than a stamp that you noted long ago. O(max_writes). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
@@ -773,6 +774,7 @@ struct twochoice_priv_write {
     uint32_t behind;                  /* in the chain of its stamp, or in that of free slots */
     uint32_t before, after;           /* at home: subtrees */
     uint8_t fragments, records;
+    uint16_t doubt; /* the log that may hold its record though its end failed; 0: none */
 };
 
 /* Which of 128 stamps in a row belong to writes that have ended. */
@@ -792,6 +794,7 @@ struct twochoice_priv_log {
     uint32_t crc;                       /* of the last record */
     uint64_t id, records, ceiling;      /* appended; the header counts; highest bound on stamps */
     uint64_t durable, changes, highest; /* of these; changes of the table, highest stamp that may be given out */
+    uint64_t torn;                      /* changes when a record failed: it may be there until they are durable */
 };
 
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at one time */
@@ -1918,6 +1921,7 @@ QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, ui
     r->unsynced = (uint32_t)qos_min(l->records - l->durable, UINT32_MAX);
     crc = twochoice_priv_encode(b, r, l->crc);
     if (table->storage.write(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0) {
+        l->torn = table->changes;
         if (l->state == TWOCHOICE_PRIV_SOUND)
             l->state = TWOCHOICE_PRIV_TORN;
         else
@@ -2728,6 +2732,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     table->stamped[*stamp & table->stamps] = slot;
     w->fragments = (uint8_t)(room ? 2 - local : 0);
     w->records = records;
+    w->doubt = 0;
     twochoice_priv_hold(table, w);
     if (local)
         twochoice_priv_add_home(table, slot);
@@ -2790,12 +2795,20 @@ QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, con
     }
 }
 
+/* A name of the active log, if a record that failed may still be in it: until a commit that cut it off. */
+QOS_PRIV uint16_t twochoice_priv_doubt(const struct twochoice_table *table)
+{
+    const struct twochoice_priv_log *l = &table->log[table->active];
+    return l->torn > l->changes ? (uint16_t)(l->id % UINT16_MAX + 1) : 0;
+}
+
 QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table, uint64_t stamp,
                                                   struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     const struct twochoice_priv_fragment *f;
     enum qos_status status = QOS_OK;
+    const uint64_t before = table->changes;
     bool gap = false;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
@@ -2815,6 +2828,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
         status = twochoice_priv_change(table, f, stamp);
     if (status != QOS_OK) {
         twochoice_priv_hold(table, w);
+        w->doubt = table->changes != before ? twochoice_priv_doubt(table) : w->doubt; /* its record was written */
         *n = 0;
         return status;
     }
@@ -2834,6 +2848,8 @@ QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *tab
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     if (!w)
         return QOS_ENOENT;
+    if (w->doubt != 0 && w->doubt == twochoice_priv_doubt(table))
+        return QOS_EIO;
     twochoice_priv_unhold(table, w);
     twochoice_priv_close_write(table, w);
     return QOS_OK;

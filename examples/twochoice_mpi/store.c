@@ -82,10 +82,20 @@ struct task *task_take(struct task_list *l)
     return t;
 }
 
+static enum qos_status cancel(struct store *s, uint64_t stamp)
+{
+    enum qos_status st = twochoice_table_write_cancel(&s->table, stamp);
+    if (st == QOS_EIO && s->left_count < sizeof s->left / sizeof *s->left) {
+        s->left[s->left_count++] = stamp;
+        s->wants_commit = true;
+    }
+    return st;
+}
+
 void store_answer(struct store *s, struct task *t, uint64_t status)
 {
     if (t->stamp) { /* the write was not recorded */
-        (void)!twochoice_table_write_cancel(&s->table, t->stamp);
+        (void)!cancel(s, t->stamp);
         s->changed = true;
     }
     t->job.kind = JOB_DONE;
@@ -308,7 +318,7 @@ static void bind_job(struct store *s, struct task *t)
 
 static void cancel_job(struct store *s, struct task *t)
 {
-    store_answer(s, t, twochoice_table_write_cancel(&s->table, t->job.n.stamp) == QOS_OK ? ST_OK : ST_NO);
+    store_answer(s, t, cancel(s, t->job.n.stamp) == QOS_OK ? ST_OK : ST_NO);
 }
 
 static void end_job(struct store *s, struct task *t)
@@ -318,7 +328,7 @@ static void end_job(struct store *s, struct task *t)
         task_add(&s->to_commit, t);
         return;
     }
-    (void)!twochoice_table_write_cancel(&s->table, t->job.n.stamp);
+    (void)!cancel(s, t->job.n.stamp);
     store_answer(s, t, status);
 }
 
@@ -476,6 +486,9 @@ static void end_commit(struct store *s)
     struct task *t;
     f->under_way = s->compaction_waits = false;
     f->tasks.first = NULL;
+    while (st == QOS_OK && s->left_count &&
+           twochoice_table_write_cancel(&s->table, s->left[s->left_count - 1]) != QOS_EIO)
+        s->left_count--;
     if (st != QOS_OK && st != QOS_EAGAIN)
         tool_warn("server %u: the redirect log cannot be made durable: %s", s->s->server, qos_strerror((int)st));
     while ((t = task_take(&all)) != NULL) {

@@ -57,6 +57,8 @@ struct store {
         enum qos_status begun;
         bool under_way, good;
     } flight;
+    uint64_t left[64]; /* writes whose records failed: cancelled after a commit; beyond these: at the next start */
+    unsigned left_count;
     bool wants_commit, compaction_waits; /* a compaction: wants one, and has nothing else to do */
     uint64_t device_free_ns;
     uint64_t word[COUNTS];

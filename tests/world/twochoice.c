@@ -48,6 +48,7 @@ enum stage { FREE, BEGUN, WRITTEN, ENDED, OVER };
 struct write {
     uint64_t object, offset, end, stamp, begun, over; /* times in steps; over: UINT64_MAX while it may take effect */
     uint64_t change;                                  /* number of the state that has it; 0: none */
+    uint64_t failed;                                  /* the same for a record that failed: it would be this one */
     uint32_t target, run;
     enum stage stage;
     bool held, acked, forgotten; /* held: the target has the piece */
@@ -417,6 +418,7 @@ static void end_write(uint64_t w)
             FAULT("once", "an open write is too old to be known");
         if (st == QOS_EIO && !again && x->run == run_number) {
             struct doubt *d = doubt_of(w);
+            x->failed = number_of_latest() + 1;
             for (b = x->offset; b < x->end; b++)
                 d->map.stamp[x->object][b] = x->target == TWOCHOICE_LOCAL ? 0 : x->stamp;
         }
@@ -460,6 +462,8 @@ static void cancel_write(uint64_t w)
         return;
     st = twochoice_table_write_cancel(&table, x->stamp);
     TRACE("%" PRIu64 " cancel write %" PRIu64 ": %d\n", now, w, (int)st);
+    if (st == QOS_EIO && x->failed && acked_change < x->failed) /* its record may be in the log: see doubts */
+        return;
     if (st != QOS_OK)
         FAULT("cancel", "write_cancel of an open write says %d", (int)st);
     x->stage = OVER;
