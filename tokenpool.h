@@ -264,9 +264,9 @@ QOS_API uint32_t tokenpool_word_epoch(uint64_t pool);
 
 /* An engine for slot id of a local storage; take performs its operations. generation: as in tokenpool_monitor_slot_info
  * when the slot was joined, or 0: the current one. An engine that had the slot before is fenced: it gets QOS_ESTALE.
- * The
- * new one continues from its last report, less X = max(batch, R / 8) tokens. QOS_EMEMORY, QOS_EALIGN,
- * QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id), QOS_ESTALE (another generation). */
+ * The new one has the slot from its first epoch on, and continues from the last report, less X = max(batch, R / 8)
+ * tokens. QOS_EMEMORY, QOS_EALIGN, QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id), QOS_ESTALE (another
+ * generation). */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach(struct tokenpool_client *client, uint32_t id,
                                                               uint32_t generation, void *storage, size_t storage_bytes);
 /* The same for a storage behind a transport: head is a copy of its TOKENPOOL_HEAD_BYTES at TOKENPOOL_OFFSET_HEAD,
@@ -1027,7 +1027,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->end_ns = qos_sat_sub(client->end_ns, back_ns);
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
         client->next_tick_ns = qos_sat_sub(client->next_tick_ns, back_ns);
-        client->first_ns = client->seen_ns = now_ns;
+        client->first_ns = now_ns;
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
     }
@@ -1304,10 +1304,10 @@ QOS_PRIV void tokenpool_client_priv_saw_terms(struct tokenpool_client *client, u
 QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, uint64_t answer)
 {
     bool opening = client->state == TOKENPOOL_PRIV_IN_OPEN, swapped = answer == client->report;
-    uint64_t own =
-        client->unsure ? answer & TOKENPOOL_PRIV_INCARNATION : answer; /* its own swap, whose answer was lost */
+    /* What it did not write is another engine's, or all but the incarnation was cleared by the monitor. Only after a
+     * lost answer it may be its own: incarnations repeat after seven. */
+    uint64_t own = client->unsure ? answer & TOKENPOOL_PRIV_INCARNATION : answer;
     client->unsure = false;
-    /* Else what it did not write is another engine's, or the monitor cleared it. Incarnations repeat after seven. */
     if (!swapped && client->attached && own != (uint64_t)client->attached << 56) {
         tokenpool_client_priv_lapse(client);
         client->state = TOKENPOOL_PRIV_IN_FENCED;

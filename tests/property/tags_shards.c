@@ -168,15 +168,15 @@ static void overload(void)
     CHECK(check_mem_free(&shared_memory));
 }
 
-/* One client, backlogged at all shards, with a limit. The first `forcing` shards force whatever they may, too, and some
- * are away, so that their copies of the tag are old. The most in any window beyond the
- * limit and its burst is 1 + force_debt_requests + 1, and 1 for each further scheduler that forces. */
+/* One client, backlogged at all shards, with a limit. The first `forcing` shards force whatever they may, too. At times a
+ * shard is away, so that its copy of the tag is old. The most in any window beyond the limit and its burst is
+ * 1 + force_debt_requests, and 1 for each shard that forces. */
 static void forced(uint64_t stream, unsigned forcing, int64_t *least_room)
 {
     struct check_rng rng;
     struct tags_config config;
     struct tags_client terms;
-    struct tags_shared_config shared_config = {1, BURST_NS, BURST_NS};
+    const struct tags_shared_config shared_config = {1, BURST_NS, BURST_NS};
     struct tags_shared *sh;
     uint64_t now = 0, sent = 0, away[SHARDS] = {0};
     int64_t lowest = INT64_MAX, widest = 0, bound;

@@ -158,7 +158,7 @@ static uint64_t monitor_starts(void)
     return n;
 }
 
-/* By more than a hair: after a step ahead, too. */
+/* By more than 1 ns: after a step ahead or a stall, too. */
 static bool goes_back(const struct slot *t)
 {
     uint32_t fault = world_choice(run.w, world_of(t->cohort, F_CLOCK));
@@ -182,12 +182,11 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
         return; /* what it wanted after T waits for the next epoch */
     if (!run.before_ns || t->clean_ns >= run.before_ns || strayed(run.before_ns) || t->engine == UINT32_MAX)
         return;
-    if (run.go_on && (ended - begun > run.T + 4 * run.check_ns || begun - run.before_ns > run.T + 4 * run.check_ns))
+    if (run.go_on && (ended - begun > run.T + 4 * run.check_ns || begun - run.before_ns > run.T + 4 * run.check_ns ||
+                      monitor_starts() != epoch_of(run.before)->monitor_starts))
         return; /* it went on, on account of the next epoch */
     if (epoch_of(e)->sum == 0 && monitor_starts() != epoch_of(e)->monitor_starts)
         return; /* its monitor died before it announced the epoch: nobody has a token of it */
-    if (run.go_on && monitor_starts() != epoch_of(run.before)->monitor_starts)
-        return; /* the same, or it went on, on account of this one */
     /* Behind a slow transport who starts waits for the next epoch, and so does a clock that went back. */
     if (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) == 2 && (starts || ps->stepped || goes_back(t)))
         return;
@@ -481,7 +480,7 @@ static uint64_t next_of(struct slot *t, struct engine *g, uint64_t shown, uint64
     return next;
 }
 
-/* Takes n tokens if it can. */
+/* Does the engine have the slot? From the first time on, any other one had it before. */
 static bool has_slot(struct slot *t, struct engine *g, struct tokenpool_client_state *info)
 {
     (void)tokenpool_client_info(&g->client, info);
@@ -490,6 +489,7 @@ static bool has_slot(struct slot *t, struct engine *g, struct tokenpool_client_s
     return info->running;
 }
 
+/* Takes n tokens if it can. */
 static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64_t *shown)
 {
     struct tokenpool_client_state info;
@@ -693,7 +693,7 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
     struct tokenpool_monitor *m = &monitor[id];
     struct tokenpool_monitor_state info;
     uint64_t expected = 0, shown, next;
-    uint64_t others = 0; /* since which end of a call it does not know that another has it */
+    uint64_t others = 0; /* the end of its first call that did not notice another owner */
     (void)w;
     if (how != WORLD_START_FIRST || id > 0) {
         enum qos_status s;
