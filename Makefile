@@ -584,7 +584,7 @@ figures: ## draws the papers' figures from our runs: build/figures/index.html
 	else echo "$(B)/figures/index.html was not checked in a browser"; fi
 
 .PHONY: playground
-playground: ## builds one HTML page: htb.h in the browser: build/playground.html
+playground: ## builds one HTML page: the headers in the browser: build/playground.html
 	@tests/packages.sh playground
 	@examples/playground/build.sh $(B)/playground.html
 

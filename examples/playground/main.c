@@ -1,6 +1,6 @@
 // links: examples/world/devices.c examples/world/clients.c
 // flags: -ffp-contract=off
-/* playground - the numbers that the page shows, without a browser: htb.h, three tenants, a simulated device */
+/* playground - the numbers that the page shows, without a browser: a header, three tenants, a simulated world */
 #include "scene.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: playground [NAME=VALUE]...\n"
+static const char help[] = "usage: playground [HEADER] [NAME=VALUE]...\n"
                            "  prints what each tenant gets in each tenth of a second: the numbers of the page that\n"
-                           "  make playground builds. NAME=VALUE are the settings in the page's link.\n"
+                           "  make playground builds. HEADER is htb (if none is named), tags, pshift, twochoice or\n"
+                           "  tokenpool. NAME=VALUE are the settings in the page's link.\n"
                            "  --settings   prints each setting, its least and greatest value, and its preset\n"
                            "  --help       prints this\n"
                            "examples:\n"
                            "  playground qos=0\n"
-                           "  playground database_rate=70 flood=1\n";
+                           "  playground htb database_rate=70 flood=1\n";
 
 static int wrong(const char *what)
 {
@@ -23,7 +24,7 @@ static int wrong(const char *what)
     return 2;
 }
 
-static bool apply(const char *argument, int32_t *setting)
+static bool apply(const struct scene *scene, const char *argument, int32_t *setting)
 {
     const char *equals = strchr(argument, '=');
     char *end;
@@ -35,8 +36,8 @@ static bool apply(const char *argument, int32_t *setting)
     value = strtol(equals + 1, &end, 10);
     if (errno || *end || end == equals + 1)
         return false;
-    for (i = 0; i < SCENE_SETTINGS_COUNT; i++) {
-        const struct scene_setting_info *s = &scene_settings[i];
+    for (i = 0; i < scene->settings; i++) {
+        const struct scene_setting *s = &scene->setting[i];
         if (strlen(s->name) != (size_t)(equals - argument) || strncmp(s->name, argument, strlen(s->name)) != 0)
             continue;
         setting[i] = (int32_t)value;
@@ -54,37 +55,49 @@ static void print(const struct scene_result *r)
         for (k = 0; k < SCENE_TENTHS; k++) {
             const struct scene_tenth *s = &r->tenth[i][k];
             printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i, k,
-                   s->bytes, s->requests, s->late, s->p99_us, s->missed);
+                   s->work, s->requests, s->late, s->p99_us, s->missed);
         }
         printf("%" PRIu32 " all %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
                " %" PRIu64 " %" PRId64 "\n",
-               i, t->bytes, t->requests, t->late, t->p50_us, t->p99_us, t->missed_tenths, t->promised_bytes_per_s,
-               t->fits_bytes_per_s, t->refused);
+               i, t->work, t->requests, t->late, t->p50_us, t->p99_us, t->missed_tenths, t->promised_per_s,
+               t->fits_per_s, t->refused);
     }
+}
+
+static const struct scene *find(const char *name)
+{
+    size_t i;
+    for (i = 0; i < SCENES; i++)
+        if (strcmp(scenes[i]->name, name) == 0)
+            return scenes[i];
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
     static struct scene_result result;
-    int32_t setting[SCENE_SETTINGS_COUNT];
-    int i;
-    for (i = 0; i < SCENE_SETTINGS_COUNT; i++)
-        setting[i] = scene_settings[i].preset;
-    for (i = 1; i < argc; i++) {
+    const struct scene *scene = argc > 1 ? find(argv[1]) : NULL;
+    int32_t setting[SCENE_SETTINGS_MAX];
+    int i = scene ? 2 : 1;
+    uint32_t k;
+    scene = scene ? scene : &scene_htb;
+    for (k = 0; k < scene->settings; k++)
+        setting[k] = scene->setting[k].preset;
+    for (; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             fputs(help, stdout);
             return 0;
         }
         if (strcmp(argv[i], "--settings") == 0) {
-            for (i = 0; i < SCENE_SETTINGS_COUNT; i++)
-                printf("%s %d %d %d\n", scene_settings[i].name, (int)scene_settings[i].least,
-                       (int)scene_settings[i].most, (int)scene_settings[i].preset);
+            for (k = 0; k < scene->settings; k++)
+                printf("%s %d %d %d\n", scene->setting[k].name, (int)scene->setting[k].least,
+                       (int)scene->setting[k].most, (int)scene->setting[k].preset);
             return 0;
         }
-        if (!apply(argv[i], setting))
+        if (!apply(scene, argv[i], setting))
             return wrong(argv[i]);
     }
-    scene_run(setting, &result);
+    scene_run(scene, setting, &result);
     print(&result);
     return ferror(stdout) || fflush(stdout) ? 1 : 0;
 }

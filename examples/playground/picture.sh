@@ -21,11 +21,11 @@ cat "$page" - >"$d/page.html" <<'HTML'
         drawAll()
         const x = 500 * i + 10
         body += `<text x="${x}" y="22" class="title">${title}</text><svg x="${x}" y="34" width="470" height="190" viewBox="${$("all").getAttribute("viewBox")}">${$("all").innerHTML}</svg>`
-        const says = tenants.map((t, k) => `<tspan fill="${colour(t.id)}">${t.id} ${(now[k].tenths.slice(10).reduce((s, v) => s + v[0], 0) / 5 / MB).toFixed(0)}</tspan>`).join(" \u00b7 ")
+        const says = tenants.map((t, k) => `<tspan fill="${colour(places[k])}">${t.id} ${(now[k].tenths.slice(10).reduce((s, v) => s + v[0], 0) / 5 / scene.work).toFixed(0)}</tspan>`).join(" \u00b7 ")
         body += `<text x="${x + 34}" y="246" class="says">MB/s beside the backup: ${says}</text>`
     }
     const css = `svg{font-family:system-ui,"DejaVu Sans",sans-serif} text{font-size:11px;fill:${colour("soft")}} .title{font-size:15px;font-weight:600;fill:${colour("ink")}} .says{font-size:13px;font-weight:600} ` +
-        `.grid{stroke:${colour("grid")}} .event{stroke:${colour("soft")};stroke-dasharray:2 3} .area{opacity:.8} ` + tenants.map((t) => `.${t.id}{fill:${colour(t.id)}}`).join(" ")
+        `.grid{stroke:${colour("grid")}} .event{stroke:${colour("soft")};stroke-dasharray:2 3} .area{opacity:.8} ` + places.map((p) => `.${p}{fill:${colour(p)}}`).join(" ")
     $("picture").textContent = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 980 260" role="img"><title>What a database, a web server and a backup get from one disk, without and with QoS</title>` +
         `<style>${css}</style><rect width="980" height="260" rx="8" fill="#fff"/>${body.replaceAll("style=\"fill:var(--ink)\"", "")}</svg>`
 })()

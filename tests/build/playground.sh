@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# proves: make playground gives one HTML file below 1 MB that asks for nothing else; in Chromium it starts, its numbers are
-# those of a native run with the same settings, each control changes a line, the link holds the settings, a missed promise is
+# proves: make playground gives one HTML file below 1 MB that asks for nothing else; in Chromium it starts, for each header its
+# numbers are those of a native run with the same settings, each control changes a line, the link holds the settings, a missed promise is
 # red, and nothing is wider than the page at 400 and at 1200 pixels, light and dark
 set -u
 . "$(dirname "$0")/../lib.sh"
@@ -22,6 +22,10 @@ cat >"$out/judge.html" <<'HTML'
 (async () => {
     const lines = [], say = (what, good) => lines.push((good ? "ok " : "BAD ") + what)
     const settle = async () => { for (let i = 0; i < 3; i++) await new Promise((f) => setTimeout(f, 20)) }
+    const another = (c) => { /* far from where it is, and a value in its range */
+        const low = Number(c.min), high = Number(c.max), at = Number(c.value)
+        return /_rate$/.test(c.dataset.setting) ? at + 4 : at - low > high - at ? Math.ceil((low + at) / 2) : Math.floor((at + high) / 2)
+    }
     const drawn = () => [...document.querySelectorAll("svg")].map((s) => s.innerHTML).join("\n")
     for (let i = 0; i < 200 && !now; i++) await settle()
     const wanted = new URLSearchParams(location.search).get("judge")
@@ -34,32 +38,43 @@ cat >"$out/judge.html" <<'HTML'
         say("it starts", now && drawn().length > 5000)
         const wide = document.documentElement
         say("nothing is wider than the page (" + (wide.scrollWidth - wide.clientWidth) + ")", wide.scrollWidth <= wide.clientWidth)
-        say("each control has a name and is reached by keys", [...document.querySelectorAll("input, select, button")].every((c) => c.tabIndex >= 0 && (c.labels ? c.labels.length || c.textContent : 0)))
-        const plain = drawn(), link = location.href.replace(/#.*/, "")
-        const controls = [...document.querySelectorAll("input[data-setting], select[data-setting]")]
-        say("there are 15 sliders and choices: " + controls.length, controls.length === 15)
-        for (const c of controls) {
-            const values = c.tagName === "SELECT" ? [...c.options].map((o) => o.value).filter((v) => v !== c.value) : [/_rate$/.test(c.dataset.setting) ? Number(c.value) + 4 : Math.round((Number(c.min) + Number(c.max)) / 2) + 3]
-            for (const v of values) {
-                const before = c.value
-                c.value = v
-                c.dispatchEvent(new Event("input", {bubbles: true}))
-                await settle()
-                say(`${c.dataset.setting}=${v} changes a line`, drawn() !== plain)
-                say(`${c.dataset.setting}=${v} is in the link`, location.hash === `#${c.dataset.setting}=${v}`)
-                c.value = before
-                c.dispatchEvent(new Event("input", {bubbles: true}))
-                await settle()
-                say(`${c.dataset.setting} back: the lines are as before`, drawn() === plain && location.hash === "")
+        for (const question of names) {
+            location.hash = "#header=" + question
+            await settle()
+            const plain = drawn(), prefix = question === "htb" ? "#" : `#header=${question}&`
+            say(`${question}: its button is pressed and its lines are drawn`, document.querySelector(`[data-case=${question}]`).getAttribute("aria-pressed") === "true" && plain.length > 5000)
+            say(`${question}: nothing is wider than the page`, wide.scrollWidth <= wide.clientWidth)
+            say(`${question}: each control has a name and is reached by keys`, [...document.querySelectorAll("input, select, button")].every((c) => c.tabIndex >= 0 && (c.labels ? c.labels.length || c.textContent : 0)))
+            const controls = [...document.querySelectorAll("input[data-setting], select[data-setting]")]
+            const switches = settings.length - 2 - document.querySelectorAll("[data-toggle]").length
+            say(`${question}: each setting but seed and qos has a control: ${controls.length}`, controls.length === switches)
+            for (const c of wanted === "controls" ? controls : []) {
+                const values = c.tagName === "SELECT" ? [...c.options].map((o) => o.value).filter((v) => v !== c.value) : [another(c)]
+                for (const v of values) {
+                    const before = c.value
+                    c.value = v
+                    c.dispatchEvent(new Event("input", {bubbles: true}))
+                    await settle()
+                    say(`${c.dataset.setting}=${v} changes a line`, drawn() !== plain)
+                    say(`${c.dataset.setting}=${v} is in the link`, location.hash === `${prefix}${c.dataset.setting}=${v}`)
+                    c.value = before
+                    c.dispatchEvent(new Event("input", {bubbles: true}))
+                    await settle()
+                    say(`${c.dataset.setting} back: the lines are as before`, drawn() === plain)
+                }
             }
-        }
-        for (const b of document.querySelectorAll("[data-toggle], [data-qos='0']")) {
-            b.click()
+            for (const b of wanted === "controls" ? document.querySelectorAll("[data-toggle], [data-qos='0']") : []) {
+                b.click()
+                await settle()
+                say(`${question}: the button ${b.textContent} changes a line and is pressed`, drawn() !== plain && b.getAttribute("aria-pressed") === "true")
+                $("reset").click()
+                await settle()
+                say("reset after it", drawn() === plain)
+            }
+            location.hash = prefix + "qos=0"
             await settle()
-            say(`the button ${b.textContent} changes a line and is pressed`, drawn() !== plain && b.getAttribute("aria-pressed") === "true")
-            $("reset").click()
-            await settle()
-            say("reset after it", drawn() === plain)
+            say(`${question}: without it promises are missed, and shown so`, now.some((r) => r.missed > 0) && document.querySelectorAll("rect.red").length > 0 && $("verdict").classList.contains("missed"))
+            say(`${question}: with it none is`, other.every((r) => r.missed === 0 && r.refused === 0))
         }
         location.hash = "#qos=0&backup_does=2"
         await settle()
@@ -76,19 +91,22 @@ cat >"$out/judge.html" <<'HTML'
 HTML
 cat "$page" "$out/judge.html" >"$out/judged.html"
 browser() { # WIDTH QUERY FLAG...: prints the findings
-    timeout 120 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile" --window-size="$1",1200 --virtual-time-budget=60000 "${@:3}" \
+    timeout 300 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile" --window-size="$1",1200 --virtual-time-budget=300000 "${@:3}" \
         --dump-dom "file://$out/judged.html$2" 2>"$out/err" | sed -n '/<pre id="findings">/,/^end$/p' | sed 's/.*<pre id="findings">//; /^end$/d'
 }
-for with in "" "database_rate=70&flood=1&stall=1&restart=1" "qos=0&seed=8" "device=1&backup_does=1&single=1" "device=3&backup_does=5&backup_limit=20&web_demand=60"; do
+for with in "htb" "htb&database_rate=70&flood=1&stall=1&restart=1" "htb&qos=0&seed=8" "htb&device=1&backup_does=1&single=1" "htb&device=3&backup_does=5&backup_limit=20&web_demand=60" \
+    "tags" "tags&reward=1&gold_time=50&stall=1&device=3" "pshift" "pshift&shop_reservation=20000&shop_demand=20000&restart=1" "twochoice" "twochoice&hang=1&lost=1&moves=1" \
+    "tokenpool" "tokenpool&restart=1&monitor=1&scanner_limit=10&seed=9"; do
     # shellcheck disable=SC2086
     $native ${with//&/ } >"$out/native" || bad "the native run fails: $with"
-    browser 1200 "?judge=numbers#$with" >"$out/page"
-    expect "the browser's $(wc -l <"$out/native") lines of numbers are the native ones: ${with:-as it opens}" diff -q "$out/native" "$out/page"
+    browser 1200 "?judge=numbers#header=$with" >"$out/page"
+    expect "the browser's $(wc -l <"$out/native") lines of numbers are the native ones: $with" diff -q "$out/native" "$out/page"
 done
-for width in 1200 400; do
-    browser $width "?judge=controls" >"$out/controls_$width"
-    grep BAD "$out/controls_$width" && failed=1
-    expect "$width pixels: $(grep -c '^ok' "$out/controls_$width") findings, none bad" [ "$(grep -c '^ok' "$out/controls_$width")" -ge 60 ]
+for run in 1200:controls:280 400:layout:20; do # width, what is judged, its findings
+    IFS=: read -r width what least <<<"$run"
+    browser "$width" "?judge=$what" >"$out/$what"
+    grep BAD "$out/$what" && failed=1
+    expect "$width pixels: $(grep -c '^ok' "$out/$what") findings, none bad" [ "$(grep -c '^ok' "$out/$what")" -ge "$least" ]
     grep -iE 'CONSOLE.*(error|uncaught)' "$out/err" && bad "the browser reports an error"
 done
 # Pictures to look at.

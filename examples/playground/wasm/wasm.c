@@ -8,34 +8,47 @@
 #define EXPORT(name) __attribute__((export_name(#name)))
 #define PAGE 65536u
 
-static int32_t setting[SCENE_SETTINGS_COUNT];
+static int32_t setting[SCENE_SETTINGS_MAX];
+static const struct scene *scene;
 static struct scene_result result;
 
-/* ---- what the page calls: settings by their index, results as words of 64 bits in the order of struct scene_result -- */
+/* ---- what the page calls: a scene by its number, its settings by theirs, results as words of 64 bits in the order of
+ * struct scene_result ------------------------------------------------------------------------------------------------ */
+
+EXPORT(scene) const char *choose(uint32_t i)
+{
+    scene = scenes[i];
+    return scene->name;
+}
+
+EXPORT(scenes) uint32_t count(void)
+{
+    return SCENES;
+}
 
 EXPORT(settings) uint32_t settings(void)
 {
-    return SCENE_SETTINGS_COUNT;
+    return scene->settings;
 }
 
 EXPORT(name) const char *name(uint32_t i)
 {
-    return scene_settings[i].name;
+    return scene->setting[i].name;
 }
 
 EXPORT(least) int32_t least(uint32_t i)
 {
-    return scene_settings[i].least;
+    return scene->setting[i].least;
 }
 
 EXPORT(most) int32_t most(uint32_t i)
 {
-    return scene_settings[i].most;
+    return scene->setting[i].most;
 }
 
 EXPORT(preset) int32_t preset(uint32_t i)
 {
-    return scene_settings[i].preset;
+    return scene->setting[i].preset;
 }
 
 EXPORT(set) void set(uint32_t i, int32_t value)
@@ -88,7 +101,7 @@ void exit(int status)
 EXPORT(run) const struct scene_result *run(void)
 {
     used = 0;
-    scene_run(setting, &result);
+    scene_run(scene, setting, &result);
     return &result;
 }
 
