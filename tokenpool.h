@@ -1024,10 +1024,10 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         uint64_t back_ns = client->now_ns - now_ns;
         client->deadline_ns = client->due_ns = client->span_ns = client->period_at_ns = client->peek_at_ns = 0;
         client->begin_ns = qos_sat_sub(client->begin_ns, back_ns); /* estimates: ages stay */
-        client->end_ns = qos_sat_sub(client->end_ns, back_ns);
+        if (client->state != TOKENPOOL_PRIV_IN_ALONE) /* which takes no time twice, so it waits */
+            client->end_ns = qos_sat_sub(client->end_ns, back_ns);
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
         client->next_tick_ns = qos_sat_sub(client->next_tick_ns, back_ns);
-        client->first_ns = now_ns;
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
     }

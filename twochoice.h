@@ -176,7 +176,7 @@ struct twochoice_storage {
      * calls for this log fail until create, for the mark until its next write: a kernel reports lost data once, perhaps
      * to another thread's call. */
     int (*sync)(void *ctx, int log);
-    /* Cuts the log to len_bytes: the remains of a write that failed. */
+    /* Cuts the log to len_bytes: the remains of a write that failed. A sync follows at once. */
     int (*truncate)(void *ctx, int log, uint64_t len_bytes);
     /* Makes `log` the active one, atomically and durably: it will be log 0 at the next start. In this run both keep
      * their numbers. Failure means: nothing changed. May run in any thread, while either log is written and synced. */
@@ -683,7 +683,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *                                                                         swapped  +-------------------------+
  *
  *     - A write, cut or sync that failed is never tried twice: a second sync may report success wrongly. Only a torn
- *       tail may be cut, once. What a LOST log holds since its last good sync is unknown, for ever.
+ *       tail may be cut, once, and durably before anything follows it. What a LOST log holds since its last good sync
+ *       is unknown, for ever.
  *     - Changes are recorded while the active log is SOUND or TORN, and the other one is not DOUBTFUL. COPYING: those
  *       before the cursor go to both; COPIED, SWAPPING: all.
  *     - A commit syncs the active log unless it is LOST, the other one from COPIED on, and a mark that is not synced.
@@ -774,7 +775,8 @@ struct twochoice_priv_write {
     uint32_t behind;                  /* in the chain of its stamp, or in that of free slots */
     uint32_t before, after;           /* at home: subtrees */
     uint8_t fragments, records;
-    uint16_t doubt; /* the log that may hold its record though its end failed; 0: none */
+    uint16_t doubt;  /* the log that may hold its record though its end failed; 0: none */
+    uint64_t failed; /* changes then: it may be there until they are durable */
 };
 
 /* Which of 128 stamps in a row belong to writes that have ended. */
@@ -794,7 +796,6 @@ struct twochoice_priv_log {
     uint32_t crc;                       /* of the last record */
     uint64_t id, records, ceiling;      /* appended; the header counts; highest bound on stamps */
     uint64_t durable, changes, highest; /* of these; changes of the table, highest stamp that may be given out */
-    uint64_t torn;                      /* changes when a record failed: it may be there until they are durable */
 };
 
 #define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at one time */
@@ -1895,14 +1896,16 @@ QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *ta
                : QOS_OK;
 }
 
-/* Cuts off what a failed write may have left behind the end of a log. */
+/* Cuts off what a failed write may have left behind the end of a log. It is synced at once: else a crash could leave a
+ * sector of that and one of what is written next, which looks like damage. */
 QOS_PRIV enum qos_status twochoice_priv_cut(struct twochoice_table *table, uint32_t log)
 {
     struct twochoice_priv_log *l = &table->log[log];
     if (l->state != TWOCHOICE_PRIV_TORN)
         return QOS_OK;
     l->state = TWOCHOICE_PRIV_SOUND;
-    if (table->storage.truncate(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES) == 0)
+    if (table->storage.truncate(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES) == 0 &&
+        table->storage.sync(table->storage.ctx, (int)log) == 0)
         return QOS_OK;
     twochoice_priv_fail(table, log, QOS_EIO);
     return QOS_EIO;
@@ -1921,7 +1924,6 @@ QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, ui
     r->unsynced = (uint32_t)qos_min(l->records - l->durable, UINT32_MAX);
     crc = twochoice_priv_encode(b, r, l->crc);
     if (table->storage.write(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0) {
-        l->torn = table->changes;
         if (l->state == TWOCHOICE_PRIV_SOUND)
             l->state = TWOCHOICE_PRIV_TORN;
         else
@@ -2795,11 +2797,10 @@ QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, con
     }
 }
 
-/* A name of the active log, if a record that failed may still be in it: until a commit that cut it off. */
-QOS_PRIV uint16_t twochoice_priv_doubt(const struct twochoice_table *table)
+/* A short name of the active log. */
+QOS_PRIV uint16_t twochoice_priv_log_name(const struct twochoice_table *table)
 {
-    const struct twochoice_priv_log *l = &table->log[table->active];
-    return l->torn > l->changes ? (uint16_t)(l->id % UINT16_MAX + 1) : 0;
+    return (uint16_t)(table->log[table->active].id % UINT16_MAX + 1);
 }
 
 QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table, uint64_t stamp,
@@ -2828,7 +2829,10 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
         status = twochoice_priv_change(table, f, stamp);
     if (status != QOS_OK) {
         twochoice_priv_hold(table, w);
-        w->doubt = table->changes != before ? twochoice_priv_doubt(table) : w->doubt; /* its record was written */
+        if (table->changes != before && table->has_storage) { /* its record was written */
+            w->doubt = twochoice_priv_log_name(table);
+            w->failed = table->changes;
+        }
         *n = 0;
         return status;
     }
@@ -2848,8 +2852,8 @@ QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *tab
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     if (!w)
         return QOS_ENOENT;
-    if (w->doubt != 0 && w->doubt == twochoice_priv_doubt(table))
-        return QOS_EIO;
+    if (w->doubt == twochoice_priv_log_name(table) && w->failed > table->log[table->active].changes)
+        return QOS_EIO; /* no commit cut the record off yet */
     twochoice_priv_unhold(table, w);
     twochoice_priv_close_write(table, w);
     return QOS_OK;

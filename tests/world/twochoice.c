@@ -52,6 +52,7 @@ struct write {
     uint32_t target, run;
     enum stage stage;
     bool held, acked, forgotten; /* held: the target has the piece */
+    bool maybe;                  /* it counts or not: a crash left a table that both give */
 };
 struct map {
     uint64_t stamp[OBJECTS][BYTES];
@@ -88,7 +89,7 @@ static struct map states[STATES];
 static uint64_t first_state, state_count; /* states[0] is number first_state */
 /* The record of a change whose call failed may have reached the log all the same: after a crash it counts or not, behind
  * the changes before it, unless a later one was acknowledged, or it was cancelled. */
-#define DOUBTS 16
+#define DOUBTS 1024 /* more than a world has failures between two crashes */
 struct doubt {
     struct map map;
     uint64_t write, base; /* write: UINT64_MAX: a pull; 0: none. base: number of the state before */
@@ -425,11 +426,14 @@ static void end_write(uint64_t w)
         return;
     }
     if (x->run != run_number) { /* begun before a crash: did it count? change is 0 unless the recovered table has it */
-        if (st == QOS_OK && !again)
+        if (st == QOS_OK && x->maybe)
+            x->change = 1; /* any but 0 */
+        else if (st == QOS_OK && !again)
             FAULT("once", "write %" PRIu64 " of an earlier run counts by a call after the crash", w);
         if (st == QOS_ENOENT && again)
             FAULT("once",
                   "write %" PRIu64 " counted before the crash, was recovered, and is said never to have counted", w);
+        x->maybe = false;
         ended_again++;
         return;
     }
@@ -692,6 +696,22 @@ static bool same(const struct map *got, const struct map *state, const struct ma
     return true;
 }
 
+/* The recovered table may be that of a later state, too, in which the record of a failed call counts: a write at home
+ * makes a table what it was before. */
+static void find_maybe(const struct map *m, uint64_t found)
+{
+    uint64_t k, w;
+    for (k = 0; k < DOUBTS; k++) {
+        const struct doubt *d = &doubts[k];
+        if (d->write == 0 || d->write == UINT64_MAX || d->base < found || !same(m, &d->map, NULL))
+            continue;
+        writes[d->write].maybe = true;
+        for (w = 1; w <= write_count; w++)
+            if (writes[w].run == run_number && writes[w].change > found && writes[w].change <= d->base)
+                writes[w].maybe = true;
+    }
+}
+
 static void recover(void)
 {
     struct map m;
@@ -774,6 +794,8 @@ static void recover(void)
         return;
     }
     check_values(&m, "after a crash", true);
+    if (!came_back)
+        find_maybe(&m, first_state + k);
     for (w = 1; w <= write_count; w++)
         if (writes[w].run == run_number) {
             writes[w].stage = OVER;
