@@ -65,7 +65,8 @@
  *   - Of what idle clients leave, a backlogged one gets 99 %, if all are called each
  *     T / 2048, and 98 % if each T / 512, but for what a trial keeps (chapter client).
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
- *     divided by their weights, differs by at most two batches. Without, first come.
+ *     divided by their weights, differs by at most two batches. Small ones are slow: one
+ *     gets weight x batch in a check, and in T / 128. Without, first come.
  *   - If the node gets slower, the estimate is back within 5 periods, and 99 % of what
  *     equal sharing can meet of the reservations is met, if engines say what is queued.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
@@ -76,6 +77,7 @@
  *     costs itself at most X = max(batch, R / 8), others nothing; an engine that had the
  *     slot before gets QOS_ESTALE. Without debt, and within its limit.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
+ *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
  *     count of the pool word stays above -(clients x batch).
  *   - A backlogged client that has reservation left never waits in its engine. Without,
@@ -85,7 +87,8 @@
  *     gets the reservation again in the period after its next report.
  *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
  *     its first period at most T + lease_ns later. Without a monitor engines stop, or
- *     with TOKENPOOL_GO_ON continue with their reservations (safe while their sum fits).
+ *     with TOKENPOOL_GO_ON continue with their reservations (safe while their sum fits);
+ *     one whose clock went back waits until it is where it was.
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what
  *     their client was given, so a client that lies can have its own reservation issued
  *     twice, and move the estimate by its own tokens; one that forges its own report can

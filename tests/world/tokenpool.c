@@ -110,7 +110,7 @@ static struct {
     uint64_t T, C, batch, overrun, apart_ns, check_ns;
     uint32_t slots, twins, monitors, epoch, before, owner;
     size_t storage_bytes;
-    uint64_t number, begun_ns, before_ns, disturbed_ns, stray_ns, stray_number, strayed, bound, spends, quiet_ns, kills;
+    uint64_t number, announced, begun_ns, before_ns, disturbed_ns, stray_ns, stray_number, strayed, bound, spends, quiet_ns, kills;
     bool strays, go_on, lost;
     /* surplus, over the epochs of the quiet end */
     uint64_t quiet_epochs, quiet_spent, quiet_idle;
@@ -183,8 +183,9 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
     if (!run.before_ns || t->clean_ns >= run.before_ns || strayed(run.before_ns) || t->engine == UINT32_MAX)
         return;
     if (run.go_on && (ended - begun > run.T + 4 * run.check_ns || begun - run.before_ns > run.T + 4 * run.check_ns ||
-                      monitor_starts() != epoch_of(run.before)->monitor_starts))
-        return; /* it went on, on account of the next epoch */
+                      monitor_starts() != epoch_of(run.before)->monitor_starts ||
+                      world_choice(run.w, world_of(t->cohort, F_CHURN))))
+        return; /* it went on, on account of the next epochs: of several, if its reservation is less now */
     if (epoch_of(e)->sum == 0 && monitor_starts() != epoch_of(e)->monitor_starts)
         return; /* its monitor died before it announced the epoch: nobody has a token of it */
     /* Behind a slow transport who starts waits for the next epoch, and so does a clock that went back. */
@@ -291,9 +292,9 @@ static void spend(struct slot *t, const struct engine *g, uint64_t e, uint64_t n
         t->forced += n;
         x->debts += n;
     }
-    /* Promise `outside`: a token is spent in the epoch that issued it, or never. A clock that hid time is as late as
-     * that. */
-    if (!forced && !run.go_on && !strayed(run.begun_ns) &&
+    /* Promise `outside`: a token is spent in the epoch that issued it, or never. An epoch lasts until the period word
+     * shows the next one, at the latest at the end of the monitor's call. A clock that hid time is as late as that. */
+    if (!forced && !run.go_on && !strayed(run.begun_ns) && (e != run.before || run.announced == run.number) &&
         (!x->begun || (x->ended && x->ended_ns + g->hidden_ns < read)))
         world_fail(run.w, "outside", ps->now_ns,
                    "client %" PRIu32 " spent %" PRIu64 " tokens of epoch %" PRIu64 ", which ended %.6f ms before",
@@ -499,10 +500,10 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     uint32_t k;
     bool forced = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE)));
     *shown = read_clock(g, &read);
-    for (k = 0; t->remote && k < 300 && tokenpool_client_next(&g->client, *shown, n, &op); k++)
+    for (k = 0; t->remote && k < 300 && tokenpool_client_next(&g->client, *shown, n, &op); k++) {
         perform(t, g, &op);
-    if (k)
-        *shown = read_clock(g, &read);
+        *shown = read_clock(g, &read); /* the take has the last one: a lower one would need an operation first */
+    }
     if (n == 0 && !t->remote)
         tokenpool_client_run(&g->client, *shown, 0);
     if (n == 0) {
@@ -650,7 +651,7 @@ static void churn(uint32_t id)
     t->clean_ns = ps->now_ns;
     if (s == QOS_OK) {
         if (kind == 2 && t->joined)
-            t->left_ns = ps->now_ns;
+            t->left_ns = max_of(1, ps->now_ns); /* 0: never */
         else if (t->joined)
             t->reservation = r;
         t->joined = !(kind == 2 && t->joined);
@@ -723,6 +724,8 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
         if (others && ps->now_ns > others + run.T / 4 + 2 * run.check_ns && !strayed(ps->now_ns))
             world_fail(run.w, "fenced", ps->now_ns,
                        "monitor %" PRIu32 " says that it is active, and %" PRIu32 " has it", id, run.owner);
+        if (info.active && run.owner == id)
+            run.announced = run.number; /* what began in this call is in the period word */
         if (info.active && run.owner == id && info.bound) {
             epoch_of(info.epoch)->bound = max_of(epoch_of(info.epoch)->bound, info.bound);
             run.bound = max_of(run.bound, info.bound);
@@ -956,6 +959,9 @@ static void judge_quiet(void)
                  world_choice(run.w, world_of(t->cohort, F_TWIN)) == 0 &&
                  world_choice(run.w, world_of(t->cohort, F_CLOCK)) == 0 && t->size == 1;
     }
+    /* Ordered, a client may get no more than a batch in a check, and in T / 128. */
+    if (world_choice(run.w, F_ORDERED) && run.batch * run.slots * min_of(128, run.T / run.check_ns) < 2 * run.C)
+        return;
     if (!plain || !greedy || often < 512 || run.quiet_epochs < 5 || world_choice(run.w, F_LATE))
         return;
     /* All of C is used but 1 or 2 % of what idle clients leave; a trial may keep one period's part of each. */
