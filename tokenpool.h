@@ -87,8 +87,9 @@
  *     gets the reservation again in the period after its next report.
  *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
  *     its first period at most T + lease_ns later. Without a monitor engines stop, or
- *     with TOKENPOOL_GO_ON continue with their reservations (safe while their sum fits);
- *     one whose clock went back waits until it is where it was.
+ *     with TOKENPOOL_GO_ON continue with their reservations (safe while their sum fits,
+ *     with the terms as they were); if its clock went back, one waits until it is where it
+ *     was.
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what
  *     their client was given, so a client that lies can have its own reservation issued
  *     twice, and move the estimate by its own tokens; one that forges its own report can
@@ -411,6 +412,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
 #define TOKENPOOL_PRIV_SMALL 2048u     /* a smaller reservation is reported in fewer steps */
 #define TOKENPOOL_PRIV_CROWD 50u       /* more clients than that read an empty pool less often */
+#define TOKENPOOL_PRIV_SHORT_NS UINT64_C(10000000) /* a period in which a drifting clock is looked after each time */
 #define TOKENPOOL_PRIV_EARLY 0u        /* phase of a report */
 #define TOKENPOOL_PRIV_LAST 1u         /* in the last quarter */
 #define TOKENPOOL_PRIV_FINAL 2u        /* carries N */
@@ -1004,9 +1006,11 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase)
         client->report_due = true;
-    /* with the last report a look, where that costs no message: a clock that hid more than final_ns is found */
-    if (client->shared && client->phase < TOKENPOOL_PRIV_FINAL &&
-        tokenpool_client_priv_phase(client) == TOKENPOOL_PRIV_FINAL)
+    /* A look with the last two reports: a clock that hid time is found. Where it costs a message, with the first of them,
+     * and of long epochs in each eighth. */
+    if (tokenpool_client_priv_phase(client) > client->phase &&
+        (client->shared || (client->phase < TOKENPOOL_PRIV_LAST &&
+                            (client->seen % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))))
         client->period_at_ns = client->now_ns;
 }
 

@@ -110,7 +110,8 @@ static struct {
     uint64_t T, C, batch, overrun, apart_ns, check_ns;
     uint32_t slots, twins, monitors, epoch, before, owner;
     size_t storage_bytes;
-    uint64_t number, announced, begun_ns, before_ns, disturbed_ns, stray_ns, stray_number, strayed, bound, spends, quiet_ns, kills;
+    uint64_t shown; /* epoch in the period word */
+    uint64_t number, begun_ns, before_ns, disturbed_ns, stray_ns, stray_number, strayed, bound, spends, quiet_ns, kills;
     bool strays, go_on, lost;
     /* surplus, over the epochs of the quiet end */
     uint64_t quiet_epochs, quiet_spent, quiet_idle;
@@ -175,16 +176,16 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
         return;
     if (run.lost || world_choice(run.w, world_of(t->cohort, F_FORCE)))
         return; /* it pays its debt */
-    if (t->io_ns &&
-        (world_choice(run.w, F_LATE) || world_choice(run.w, world_of(t->cohort, F_CLOCK)) || t->gap_ns > run.T / 500))
+    if (t->io_ns && (world_choice(run.w, F_LATE) || world_choice(run.w, world_of(t->cohort, F_CLOCK)) ||
+                     world_choice(run.w, world_of(t->cohort, F_PAUSE)) || t->gap_ns > run.T / 500))
         return; /* it wants what its I/Os let it, and they end late */
     if (t->wants != ALL && ended - begun > run.T + 4 * run.check_ns)
         return; /* what it wanted after T waits for the next epoch */
     if (!run.before_ns || t->clean_ns >= run.before_ns || strayed(run.before_ns) || t->engine == UINT32_MAX)
         return;
-    if (run.go_on && (ended - begun > run.T + 4 * run.check_ns || begun - run.before_ns > run.T + 4 * run.check_ns ||
+    if (run.go_on && (ended - begun > run.T + run.T / 8 || begun - run.before_ns > run.T + run.T / 8 ||
                       monitor_starts() != epoch_of(run.before)->monitor_starts ||
-                      world_choice(run.w, world_of(t->cohort, F_CHURN))))
+                      world_choice(run.w, world_of(t->cohort, F_CHURN)) || goes_back(t)))
         return; /* it went on, on account of the next epochs: of several, if its reservation is less now */
     if (epoch_of(e)->sum == 0 && monitor_starts() != epoch_of(e)->monitor_starts)
         return; /* its monitor died before it announced the epoch: nobody has a token of it */
@@ -264,6 +265,11 @@ static void look(const qos_word_t *word)
         run.lost |= run.owner != ps->current && strayed(ps->now_ns); /* it may find an admission that was hit */
         run.owner = ps->current;
     }
+    if (word == &storage[TOKENPOOL_OFFSET_PERIOD / 8] && run.shown != (*word >> 28 & 0xfffff)) {
+        if (epoch_of(run.shown)->ended)
+            epoch_of(run.shown)->ended_ns = ps->now_ns; /* now its clients can know */
+        run.shown = *word >> 28 & 0xfffff;
+    }
     if (word != &storage[TOKENPOOL_OFFSET_POOL / 8])
         return;
     if (e != run.epoch)
@@ -293,8 +299,8 @@ static void spend(struct slot *t, const struct engine *g, uint64_t e, uint64_t n
         x->debts += n;
     }
     /* Promise `outside`: a token is spent in the epoch that issued it, or never. An epoch lasts until the period word
-     * shows the next one, at the latest at the end of the monitor's call. A clock that hid time is as late as that. */
-    if (!forced && !run.go_on && !strayed(run.begun_ns) && (e != run.before || run.announced == run.number) &&
+     * shows the next one. A clock that hid time is as late as that. */
+    if (!forced && !run.go_on && !strayed(run.begun_ns) && e != run.shown &&
         (!x->begun || (x->ended && x->ended_ns + g->hidden_ns < read)))
         world_fail(run.w, "outside", ps->now_ns,
                    "client %" PRIu32 " spent %" PRIu64 " tokens of epoch %" PRIu64 ", which ended %.6f ms before",
@@ -334,10 +340,12 @@ static void judge_window(void)
              debts = 0;
     if (run.strays || run.spends == JOURNAL)
         return;
-    for (i = 0; i < SLOTS; i++)
-        debts += i < run.slots && world_choice(run.w, world_of(slot[i].cohort, F_FORCE)) ? 1 : 0;
+    for (i = 0; i < run.slots; i++) { /* debts are judged by the bound of each epoch; an advance on old terms is one */
+        debts += world_choice(run.w, world_of(slot[i].cohort, F_FORCE)) != 0;
+        debts += run.go_on && world_choice(run.w, world_of(slot[i].cohort, F_CHURN));
+    }
     if (debts)
-        return; /* judged by the bound of each epoch */
+        return;
     qsort(journal, run.spends, sizeof *journal, by_time);
     for (i = 0; i < run.spends; i++) {
         sum += journal[i].n;
@@ -400,7 +408,9 @@ static uint64_t read_clock(struct engine *g, uint64_t *read)
     at = p->clock.config.fault == WORLD_CLOCK_TRUE ? ps->now_ns
                                                    : world_clock_when(&p->clock, plain > 0 ? (uint64_t)plain : 0);
     *read = min_of(at, ps->now_ns);
-    if (ps->now_ns > g->hidden_at_ns + 6 * run.T)
+    if (ps->now_ns >
+        max_of(g->hidden_at_ns, slot[g->slot].rare_ns) +
+            (slot[g->slot].remote && run.T > 10000000 ? 10 : 6) * run.T) /* found by calls late in an epoch */
         g->hidden_ns = 0;
     if (g->seen_ns && shown >= g->shown_ns && *read > g->seen_ns &&
         *read - g->seen_ns > shown - g->shown_ns + (*read - g->seen_ns) / 10000 + 1) {
@@ -520,7 +530,7 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     }
     /* a reservation is withheld from who was not heard, so it counts for who came often since the epoch before */
     if (s == QOS_ERANGE && !strayed(run.begun_ns) && n <= t->reservation && t->joined && t->rare_ns < run.before_ns &&
-        t->clean_ns < run.before_ns)
+        t->called_ns + run.T / 4 >= ps->now_ns && t->clean_ns < run.before_ns)
         world_fail(run.w, "range", ps->now_ns, "client %" PRIu32 ": %" PRIu64 " tokens are out of range", t->id, n);
     if (s == QOS_ERANGE)
         s = QOS_EAGAIN;
@@ -724,8 +734,6 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
         if (others && ps->now_ns > others + run.T / 4 + 2 * run.check_ns && !strayed(ps->now_ns))
             world_fail(run.w, "fenced", ps->now_ns,
                        "monitor %" PRIu32 " says that it is active, and %" PRIu32 " has it", id, run.owner);
-        if (info.active && run.owner == id)
-            run.announced = run.number; /* what began in this call is in the period word */
         if (info.active && run.owner == id && info.bound) {
             epoch_of(info.epoch)->bound = max_of(epoch_of(info.epoch)->bound, info.bound);
             run.bound = max_of(run.bound, info.bound);
@@ -962,7 +970,8 @@ static void judge_quiet(void)
     /* Ordered, a client may get no more than a batch in a check, and in T / 128. */
     if (world_choice(run.w, F_ORDERED) && run.batch * run.slots * min_of(128, run.T / run.check_ns) < 2 * run.C)
         return;
-    if (!plain || !greedy || often < 512 || run.quiet_epochs < 5 || world_choice(run.w, F_LATE))
+    if (!plain || !greedy || often < 512 || run.quiet_epochs < 5 || world_choice(run.w, F_LATE) ||
+        world_choice(run.w, F_MONITOR_CLOCK) == 2)
         return;
     /* All of C is used but 1 or 2 % of what idle clients leave; a trial may keep one period's part of each. */
     lost = run.quiet_epochs * run.C > run.quiet_spent ? run.quiet_epochs * run.C - run.quiet_spent : 0;
