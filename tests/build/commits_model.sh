@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # proves: tests/proof/twochoice_commits.pml, the machine of commits of twochoice.h as a model for spin: two committers,
 # compactions, swaps in another thread, power cuts, restarts and every failure of the storage lose nothing that was
-# acknowledged, and never leave both slots of the mark unsynced. Bugs planted into the model are found, with their
-# shortest trace. usage: tests/build/commits_model.sh [all]
+# acknowledged, never leave both slots of the mark unsynced, count a write once, and leave each open write its record.
+# Bugs planted into the model are found, with their shortest trace. usage: tests/build/commits_model.sh [all]
 #
-# Every search is complete. all (make prove): two changes, two attempts at a compaction.
+# Every search is complete. all (make prove): two attempts at a compaction and two power cuts; two changes.
 set -u
 . "$(dirname "$0")/../lib.sh"
 command -v spin >/dev/null || { echo "SKIP spin is not installed"; exit 77; }
@@ -19,9 +19,14 @@ states() { grep -oE "\b$2(NONE|COPYING|COPIED|SWAPPING|DOUBTFUL|SOUND|TORN|LOST)
 expect "the model has the states of the header" [ "$(states "$model" '')" = "$(sed 's/COPYING_LOG/COPYING/' twochoice.h >"$out/h"; states "$out/h" TWOCHOICE_PRIV_)" ]
 
 
-expect "one change, one compaction, one power cut: every state" held "$(spin_search small "$model" '-DCHANGES=1 -DATTEMPTS=1 -DCUTS=1 -DMARKS=1')"
+expect "one change, one compaction, two power cuts: every state" held "$(spin_search small "$model" '-DCHANGES=1 -DATTEMPTS=1 -DCUTS=2 -DMARKS=1')"
 expect "marks of two commits: every state" held "$(spin_search marks "$model" '-DCHANGES=1 -DATTEMPTS=0 -DCUTS=1 -DMARKS=4')"
-[ "${1:-}" = all ] && expect "two changes, two attempts, one power cut: every state" held "$(spin_search large "$model" '-DCHANGES=2 -DATTEMPTS=2 -DCUTS=1 -DMARKS=1')"
+room='-DCHANGES=2 -DATTEMPTS=1 -DCUTS=1 -DMARKS=0 -DROOM=3'
+expect "logs of three records: every state" held "$(spin_search room "$model" "$room")"
+if [ "${1:-}" = all ]; then
+    expect "two compactions, two power cuts: every state" held "$(spin_search two "$model" '-DCHANGES=1 -DATTEMPTS=2 -DCUTS=2 -DMARKS=1')"
+    expect "two changes, two compactions, one power cut: every state" held "$(spin_search large "$model" '-DCHANGES=2 -DATTEMPTS=2 -DCUTS=1 -DMARKS=1')"
+fi
 
 planted() { # NAME DEFINES SED-EXPRESSION: breadth first, so that the trace is the shortest
     sed "$3" "$model" >"$out/planted.pml"
@@ -37,5 +42,8 @@ planted "a commit counts for whatever log has the number now" "$two" 's/ \&\& co
 planted "a log whose sync failed in a swap is synced again" "$two" 's/-> st\[l\] = DOUBTFUL$/-> skip/'
 planted "a doubtful log is sound once it is swapped in" "$two" 's/(st\[act\] == SWAPPING -> SOUND : LOST)/SOUND/'
 planted "a lost log goes on after the next sync" "$two" 's/:: else -> st\[l\] = LOST/:: else -> skip/'
+planted "a restart forgets which writes have ended" '-DCHANGES=1 -DATTEMPTS=0 -DCUTS=1 -DMARKS=0' 's/ended = held/ended = 0/'
+planted "a compaction goes on after a callback failed" "$two" 's/^            fail(other)$/            skip/'
+planted "a ceiling takes the record of an open write" "$room" 's/room(act, open + 1) -> used/room(act, 1) -> used/'
 planted "a mark that another commit synced" '-DCHANGES=0 -DATTEMPTS=0 -DCUTS=0 -DMARKS=4' 's/\(:: else ->\)*\(  *:: commit_mark\[k\] != 0\) \&\& commit_mark\[k\] == unsynced_mark -> unsynced_mark = 0; mark_slot/\2 -> unsynced_mark = 0; mark_slot/'
 finish $failed

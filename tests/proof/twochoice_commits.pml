@@ -1,7 +1,7 @@
 /* twochoice_commits.pml - the machine of commits of twochoice.h (its drawing "COMMITS") as a model for spin.
  *
  * One home, two logs and a mark on a device, two committers, attempts at compactions, swaps in another thread, power
- * cuts and restarts. Each write, cut, sync, swap and creation can fail; a failed sync loses what it should have written,
+ * cuts and restarts; with ROOM, records that open writes have reserved. Each write, cut, sync, swap and creation can fail; a failed sync loses what it should have written,
  * and later ones of that log fail, or, once the header knows, may lie. A log's contents are a number: how many of the
  * table's changes it has. What the device really holds (has, whole, in_use) is apart from what the header believes
  * (st, dur, act). tests/build/commits_model.sh runs it, and plants bugs into copies of it. */
@@ -19,6 +19,9 @@
 #ifndef MARKS
 #define MARKS 2
 #endif
+#ifndef ROOM /* records that a log may have beside its header; 0: enough */
+#define ROOM 0
+#endif
 
 #define NONE 0
 #define COPYING 1
@@ -32,8 +35,17 @@
 /* the header's */
 byte st[2], id[2], rec[2], dur[2];
 bool known[2]; /* of a compacted log: its end is durable */
-byte act, changes, acknowledged, last_id, attempts, cuts;
+byte act, changes, acknowledged, new_id, attempts, cuts;
 byte mark_slot, unsynced_mark, marks;
+byte ended; /* the writes that are known to have ended: the first so many changes */
+byte failures; /* of the attempt at a compaction that is under way */
+#if ROOM > 0
+byte used[2], open; /* records; open writes, each with a record reserved */
+#define room(l, n) (used[l] + n <= ROOM && (st[1 - l] < SWAPPING || st[1 - l] > DOUBTFUL || used[1 - l] + n <= ROOM))
+#define may_end (open > 0)
+#else
+#define may_end true
+#endif
 /* the commits */
 bool busy[2], good[2];
 byte commit_id[4], commit_rec[4], commit_mark[2]; /* [2 * committer + log]; rec 255: not in it */
@@ -112,6 +124,16 @@ inline forget_log(l)
     rec[l] = 0; dur[l] = 0; known[l] = false; has[l] = 0; whole[l] = false; stuck[l] = false; told[l] = false; id[l] = 0
 }
 
+inline name_log() /* an identity that nobody has: numbers that nobody has are the same */
+{
+    new_id = 1;
+    do
+    :: id[0] == new_id || id[1] == new_id || commit_id[0] == new_id || commit_id[1] == new_id || commit_id[2] == new_id ||
+       commit_id[3] == new_id -> new_id++
+    :: else -> break
+    od
+}
+
 inline begin_commit(k)
 {
     printf("commit %d begins\n", k);
@@ -184,10 +206,13 @@ inline restart() /* recovery writes a new log, and swaps it in; before that noth
     acknowledged = held;
     act = 1; in_use = 1;
     st[0] = NONE; st[1] = SOUND;
-    last_id++;
-    id[1] = last_id; rec[1] = held; dur[1] = held; known[1] = true;
-    has[1] = held; whole[1] = true; stuck[1] = false; told[1] = false;
     forget_log(0);
+    ended = held;
+#if ROOM > 0
+    used[1] = held; used[0] = 0; open = 0;
+#endif
+    id[1] = 1; rec[1] = held; dur[1] = held; known[1] = true;
+    has[1] = held; whole[1] = true; stuck[1] = false; told[1] = false;
     forget_commit(0);
     forget_commit(1);
     swap_done = 0;
@@ -201,14 +226,26 @@ proctype home()
     do
     /* Whenever the power is cut, the log that counts is whole, and has all that was acknowledged. */
     :: assert(whole[in_use] && has[in_use] >= acknowledged)
-    :: atomic { changes < CHANGES && open_for_changes -> /* a change */
+#if ROOM > 0
+    :: atomic { changes + open < CHANGES && open_for_changes && room(act, open + 1) -> open++; printf("a write begins\n") }
+    :: atomic { open_for_changes && room(act, open + 1) -> used[act]++; printf("a ceiling is written\n");
+        if :: st[other] == COPIED || st[other] == SWAPPING -> used[other]++ :: else -> skip fi }
+#endif
+    :: atomic { changes < CHANGES && open_for_changes && may_end -> /* a change: a write ends */
         changes++; printf("a change\n");
+#if ROOM > 0
+        assert(room(act, 1)); /* the record that its begin reserved */
+#endif
         if
         :: true ->
             if :: st[act] == TORN -> if :: true -> st[act] = SOUND :: true -> st[act] = LOST fi :: else -> skip fi;
             if
             :: st[act] == SOUND ->
-                rec[act] = changes;
+                rec[act] = changes; ended = changes;
+#if ROOM > 0
+                open--; used[act]++;
+                if :: st[other] == COPIED || st[other] == SWAPPING -> used[other]++ :: else -> skip fi;
+#endif
                 if
                 :: st[other] == COPIED || st[other] == SWAPPING ->
                     if :: true -> rec[other] = changes :: true -> fail(other) fi
@@ -218,8 +255,10 @@ proctype home()
             fi
         :: true -> st[act] = TORN; changes-- /* the write failed; the other commit cuts its rest */
         fi }
+    :: atomic { changes > 0 -> /* the reply was lost, and the client ends its write again: it counts once */
+        if :: ended >= changes -> skip :: else -> printf("a write counts again\n"); assert(false) fi }
     :: atomic { !busy[0] -> begin_commit(0) }
-    :: atomic { !busy[1] -> begin_commit(1) }
+    :: atomic { busy[0] && !busy[1] -> begin_commit(1) } /* which of the two is free first makes no difference */
     :: atomic { busy[0] && (need[0] & 1) -> sync(0, 0) }
     :: atomic { busy[0] && (need[0] & 2) -> sync(0, 1) }
     :: atomic { busy[1] && (need[1] & 1) -> sync(1, 0) }
@@ -233,12 +272,23 @@ proctype home()
     :: atomic { busy[0] && need[0] == 0 -> end_commit(0) }
     :: atomic { busy[1] && need[1] == 0 -> end_commit(1) }
     :: atomic { st[other] == NONE && attempts < ATTEMPTS -> /* compact_start: new blocks, a new identity */
-        attempts++; printf("compaction begins\n");
-        last_id++;
-        id[other] = last_id; rec[other] = 0; dur[other] = 0; known[other] = false;
+        attempts++; failures = 0; printf("compaction begins\n");
+        name_log();
+        id[other] = new_id; new_id = 0; rec[other] = 0; dur[other] = 0; known[other] = false;
         has[other] = 0; whole[other] = false; stuck[other] = false; told[other] = false;
         st[other] = COPYING }
-    :: atomic { st[other] == COPYING -> printf("copied, or given up\n"); if :: true -> st[other] = COPIED; rec[other] = changes :: true -> fail(other) fi }
+    :: atomic { st[other] == COPYING -> printf("copied, or given up\n");
+        if
+#if ROOM > 0
+        :: changes + open > ROOM -> fail(other)
+        :: changes + open <= ROOM -> st[other] = COPIED; rec[other] = changes; used[other] = changes
+#else
+        :: true -> st[other] = COPIED; rec[other] = changes
+#endif
+        :: true -> failures++; printf("a callback fails\n");
+            assert(failures < 2); /* it ends with the first one: nothing loops over a callback that fails */
+            fail(other)
+        fi }
     :: atomic { st[other] == COPIED && known[other] && dur[other] >= acknowledged -> st[other] = SWAPPING; swap_done = 0; printf("swapping\n") }
     :: atomic { st[other] == COPIED -> fail(other) } /* no room */
     :: atomic { (st[other] == SWAPPING || st[other] == DOUBTFUL) && swap_done == 0 -> /* in another thread */
@@ -268,7 +318,7 @@ proctype home()
 init
 {
     atomic {
-        st[0] = SOUND; id[0] = 1; last_id = 1; known[0] = true; whole[0] = true;
+        st[0] = SOUND; id[0] = 1; known[0] = true; whole[0] = true;
         run home()
     }
 }
