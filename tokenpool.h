@@ -2798,6 +2798,7 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
         monitor->look_ns = monitor->now_ns;
         monitor->age_ns = 0;
         monitor->unconfirmed = true;
+        monitor->epoch = (uint32_t)qos_default(monitor->epoch, tokenpool_priv_period_epoch(to)); /* 0: the first one */
     }
 }
 

@@ -1,8 +1,9 @@
 /* twochoice_commits.pml - the machine of commits of twochoice.h (its drawing "COMMITS") as a model for spin.
  *
  * One home, two logs and a mark on a device, two committers, attempts at compactions, swaps in another thread, power
- * cuts and restarts; with ROOM, records that open writes have reserved. Each write, cut, sync, swap and creation can fail; a failed sync loses what it should have written,
- * and later ones of that log fail, or, once the header knows, may lie. A log's contents are a number: how many of the
+ * cuts and restarts; with ROOM, records that open writes have reserved. Each write, cut, sync, swap and creation can
+ * fail; a failed sync loses what it should have written, and later ones of that log fail, or, once the header knows, may
+ * lie. A log's contents are a number: how many of the
  * table's changes it has. What the device really holds (has, whole, in_use) is apart from what the header believes
  * (st, dur, act). tests/build/commits_model.sh runs it, and plants bugs into copies of it. */
 

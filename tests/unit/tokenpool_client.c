@@ -164,6 +164,28 @@ static void test_limit_and_debt(void)
     CHECK_EQ(tokenpool_client_force(&c, 0, 1), QOS_EDEBT);
 }
 
+/* A debt above a batch, and above what the period's pool holds, is paid batch by batch. */
+static void test_large_debt(void)
+{
+    struct tokenpool_client c;
+    uint64_t now;
+    rig_config(2, 10, 100, 0);
+    config.debt_max = 80;
+    rig_init();
+    rig_join(0, 0, 0);
+    rig_join(1, 80, 0);
+    rig_engine(&c, 0);
+    rig_run(&monitor, 0);
+    rig_tick(&c, 0);
+    CHECK_EQ(tokenpool_client_force(&c, 0, 70), QOS_OK);
+    for (now = 0; now < 4 * S; now += S) { /* 20 in each period */
+        rig_run(&monitor, now);
+        rig_tick(&c, now);
+        CHECK_EQ(tokenpool_client_take(&c, now, 1), now < 3 * S ? QOS_EAGAIN : QOS_OK);
+        CHECK_EQ(rig_pool(), 0);
+    }
+}
+
 static void test_times(void)
 {
     struct tokenpool_client c;
@@ -755,6 +777,7 @@ int main(void)
     test_lost_claims();
     test_straddle();
     test_limit_and_debt();
+    test_large_debt();
     test_times();
     test_demand();
     test_gone();

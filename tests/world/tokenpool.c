@@ -412,10 +412,12 @@ static uint64_t read_clock(struct engine *g, uint64_t *read)
         max_of(g->hidden_at_ns, slot[g->slot].rare_ns) +
             (slot[g->slot].remote && run.T > 10000000 ? 10 : 6) * run.T) /* found by calls late in an epoch */
         g->hidden_ns = 0;
-    if (g->seen_ns && shown >= g->shown_ns && *read > g->seen_ns &&
-        *read - g->seen_ns > shown - g->shown_ns + (*read - g->seen_ns) / 10000 + 1) {
-        g->hidden_ns += *read - g->seen_ns - (shown - g->shown_ns);
-        g->hidden_at_ns = ps->now_ns;
+    if (g->seen_ns && shown + run.T / 8192 >= g->shown_ns && *read > g->seen_ns) { /* a hair back stands still */
+        uint64_t passed = shown > g->shown_ns ? shown - g->shown_ns : 0;
+        if (*read - g->seen_ns > passed + (*read - g->seen_ns) / 10000 + 1) {
+            g->hidden_ns += *read - g->seen_ns - passed;
+            g->hidden_at_ns = ps->now_ns;
+        }
     }
     g->shown_ns = shown;
     g->seen_ns = *read;
@@ -542,8 +544,8 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
             world_fail(run.w, "fenced_engine", ps->now_ns,
                        "client %" PRIu32 ": an engine spends a token two epochs after another one got the slot", t->id);
     }
-    if (s != QOS_OK && t->engine == ps->current)
-        t->refused_ns = ps->now_ns;
+    if (s != QOS_OK && t->engine == ps->current && ps->now_ns < run.begun_ns + run.T - run.T / 512)
+        t->refused_ns = ps->now_ns; /* later ones may only wait for the next epoch */
     called(t, read);
     return s;
 }
