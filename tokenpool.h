@@ -1311,13 +1311,17 @@ QOS_PRIV void tokenpool_client_priv_saw_terms(struct tokenpool_client *client, u
 QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, uint64_t answer)
 {
     bool opening = client->state == TOKENPOOL_PRIV_IN_OPEN, swapped = answer == client->report;
-    /* What it did not write is another engine's, or all but the incarnation was cleared by the monitor. Only after a
-     * lost answer it may be its own: incarnations repeat after seven. */
-    uint64_t own = client->unsure ? answer & TOKENPOOL_PRIV_INCARNATION : answer;
-    client->unsure = false;
-    if (!swapped && client->attached && own != (uint64_t)client->attached << 56) {
+    /* What it did not write is another engine's, or all but the incarnation was cleared by the monitor. Incarnations
+     * repeat after seven. */
+    bool own = swapped || answer == (uint64_t)client->attached << 56 || (client->unsure && answer == client->writing);
+    if (client->attached && !own) {
         tokenpool_client_priv_lapse(client);
         client->state = TOKENPOOL_PRIV_IN_FENCED;
+        return;
+    }
+    if (client->unsure) {
+        client->unsure = false;
+        client->report = answer;
         return;
     }
     client->report = swapped && !opening ? client->writing : answer;
@@ -1547,11 +1551,13 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
     op->operand = op->compare = 0;
     op->offset_bytes = TOKENPOOL_OFFSET_PERIOD;
     if (what == TOKENPOOL_PRIV_REPORT) { /* R1 */
-        client->writing = tokenpool_client_priv_report(client, need);
-        op->kind = TOKENPOOL_COMPARE_SWAP;
         op->offset_bytes = tokenpool_storage_report(client->head.clients, client->id);
-        op->compare = client->report;
-        op->operand = client->writing;
+        if (!client->unsure) { /* else it looks whether its last swap was performed */
+            client->writing = tokenpool_client_priv_report(client, need);
+            op->kind = TOKENPOOL_COMPARE_SWAP;
+            op->compare = client->report;
+            op->operand = client->writing;
+        }
     } else if (what == TOKENPOOL_PRIV_CLAIM) { /* C1 */
         client->claim = qos_min(client->head.batch * qos_max(client->weight, 1), tokenpool_client_priv_room(client));
         op->kind = TOKENPOOL_FETCH_ADD;
@@ -1629,7 +1635,7 @@ QOS_API void tokenpool_client_fail(struct tokenpool_client *client)
         client->peek_at_ns = 0;
         client->fresh = 2; /* it may have been of the pool of a period that is not known yet, or the one after */
     }
-    client->unsure = client->unsure || what == TOKENPOOL_PRIV_REPORT;
+    client->unsure = client->unsure || (client->attached && what == TOKENPOOL_PRIV_REPORT);
     if (what == TOKENPOOL_PRIV_PERIOD)
         client->period_at_ns = qos_sat_add(client->now_ns, client->head.poll_ns);
     tokenpool_client_priv_arm(client); /* terms and reports: again at once */

@@ -274,7 +274,8 @@ static void test_gone(void)
     }
 }
 
-/* A report is sent as soon as K falls, and again if the transport lost it. Every operation is on one word. */
+/* A report is sent as soon as K falls. If its answer was lost, the engine looks whether it was performed, then goes on.
+ * Every operation is on one word. */
 static void test_report_again(void)
 {
     struct tokenpool_client c;
@@ -283,7 +284,8 @@ static void test_report_again(void)
     base(1000, 1000, 0, 0, &c, NULL);
     tokenpool_client_run(&c, 338 * MS, 0);
     for (i = 0; i < 2; i++) {
-        CHECK(tokenpool_client_next(&c, 340 * MS, 0, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
+        CHECK(tokenpool_client_next(&c, 340 * MS, 0, &op) &&
+              op.kind == (i == 0 ? TOKENPOOL_COMPARE_SWAP : TOKENPOOL_READ));
         CHECK_EQ(op.offset_bytes, tokenpool_storage_report(2, 0));
         tokenpool_client_fail(&c);
     }
@@ -544,7 +546,7 @@ static void test_hint(void)
 }
 
 /* An idle client returns its reservation of 1000. Each report covers a third of the remainder: about ten reports down
- * to R / 64, one at first, two in the last quarter. A lost report costs no other operation; beside the last one a local
+ * to R / 64, one at first, two in the last quarter. A lost report costs one look at it; beside the last two a local
  * engine looks at the period. */
 static void test_few_reports(void)
 {
@@ -564,7 +566,7 @@ static void test_few_reports(void)
             tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
         }
     CHECK_WITHIN(reports, 5, 17);
-    CHECK_EQ(reads, 1);
+    CHECK_WITHIN(reads, 2, 3);
 }
 
 /* A remote engine: a take needs no operation while nothing is due. An engine whose slot was given to another client
