@@ -583,47 +583,65 @@ struct htb_priv_claim {
 };
 #define HTB_PRIV_CLAIMS_MAX 64u /* the bits of a set of claims */
 
+/* Chapter "queues": requests from their class's turn to their completion. */
+struct htb_priv_dispatch {
+    struct htb_priv_slot *slot;                   /* of the dispatch queue */
+    struct htb_priv_heap sweep[2];                /* slots by offset: this sweep, the next one */
+    struct htb_request *urgent;                   /* ring, last one; goes before all others */
+    uint32_t free_slot, oldest_slot, newest_slot; /* QOS_NONE: none */
+    uint32_t waiting, at_device;                  /* requests in the dispatch queue; handed out */
+    uint32_t this_sweep;                          /* index into sweep */
+    uint32_t dispatch_max, device_max, bypass_max;
+    enum htb_order order;
+    uint64_t head_offset, handed_out;
+};
+
+/* Chapter "maximizer": the root's rate follows what the device does. */
+struct htb_priv_maximize {
+    uint32_t step;
+    bool starved;     /* since the last look: requests waited for root tokens */
+    bool was_starved; /* at the look before */
+    bool was_behind;  /* at that look a node with own tokens waited for its turn */
+    uint64_t interval_ns, last_ns, granted, rate_max;
+    uint64_t behind_ns;                     /* how far the own tags were behind at the last look */
+    uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
+};
+
+/* Chapter "several threads": what this tree has of the rates that it shares with others. */
+struct htb_priv_joined {
+    struct htb_priv_lease *lease; /* NULL: has not joined other trees */
+    struct htb_shared *shared;
+    uint32_t slot;
+    uint64_t exchange_ns, exchanged_ns; /* the next exchange; the last */
+};
+
 struct htb {
     struct htb_priv_node *node; /* classes + 1: the last one is the root */
     struct htb_priv_class *cls;
     struct htb_priv_ring_entry *turn;
-    struct htb_priv_pair *more;    /* buckets of the resources after the first */
-    uint64_t *more_sum;            /* sums of the children's rates in them */
-    struct htb_priv_slot *slot;    /* of the dispatch queue */
-    struct htb_priv_claim *claim;  /* min(classes, HTB_PRIV_CLAIMS_MAX) */
-    struct htb_priv_heap own;      /* nodes whose own tokens pass their next request, by finish tags */
-    struct htb_priv_heap event;    /* nodes that wait, by time; a node is in at most one of these two */
-    struct htb_priv_heap sweep[2]; /* dispatch slots by offset: this sweep, the next one */
-    struct htb_request *urgent;    /* ring, last one; goes before all others */
-    uint32_t classes, resources, depth_max, dispatch_max, device_max, bypass_max, maximize_step;
-    uint32_t free_slot, oldest_slot, newest_slot; /* QOS_NONE: none */
-    uint32_t waiting, at_device;                  /* requests in the dispatch queue; handed out */
-    uint32_t this_sweep;                          /* index into sweep */
-    uint64_t detours;                             /* invariant 5 */
+    struct htb_priv_pair *more;   /* buckets of the resources after the first */
+    uint64_t *more_sum;           /* sums of the children's rates in them */
+    struct htb_priv_claim *claim; /* min(classes, HTB_PRIV_CLAIMS_MAX) */
+    struct htb_priv_heap own;     /* nodes whose own tokens pass their next request, by finish tags */
+    struct htb_priv_heap event;   /* nodes that wait, by time; a node is in at most one of these two */
+    uint32_t classes, resources, depth_max;
     uint32_t claims;
-    enum htb_order order;
+    uint64_t detours; /* invariant 5 */
     enum htb_scenario scenario;
-    bool starved_at_root; /* since the last look: requests waited for root tokens */
-    bool was_starved;     /* starved at the look before */
-    bool was_behind;      /* at that look a node with own tokens waited for its turn */
-    bool root_ready;      /* the root's tokens pass the next request of its ring */
-    uint32_t notice;      /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
-    uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
     enum htb_bound bound;
+    bool root_ready; /* the root's tokens pass the next request of its ring */
+    uint32_t half;   /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
+    uint32_t notice; /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
+    uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
+    uint64_t root_wake_ns;  /* when root_ready becomes true; QOS_NEVER: no request waits for it */
+    uint64_t now_ns;        /* the latest time seen */
+    uint64_t tag_offset;    /* the clock of the own tags is now_ns less this */
+    uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, queued, gates;
+    uint64_t granted; /* tokens, by all classes (wraps) */
+    struct htb_priv_dispatch dispatch;
     struct htb_priv_flight flight;
-    uint64_t root_wake_ns; /* when root_ready becomes true; QOS_NEVER: no request waits for it */
-    uint64_t now_ns;       /* the latest time seen */
-    uint64_t tag_offset;   /* the clock of the own tags is now_ns less this */
-    uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, head_offset, handed_out, queued, gates;
-    struct htb_priv_lease *lease; /* NULL: has not joined other trees */
-    struct htb_shared *shared;
-    uint32_t share_slot;
-    uint32_t half; /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
-    uint64_t exchange_ns, exchanged_ns;     /* the next exchange; the last */
-    uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
-    uint64_t maximize_interval_ns, maximize_last_ns, maximize_granted, maximize_rate_max;
-    uint64_t granted;            /* tokens, by all classes (wraps) */
-    uint64_t maximize_behind_ns; /* how far the own tags were behind at the last look */
+    struct htb_priv_maximize maximize;
+    struct htb_priv_joined joined;
 };
 
 /* See "several threads". */
@@ -689,12 +707,12 @@ QOS_PRIV uint64_t *htb_priv_sum_of(const struct htb *tree, uint32_t id, uint32_t
 /* The reserved rate, of all trees together. The bucket has this tree's part of the time; none: no rate. */
 QOS_PRIV uint64_t htb_priv_rate_of(const struct htb *tree, uint32_t id, uint32_t r)
 {
-    return tree->lease ? tree->lease[id].rate[r] : htb_priv_pair_of(tree, id, r)->rate.rate;
+    return tree->joined.lease ? tree->joined.lease[id].rate[r] : htb_priv_pair_of(tree, id, r)->rate.rate;
 }
 
 QOS_PRIV uint64_t htb_priv_limit_of(const struct htb *tree, uint32_t id, uint32_t r)
 {
-    return tree->lease ? tree->lease[id].limit[r] : htb_priv_pair_of(tree, id, r)->limit.rate;
+    return tree->joined.lease ? tree->joined.lease[id].limit[r] : htb_priv_pair_of(tree, id, r)->limit.rate;
 }
 
 /* Depth of a bucket of the node, in sub-tokens. */
@@ -747,11 +765,11 @@ QOS_PRIV void htb_priv_set_limit(const struct htb *tree, uint32_t id, struct htb
 QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint64_t rate_per_s, uint64_t limit_per_s)
 {
     struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
-    if (tree->lease) {
-        tree->lease[id].rate[r] = rate_per_s;
-        tree->lease[id].limit[r] = limit_per_s;
-        rate_per_s = tree->lease[id].parts != 0 ? rate_per_s : 0;
-        limit_per_s = tree->lease[id].parts != 0 || limit_per_s == QOS_UNLIMITED ? limit_per_s : 0;
+    if (tree->joined.lease) {
+        tree->joined.lease[id].rate[r] = rate_per_s;
+        tree->joined.lease[id].limit[r] = limit_per_s;
+        rate_per_s = tree->joined.lease[id].parts != 0 ? rate_per_s : 0;
+        limit_per_s = tree->joined.lease[id].parts != 0 || limit_per_s == QOS_UNLIMITED ? limit_per_s : 0;
     }
     htb_priv_set_rate(tree, id, &p->rate, rate_per_s);
     htb_priv_set_limit(tree, id, &p->limit, limit_per_s);
@@ -786,8 +804,8 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         return;
     elapsed_ns = now_ns - node->last_ns;
     node->last_ns = now_ns;
-    if (QOS_UNLIKELY(tree->lease != NULL)) {
-        elapsed_ns = htb_priv_part_ns(tree, id, elapsed_ns, &tree->lease[id].rest);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
+        elapsed_ns = htb_priv_part_ns(tree, id, elapsed_ns, &tree->joined.lease[id].rest);
         more_ns = htb_priv_part_ns(tree, id, more_ns, NULL);
     }
     for (r = 0; r < tree->resources; r++)
@@ -838,7 +856,7 @@ QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, 
     const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
     uint64_t wait_ns;
     int64_t level;
-    if (QOS_UNLIKELY(tree->lease != NULL))
+    if (QOS_UNLIKELY(tree->joined.lease != NULL))
         return htb_priv_part_ready_ns(tree, id, b, level_sub, now_ns);
     level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
     wait_ns = qos_level_wait_ns(level, level_sub, b->rate);
@@ -904,7 +922,7 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
     tokens = (uint64_t)(n_sub[0] / QOS_SUBTOKENS);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, payer == id ? 0 : tokens);
-    if (QOS_UNLIKELY(tree->lease != NULL))
+    if (QOS_UNLIKELY(tree->joined.lease != NULL))
         htb_priv_lease_use(tree, id, payer, n_sub);
 }
 
@@ -1091,7 +1109,7 @@ QOS_PRIV uint32_t htb_priv_rank(const struct htb *tree, uint32_t id)
     return id == QOS_NONE ? 0 : tree->turn[id].rank;
 }
 
-QOS_PRIV void htb_priv_lean(struct htb_priv_ring_entry *turn, uint32_t id, const struct htb *tree)
+QOS_PRIV void htb_priv_leftist_fix_rank(struct htb_priv_ring_entry *turn, uint32_t id, const struct htb *tree)
 {
     uint32_t left = turn[id].left, right = turn[id].right;
     if (htb_priv_rank(tree, left) < htb_priv_rank(tree, right)) {
@@ -1102,7 +1120,7 @@ QOS_PRIV void htb_priv_lean(struct htb_priv_ring_entry *turn, uint32_t id, const
 }
 
 /* One heap of two; QOS_NONE is an empty one. If neither is, the root's `up` is set. O(log n). */
-QOS_PRIV uint32_t htb_priv_join(struct htb *tree, uint32_t a, uint32_t b)
+QOS_PRIV uint32_t htb_priv_leftist_merge(struct htb *tree, uint32_t a, uint32_t b)
 {
     struct htb_priv_ring_entry *turn = tree->turn;
     uint32_t root = QOS_NONE, at = QOS_NONE;
@@ -1124,23 +1142,23 @@ QOS_PRIV uint32_t htb_priv_join(struct htb *tree, uint32_t a, uint32_t b)
     if (a != QOS_NONE)
         turn[a].up = at;
     for (; at != QOS_NONE; at = turn[at].up)
-        htb_priv_lean(turn, at, tree);
+        htb_priv_leftist_fix_rank(turn, at, tree);
     return root;
 }
 
-QOS_PRIV void htb_priv_heap_in(struct htb *tree, uint32_t *root, uint32_t id)
+QOS_PRIV void htb_priv_leftist_insert(struct htb *tree, uint32_t *root, uint32_t id)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
     t->left = t->right = t->up = QOS_NONE;
     t->rank = 1;
-    *root = htb_priv_join(tree, *root, id);
+    *root = htb_priv_leftist_merge(tree, *root, id);
 }
 
-QOS_PRIV void htb_priv_heap_out(struct htb *tree, uint32_t *root, uint32_t id)
+QOS_PRIV void htb_priv_leftist_remove(struct htb *tree, uint32_t *root, uint32_t id)
 {
     struct htb_priv_ring_entry *turn = tree->turn;
     uint32_t below, up = turn[id].up;
-    below = htb_priv_join(tree, turn[id].left, turn[id].right);
+    below = htb_priv_leftist_merge(tree, turn[id].left, turn[id].right);
     if (below != QOS_NONE)
         turn[below].up = up;
     if (up == QOS_NONE) {
@@ -1153,7 +1171,7 @@ QOS_PRIV void htb_priv_heap_out(struct htb *tree, uint32_t *root, uint32_t id)
         turn[up].right = below;
     for (; up != QOS_NONE; up = turn[up].up) {
         uint32_t rank = turn[up].rank;
-        htb_priv_lean(turn, up, tree);
+        htb_priv_leftist_fix_rank(turn, up, tree);
         if (turn[up].rank == rank)
             break;
     }
@@ -1194,7 +1212,7 @@ QOS_PRIV void htb_priv_ring_out(struct htb *tree, uint32_t group, uint32_t id)
     if (tree->turn[id].rank == 0)
         htb_priv_run_out(tree->turn, &tree->cls[group].u.group.run, id);
     else
-        htb_priv_heap_out(tree, &tree->cls[group].u.group.heap, id);
+        htb_priv_leftist_remove(tree, &tree->cls[group].u.group.heap, id);
     if (!(tree->node[id].flags & HTB_PRIV_RING))
         tree->turn[group].idle = (tree->turn[group].idle - 1u) & 127u;
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, false);
@@ -1229,11 +1247,11 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
     uint32_t *run = &tree->cls[group].u.group.run, last = *run;
     if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
         htb_priv_run_out(turn, run, last);
-        htb_priv_heap_in(tree, &tree->cls[group].u.group.heap, last);
+        htb_priv_leftist_insert(tree, &tree->cls[group].u.group.heap, last);
         last = *run;
     }
     if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
-        htb_priv_heap_in(tree, &tree->cls[group].u.group.heap, id);
+        htb_priv_leftist_insert(tree, &tree->cls[group].u.group.heap, id);
     } else {
         turn[id].rank = 0;
         htb_priv_run_in(turn, run, id);
@@ -1279,8 +1297,8 @@ QOS_PRIV uint64_t htb_priv_own_ns(const struct htb *tree, uint32_t id, const uin
         if (n[r] != 0 && rate != 0)
             longest = qos_max(longest, (n[r] * QOS_NS_PER_S + rate - 1) / rate);
     }
-    if (QOS_UNLIKELY(tree->lease != NULL) && longest != 0)
-        longest = qos_mul_div_ceil(longest, HTB_PRIV_WHOLE, tree->lease[id].parts);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL) && longest != 0)
+        longest = qos_mul_div_ceil(longest, HTB_PRIV_WHOLE, tree->joined.lease[id].parts);
     return longest;
 }
 
@@ -1311,7 +1329,7 @@ QOS_PRIV uint64_t htb_priv_device_ns(const struct htb *tree, const uint64_t *n)
     uint64_t longest = 0;
     uint32_t r;
     for (r = 0; r < tree->resources; r++)
-        longest = qos_max(longest, n[r] * QOS_NS_PER_S / tree->base_per_s[r]);
+        longest = qos_max(longest, n[r] * QOS_NS_PER_S / tree->maximize.base_per_s[r]);
     return longest;
 }
 
@@ -1326,9 +1344,9 @@ QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
 /* The weight of a node counts over all trees: where its demand is a part of that, its requests cost more there. */
 QOS_PRIV uint64_t htb_priv_thinned(const struct htb *tree, uint32_t id, uint64_t cost)
 {
-    if (QOS_LIKELY(tree->lease == NULL))
+    if (QOS_LIKELY(tree->joined.lease == NULL))
         return cost;
-    return qos_min(cost * HTB_PRIV_WANT / tree->lease[id].demand, UINT64_C(1) << 42);
+    return qos_min(cost * HTB_PRIV_WANT / tree->joined.lease[id].demand, UINT64_C(1) << 42);
 }
 
 /* Moves the ring tag on by cost / weight, exactly: the remainder is kept. One unit of cost is 2^16 of the tag. */
@@ -1528,8 +1546,8 @@ QOS_PRIV void htb_priv_enqueue(struct htb *tree, struct htb_request *r)
     tree->detours++;
     tree->gates += r->gate;
     tree->cls[r->slot].u.leaf.queued++;
-    if (QOS_UNLIKELY(tree->lease != NULL))
-        tree->lease[r->slot].queued += htb_priv_ring_cost(tree, r->tokens);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL))
+        tree->joined.lease[r->slot].queued += htb_priv_ring_cost(tree, r->tokens);
     htb_priv_append(&tree->cls[r->slot].u.leaf.tail, r);
     r->state = HTB_QUEUED;
 }
@@ -1540,8 +1558,8 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
     tree->detours--;
     tree->gates -= r->gate;
     tree->cls[r->slot].u.leaf.queued--;
-    if (QOS_UNLIKELY(tree->lease != NULL))
-        tree->lease[r->slot].queued -= htb_priv_ring_cost(tree, r->tokens);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL))
+        tree->joined.lease[r->slot].queued -= htb_priv_ring_cost(tree, r->tokens);
     htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
 }
 
@@ -1651,7 +1669,7 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
         if (tree->queued)
             htb_priv_place_up(tree, id, true, now_ns);
         htb_priv_paid(tree, request, id, payer);
-        htb_priv_append(&tree->urgent, request);
+        htb_priv_append(&tree->dispatch.urgent, request);
         request->state = HTB_DISPATCHED;
         request->slot = QOS_NONE;
         request->since_ns = request->sent_ns = now_ns;
@@ -1671,41 +1689,43 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
 /* Ages: the FIFO of the dispatch slots. */
 QOS_PRIV void htb_priv_slot_unlink(struct htb *tree, uint32_t i)
 {
-    const struct htb_priv_link *link = &tree->slot[i].link;
+    const struct htb_priv_link *link = &tree->dispatch.slot[i].link;
     if (link->prev == QOS_NONE)
-        tree->oldest_slot = link->next;
+        tree->dispatch.oldest_slot = link->next;
     else
-        tree->slot[link->prev].link.next = link->next;
+        tree->dispatch.slot[link->prev].link.next = link->next;
     if (link->next == QOS_NONE)
-        tree->newest_slot = link->prev;
+        tree->dispatch.newest_slot = link->prev;
     else
-        tree->slot[link->next].link.prev = link->prev;
-    htb_priv_heap_remove(&tree->sweep[0], i);
-    htb_priv_heap_remove(&tree->sweep[1], i);
-    tree->slot[i].link.next = tree->free_slot;
-    tree->free_slot = i;
-    tree->waiting--;
+        tree->dispatch.slot[link->next].link.prev = link->prev;
+    htb_priv_heap_remove(&tree->dispatch.sweep[0], i);
+    htb_priv_heap_remove(&tree->dispatch.sweep[1], i);
+    tree->dispatch.slot[i].link.next = tree->dispatch.free_slot;
+    tree->dispatch.free_slot = i;
+    tree->dispatch.waiting--;
 }
 
 QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
 {
-    uint32_t i = tree->free_slot;
-    struct htb_priv_slot *s = &tree->slot[i];
+    uint32_t i = tree->dispatch.free_slot;
+    struct htb_priv_slot *s = &tree->dispatch.slot[i];
     QOS_ASSERT(i != QOS_NONE);
-    tree->free_slot = s->link.next;
+    tree->dispatch.free_slot = s->link.next;
     s->request = r;
-    s->entered = tree->handed_out;
+    s->entered = tree->dispatch.handed_out;
     s->link.next = QOS_NONE;
-    s->link.prev = tree->newest_slot;
-    if (tree->newest_slot == QOS_NONE)
-        tree->oldest_slot = i;
+    s->link.prev = tree->dispatch.newest_slot;
+    if (tree->dispatch.newest_slot == QOS_NONE)
+        tree->dispatch.oldest_slot = i;
     else
-        tree->slot[tree->newest_slot].link.next = i;
-    tree->newest_slot = i;
-    tree->waiting++;
-    if (tree->order == HTB_ELEVATOR)
-        htb_priv_heap_set(&tree->sweep[r->offset >= tree->head_offset ? tree->this_sweep : 1 - tree->this_sweep], i,
-                          r->offset);
+        tree->dispatch.slot[tree->dispatch.newest_slot].link.next = i;
+    tree->dispatch.newest_slot = i;
+    tree->dispatch.waiting++;
+    if (tree->dispatch.order == HTB_ELEVATOR)
+        htb_priv_heap_set(
+            &tree->dispatch.sweep[r->offset >= tree->dispatch.head_offset ? tree->dispatch.this_sweep
+                                                                          : 1 - tree->dispatch.this_sweep],
+            i, r->offset);
     r->slot = i;
     r->state = HTB_DISPATCHED;
 }
@@ -1769,20 +1789,21 @@ QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
 
 QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
 {
-    uint32_t oldest = tree->oldest_slot;
-    if (tree->order == HTB_FIFO || qos_wrap_sub(tree->handed_out, tree->slot[oldest].entered) >= tree->bypass_max)
+    uint32_t oldest = tree->dispatch.oldest_slot;
+    if (tree->dispatch.order == HTB_FIFO ||
+        qos_wrap_sub(tree->dispatch.handed_out, tree->dispatch.slot[oldest].entered) >= tree->dispatch.bypass_max)
         return oldest;
-    if (tree->sweep[tree->this_sweep].count == 0)
-        tree->this_sweep = 1 - tree->this_sweep;
-    oldest = htb_priv_heap_min_id(&tree->sweep[tree->this_sweep]);
-    tree->head_offset = tree->slot[oldest].request->offset;
+    if (tree->dispatch.sweep[tree->dispatch.this_sweep].count == 0)
+        tree->dispatch.this_sweep = 1 - tree->dispatch.this_sweep;
+    oldest = htb_priv_heap_min_id(&tree->dispatch.sweep[tree->dispatch.this_sweep]);
+    tree->dispatch.head_offset = tree->dispatch.slot[oldest].request->offset;
     return oldest;
 }
 
 QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_request *r)
 {
     r->state = HTB_AT_DEVICE;
-    if (tree->at_device++ == 0)
+    if (tree->dispatch.at_device++ == 0)
         tree->flight.last_ns = tree->now_ns; /* an idle device does not pause */
     return r;
 }
@@ -1791,7 +1812,7 @@ QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_requ
  * it is, or NULL. */
 QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t now_ns)
 {
-    while (tree->queued != 0 && tree->waiting + tree->at_device < tree->dispatch_max) {
+    while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->dispatch.dispatch_max) {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
         if (tree->flight.now_ns >= tree->flight.bound_ns) {
@@ -1799,7 +1820,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
             break;
         }
         if (payer == QOS_NONE) {
-            tree->starved_at_root = tree->starved_at_root || tree->cls[tree->classes].u.group.first != QOS_NONE;
+            tree->maximize.starved = tree->maximize.starved || tree->cls[tree->classes].u.group.first != QOS_NONE;
             break;
         }
         if (htb_priv_is_over(tree, payer, now_ns))
@@ -1824,20 +1845,20 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     struct htb_request *r;
     uint32_t i;
     now_ns = htb_priv_now(tree, now_ns);
-    if (tree->urgent) {
-        r = tree->urgent->next;
-        htb_priv_unlink(&tree->urgent, r);
+    if (tree->dispatch.urgent) {
+        r = tree->dispatch.urgent->next;
+        htb_priv_unlink(&tree->dispatch.urgent, r);
         return htb_priv_hand_out(tree, r);
     }
     htb_priv_run_events(tree, now_ns);
     while (!(r = htb_priv_fill(tree, now_ns)) && htb_priv_is_over(tree, htb_priv_heap_min_id(&tree->own), now_ns))
         htb_priv_end(tree, htb_priv_heap_min_id(&tree->own), true, now_ns);
-    if (r || tree->waiting == 0 || tree->at_device >= tree->device_max)
+    if (r || tree->dispatch.waiting == 0 || tree->dispatch.at_device >= tree->dispatch.device_max)
         return r;
     i = htb_priv_next_slot(tree);
-    r = tree->slot[i].request;
+    r = tree->dispatch.slot[i].request;
     htb_priv_slot_unlink(tree, i);
-    tree->handed_out = qos_wrap_add(tree->handed_out, 1);
+    tree->dispatch.handed_out = qos_wrap_add(tree->dispatch.handed_out, 1);
     return htb_priv_hand_out(tree, r);
 }
 
@@ -1867,12 +1888,13 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
     uint64_t event_ns = 0, given_ns = now_ns;
     now_ns = htb_priv_now(tree, now_ns);
-    if (tree->urgent)
+    if (tree->dispatch.urgent)
         return given_ns;
     htb_priv_run_events(tree, now_ns);
-    if (tree->at_device >= tree->device_max || (tree->waiting == 0 && tree->flight.now_ns >= tree->flight.bound_ns))
+    if (tree->dispatch.at_device >= tree->dispatch.device_max ||
+        (tree->dispatch.waiting == 0 && tree->flight.now_ns >= tree->flight.bound_ns))
         return QOS_NEVER;
-    if (tree->waiting == 0)
+    if (tree->dispatch.waiting == 0)
         event_ns = htb_priv_event_ns(tree, now_ns);
     return event_ns ? event_ns : given_ns;
 }
@@ -1941,12 +1963,12 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
 QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
                                      const uint64_t *tokens, struct htb_request *request)
 {
-    if (!request || request->state != HTB_AT_DEVICE || tree->at_device == 0)
+    if (!request || request->state != HTB_AT_DEVICE || tree->dispatch.at_device == 0)
         return QOS_EINVAL;
     if (tokens && !htb_priv_in_range(tree, tokens))
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
-    tree->at_device--;
+    tree->dispatch.at_device--;
     htb_priv_watch(tree, request, now_ns);
     htb_priv_leave(tree, request, outcome == HTB_NOT_DONE ? NULL : tokens ? tokens : request->tokens, now_ns);
     return QOS_OK;
@@ -1964,7 +1986,7 @@ QOS_API enum qos_status htb_cancel(struct htb *tree, uint64_t now_ns, struct htb
         return QOS_OK;
     }
     if (request->slot == QOS_NONE)
-        htb_priv_unlink(&tree->urgent, request);
+        htb_priv_unlink(&tree->dispatch.urgent, request);
     else
         htb_priv_slot_unlink(tree, request->slot);
     htb_priv_leave(tree, request, NULL, now_ns);
@@ -2304,7 +2326,7 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     c->step = HTB_PRIV_STEP_MAX / 8;
     c->credit = 0;
     c->score = 0;
-    c->behind_ns = tree->lease ? c->behind_ns : 0;
+    c->behind_ns = tree->joined.lease ? c->behind_ns : 0;
     htb_priv_narrow(tree);
 }
 
@@ -2406,7 +2428,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     c->behind_ns = asks ? qos_sat_sub(c->behind_ns + elapsed_ns, own_ns) : 0;
     octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, tree->burst_ns / 2), 1024, tree->burst_ns);
     c->wish = (uint16_t)(octaves == 0 ? HTB_PRIV_WIDE : qos_sat_sub(htb_priv_log2(tree->flight.knee_ns), octaves));
-    if (tree->lease && octaves > 6 * 1024) { /* nor do a 64th of what the other trees had in flight help */
+    if (tree->joined.lease && octaves > 6 * 1024) { /* nor do a 64th of what the other trees had in flight help */
         htb_priv_give_up(tree, c);
         c->behind_ns = c->wish = 0;
         return;
@@ -2438,7 +2460,7 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
     const bool room = qos_sat_sub(r->sent_ns, turn_ns) > qos_elapsed_ns(r->sent_ns, now_ns);
     const uint64_t elapsed_ns = qos_min(f->active_ns - c->at_ns, qos_elapsed_ns(r->since_ns, now_ns));
     c->at_ns = f->active_ns;
-    if (c->retry_ns > now_ns && (latency_ns != 0 || !tree->lease || c->wish == 0))
+    if (c->retry_ns > now_ns && (latency_ns != 0 || !tree->joined.lease || c->wish == 0))
         return;
     if (latency_ns == 0)
         htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens), elapsed_ns, room);
@@ -2678,14 +2700,15 @@ QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const
         (struct htb_priv_late *)qos_layout_part(layout, HTB_PRIV_LATE_MAX, sizeof(struct htb_priv_late), 8);
     tree->claim = (struct htb_priv_claim *)qos_layout_part(
         layout, (size_t)qos_min(config->classes, HTB_PRIV_CLAIMS_MAX), sizeof(struct htb_priv_claim), 8);
-    tree->slot = (struct htb_priv_slot *)qos_layout_part(layout, config->dispatch_max, sizeof(struct htb_priv_slot), 8);
+    tree->dispatch.slot =
+        (struct htb_priv_slot *)qos_layout_part(layout, config->dispatch_max, sizeof(struct htb_priv_slot), 8);
     for (i = 0; i < 2; i++)
-        tree->sweep[i].key = (uint64_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint64_t), 8);
+        tree->dispatch.sweep[i].key = (uint64_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint64_t), 8);
     tree->event.id = (uint32_t *)qos_layout_part(layout, nodes, sizeof(uint32_t), 4);
     tree->event.pos = (uint32_t *)qos_layout_part(layout, nodes, sizeof(uint32_t), 4);
     for (i = 0; i < 2; i++) {
-        tree->sweep[i].id = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
-        tree->sweep[i].pos = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
+        tree->dispatch.sweep[i].id = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
+        tree->dispatch.sweep[i].pos = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
     }
 }
 
@@ -2794,7 +2817,7 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
     if (id == HTB_BEST_EFFORT && terms->expires_ns != 0)
         return QOS_EINVAL;
     for (r = 0; r < tree->resources; r++) {
-        uint64_t whole = parent == tree->classes ? tree->base_per_s[r] : htb_priv_rate_of(tree, parent, r);
+        uint64_t whole = parent == tree->classes ? tree->maximize.base_per_s[r] : htb_priv_rate_of(tree, parent, r);
         uint64_t own = exists && tree->node[id].parent == parent ? htb_priv_rate_of(tree, id, r) : 0;
         uint64_t room = whole - (*htb_priv_sum_of(tree, parent, r) - own);
         uint64_t least = exists && terms->group ? *htb_priv_sum_of(tree, id, r) : 0;
@@ -2884,19 +2907,19 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->classes = c.classes;
     tree->resources = c.resources;
     tree->depth_max = c.depth_max;
-    tree->dispatch_max = c.dispatch_max;
-    tree->device_max = c.device_max;
-    tree->bypass_max = c.bypass_max;
-    tree->order = c.order;
+    tree->dispatch.dispatch_max = c.dispatch_max;
+    tree->dispatch.device_max = c.device_max;
+    tree->dispatch.bypass_max = c.bypass_max;
+    tree->dispatch.order = c.order;
     tree->burst_ns = c.burst_ns;
     tree->debt_ns = c.debt_ns;
     tree->request_max_tokens = c.request_max_tokens == QOS_NOTHING ? 0 : c.request_max_tokens;
     tree->half = c.request_max_tokens == 0;
-    tree->maximize_step = c.maximize_step;
-    tree->maximize_interval_ns = c.maximize_interval_ns;
-    tree->maximize_rate_max = c.maximize_rate_max;
+    tree->maximize.step = c.maximize_step;
+    tree->maximize.interval_ns = c.maximize_interval_ns;
+    tree->maximize.rate_max = c.maximize_rate_max;
     tree->lag_ns = c.lag_ns;
-    tree->now_ns = tree->tag_offset = tree->maximize_last_ns = c.start_ns;
+    tree->now_ns = tree->tag_offset = tree->maximize.last_ns = c.start_ns;
     tree->bound = c.bound;
     tree->flight.min_ns = c.flight_min_ns;
     tree->flight.max_ns = c.flight_max_ns;
@@ -2910,7 +2933,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
         tree->flight.cls[i].bound = tree->flight.cls[i].wish = HTB_PRIV_WIDE;
     }
-    tree->exchange_ns = tree->own_expiry_ns = QOS_NEVER;
+    tree->joined.exchange_ns = tree->own_expiry_ns = QOS_NEVER;
     tree->notice = QOS_NONE;
     tree->detours = c.resources - 1u;
 
@@ -2918,14 +2941,14 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->own = tree->event;
     tree->own.first = c.classes;
     tree->own.step = -1;
-    htb_priv_heap_clear(&tree->sweep[0], c.dispatch_max);
-    htb_priv_heap_clear(&tree->sweep[1], c.dispatch_max);
+    htb_priv_heap_clear(&tree->dispatch.sweep[0], c.dispatch_max);
+    htb_priv_heap_clear(&tree->dispatch.sweep[1], c.dispatch_max);
     for (i = 0; i < c.dispatch_max; i++)
-        tree->slot[i].link.next = i + 1 < c.dispatch_max ? i + 1 : QOS_NONE;
-    tree->oldest_slot = tree->newest_slot = QOS_NONE;
+        tree->dispatch.slot[i].link.next = i + 1 < c.dispatch_max ? i + 1 : QOS_NONE;
+    tree->dispatch.oldest_slot = tree->dispatch.newest_slot = QOS_NONE;
 
     for (i = 0; i < c.resources; i++)
-        tree->base_per_s[i] = c.rate_per_s[i];
+        tree->maximize.base_per_s[i] = c.rate_per_s[i];
     htb_priv_new_node(tree, c.classes, QOS_NONE, true, c.start_ns);
     htb_priv_set_root(tree, c.rate_per_s, c.start_ns);
     htb_priv_new_node(tree, HTB_BEST_EFFORT, c.classes, false, c.start_ns);
@@ -3148,8 +3171,8 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
         if (rate_per_s[r] < *htb_priv_sum_of(tree, tree->classes, r))
             return QOS_EADMISSION;
     for (r = 0; r < tree->resources; r++)
-        tree->base_per_s[r] = rate_per_s[r];
-    tree->maximize_rate_max = qos_max(tree->maximize_rate_max, rate_per_s[0]);
+        tree->maximize.base_per_s[r] = rate_per_s[r];
+    tree->maximize.rate_max = qos_max(tree->maximize.rate_max, rate_per_s[0]);
     htb_priv_set_root(tree, rate_per_s, now_ns);
     return QOS_OK;
 }
@@ -3163,13 +3186,13 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
         htb_priv_refill(tree, id, tree->now_ns);
         tree->node[id].last_ns = now_ns;
     }
-    tree->now_ns = tree->maximize_last_ns = tree->flight.last_ns = tree->flight.changed_ns = now_ns;
+    tree->now_ns = tree->maximize.last_ns = tree->flight.last_ns = tree->flight.changed_ns = now_ns;
     tree->flight.pause_end_ns = 0;
     tree->flight.probe_ns = now_ns;
     for (id = 0; id < HTB_PRIV_LATE_MAX; id++)
         tree->flight.cls[id].retry_ns = now_ns;
-    if (tree->lease)
-        tree->exchange_ns = tree->exchanged_ns = now_ns;
+    if (tree->joined.lease)
+        tree->joined.exchange_ns = tree->joined.exchanged_ns = now_ns;
     for (id = 0; id <= tree->classes; id++)
         if (tree->node[id].flags & HTB_PRIV_USED)
             htb_priv_place_up(tree, id, false, now_ns);
@@ -3226,13 +3249,13 @@ QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out)
     uint32_t r;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         out->rate_per_s[r] = r < tree->resources ? htb_priv_pair_of(tree, tree->classes, r)->rate.rate : 0;
-        if (tree->lease) /* at most 2^60 */
-            out->rate_per_s[r] = out->rate_per_s[r] * tree->lease[tree->classes].parts / HTB_PRIV_WHOLE;
+        if (tree->joined.lease) /* at most 2^60 */
+            out->rate_per_s[r] = out->rate_per_s[r] * tree->joined.lease[tree->classes].parts / HTB_PRIV_WHOLE;
         out->reserved_per_s[r] = r < tree->resources ? *htb_priv_sum_of(tree, tree->classes, r) : 0;
     }
     out->queued = tree->queued;
-    out->dispatched = tree->waiting;
-    out->at_device = tree->at_device;
+    out->dispatched = tree->dispatch.waiting;
+    out->at_device = tree->dispatch.at_device;
     out->scenario = tree->scenario;
     out->flight_ns = tree->flight.now_ns;
     out->flight_bound_ns = tree->flight.bound_ns;
@@ -3310,9 +3333,9 @@ struct htb_priv_member {
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest)
 {
     uint64_t parts, low;
-    if (QOS_LIKELY(tree->lease == NULL))
+    if (QOS_LIKELY(tree->joined.lease == NULL))
         return ns;
-    parts = tree->lease[id].parts;
+    parts = tree->joined.lease[id].parts;
     low = ns % HTB_PRIV_WHOLE * parts + (rest ? *rest : 0);
     if (rest)
         *rest = low % HTB_PRIV_WHOLE;
@@ -3323,9 +3346,9 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id,
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                                   int64_t level_sub, uint64_t now_ns)
 {
-    const uint64_t last_ns = tree->node[id].last_ns, parts = tree->lease[id].parts;
+    const uint64_t last_ns = tree->node[id].last_ns, parts = tree->joined.lease[id].parts;
     uint64_t ns = qos_max(now_ns, last_ns) - last_ns, wait_ns;
-    ns = ns / HTB_PRIV_WHOLE * parts + (ns % HTB_PRIV_WHOLE * parts + tree->lease[id].rest) / HTB_PRIV_WHOLE;
+    ns = ns / HTB_PRIV_WHOLE * parts + (ns % HTB_PRIV_WHOLE * parts + tree->joined.lease[id].rest) / HTB_PRIV_WHOLE;
     wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, ns), level_sub, b->rate);
     if (wait_ns == 0)
         return now_ns;
@@ -3333,7 +3356,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32
     if (parts == 0 || ns > HTB_PRIV_FAR_NS)
         return QOS_NEVER;
     if (ns <= UINT64_MAX / HTB_PRIV_WHOLE)
-        return qos_sat_add(last_ns, (ns * HTB_PRIV_WHOLE - tree->lease[id].rest + parts - 1) / parts);
+        return qos_sat_add(last_ns, (ns * HTB_PRIV_WHOLE - tree->joined.lease[id].rest + parts - 1) / parts);
     return qos_sat_add(last_ns, qos_sat_mul(ns / parts + 1, HTB_PRIV_WHOLE)); /* after hours: late by up to a ms */
 }
 
@@ -3347,7 +3370,7 @@ QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, 
         n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
     cost = htb_priv_ring_cost(tree, n);
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
-        *(below ? &tree->lease[at].own : &tree->lease[at].used) += cost;
+        *(below ? &tree->joined.lease[at].own : &tree->joined.lease[at].used) += cost;
         below = below || at == payer;
     }
 }
@@ -3440,7 +3463,7 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
 /* From now on the node has these parts. */
 QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts, uint64_t now_ns)
 {
-    struct htb_priv_lease *lease = &tree->lease[id];
+    struct htb_priv_lease *lease = &tree->joined.lease[id];
     const uint32_t was = lease->parts;
     uint32_t r;
     htb_priv_refill(tree, id, now_ns);
@@ -3456,9 +3479,9 @@ QOS_PRIV void htb_priv_place_moved(struct htb *tree, uint64_t now_ns)
 {
     uint32_t id;
     for (id = 0; id <= tree->classes; id++) {
-        if (tree->lease[id].moved && (tree->node[id].flags & HTB_PRIV_USED))
+        if (tree->joined.lease[id].moved && (tree->node[id].flags & HTB_PRIV_USED))
             htb_priv_place_up(tree, id, true, now_ns);
-        tree->lease[id].moved = false;
+        tree->joined.lease[id].moved = false;
     }
 }
 
@@ -3467,7 +3490,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     struct htb_priv_shared_map m;
     struct htb_priv_lease *lease;
     uint32_t id, r;
-    if (!shared || tree->lease || shared->classes != tree->classes || tree->queued != 0)
+    if (!shared || tree->joined.lease || shared->classes != tree->classes || tree->queued != 0)
         return QOS_EINVAL;
     if (slot >= shared->trees)
         return QOS_ENOENT;
@@ -3484,10 +3507,10 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
             lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
         }
     }
-    tree->lease = lease;
-    tree->shared = shared;
-    tree->share_slot = slot;
-    tree->exchange_ns = tree->exchanged_ns = now_ns;
+    tree->joined.lease = lease;
+    tree->joined.shared = shared;
+    tree->joined.slot = slot;
+    tree->joined.exchange_ns = tree->joined.exchanged_ns = now_ns;
     tree->detours++; /* the short path of htb_take counts no demand */
     for (id = 0; id <= tree->classes; id++)
         htb_priv_lease_apply(tree, id, (uint32_t)qos_atomic_load_relaxed(&m.offer[id * shared->trees + slot].held),
@@ -3499,12 +3522,12 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
 /* What a node may use in an interval, in all trees. */
 QOS_PRIV uint64_t htb_priv_interval_cost(const struct htb *tree, uint32_t id)
 {
-    const struct htb_priv_lease *lease = &tree->lease[id];
+    const struct htb_priv_lease *lease = &tree->joined.lease[id];
     uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     uint32_t r;
     for (r = 0; r < tree->resources; r++)
         n[r] = qos_mul_div_floor(lease->limit[r] == QOS_UNLIMITED ? lease->rate[r] : lease->limit[r],
-                                 tree->shared->interval_ns, QOS_NS_PER_S);
+                                 tree->joined.shared->interval_ns, QOS_NS_PER_S);
     return htb_priv_ring_cost(tree, n) * HTB_PRIV_WANT;
 }
 
@@ -3513,8 +3536,8 @@ QOS_PRIV uint64_t htb_priv_interval_cost(const struct htb *tree, uint32_t id)
 QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_offer *offer, uint64_t elapsed_ns)
 {
     const unsigned mask = HTB_PRIV_RING | HTB_PRIV_BACKLOG | HTB_PRIV_OWN, flags = tree->node[id].flags;
-    struct htb_priv_lease *lease = &tree->lease[id];
-    const uint64_t interval_ns = tree->shared->interval_ns;
+    struct htb_priv_lease *lease = &tree->joined.lease[id];
+    const uint64_t interval_ns = tree->joined.shared->interval_ns;
     const bool refused = lease->refused, waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || refused;
     uint64_t want, all = 0;
     uint32_t i;
@@ -3531,22 +3554,22 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     lease->asked = lease->refused = false;
     if (!(flags & HTB_PRIV_USED))
         want = lease->want = 0;
-    qos_atomic_store_relaxed(&offer[tree->share_slot].want, want);
+    qos_atomic_store_relaxed(&offer[tree->joined.slot].want, want);
     if (!waits || id == tree->classes || !(flags & HTB_PRIV_USED))
         return;
-    for (i = 0; i < tree->shared->trees; i++)
+    for (i = 0; i < tree->joined.shared->trees; i++)
         all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
     lease->demand = (uint32_t)qos_mul_div_ceil(HTB_PRIV_WANT, want, all);
-    tree->lease[tree->node[id].parent].turns += (uint64_t)tree->turn[id].weight * lease->demand;
+    tree->joined.lease[tree->node[id].parent].turns += (uint64_t)tree->turn[id].weight * lease->demand;
 }
 
 /* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */
 QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_offer *offer)
 {
-    const struct htb_priv_lease *lease = &tree->lease[id];
+    const struct htb_priv_lease *lease = &tree->joined.lease[id];
     uint64_t want = 0, turns = 0, spare = 0, mine = 0;
     uint32_t i;
-    for (i = 0; i < tree->shared->trees; i++) {
+    for (i = 0; i < tree->joined.shared->trees; i++) {
         want = qos_sat_add(want, qos_atomic_load_relaxed(&offer[i].want));
         turns = qos_sat_add(turns, qos_atomic_load_relaxed(&offer[i].turn));
     }
@@ -3555,7 +3578,7 @@ QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const stru
         mine = qos_mul_div_floor(spare, qos_min(lease->turns, turns), turns);
     }
     want = qos_sat_add(want, spare);
-    mine = qos_sat_add(mine, qos_atomic_load_relaxed(&offer[tree->share_slot].want));
+    mine = qos_sat_add(mine, qos_atomic_load_relaxed(&offer[tree->joined.slot].want));
     return want == 0 ? lease->parts : (uint32_t)qos_mul_div_floor(HTB_PRIV_WHOLE, qos_min(mine, want), want);
 }
 
@@ -3563,7 +3586,7 @@ QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const stru
 QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, struct htb_priv_offer *offer,
                                uint64_t now_ns)
 {
-    const uint32_t share = htb_priv_share(tree, id, offer), was = tree->lease[id].parts;
+    const uint32_t share = htb_priv_share(tree, id, offer), was = tree->joined.lease[id].parts;
     uint32_t parts = was;
     uint64_t left = qos_atomic_load_relaxed(pool), more = 0;
     if (share > was) {
@@ -3577,7 +3600,7 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, 
     if (parts == was)
         return false;
     htb_priv_lease_apply(tree, id, parts, now_ns);
-    qos_atomic_store_relaxed(&offer[tree->share_slot].held, parts);
+    qos_atomic_store_relaxed(&offer[tree->joined.slot].held, parts);
     if (parts < was)
         (void)qos_atomic_add_relaxed(pool, was - parts);
     return (tree->node[id].flags & HTB_PRIV_USED) != 0;
@@ -3588,11 +3611,11 @@ QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *m
 {
     uint32_t i;
     uint64_t worst = 0;
-    qos_atomic_store_relaxed(&member[tree->share_slot].late, htb_priv_worst(tree));
-    qos_atomic_store_relaxed(&member[tree->share_slot].seen_ns, now_ns);
-    for (i = 0; i < tree->shared->trees; i++)
-        if (i != tree->share_slot && qos_elapsed_ns(qos_atomic_load_relaxed(&member[i].seen_ns), now_ns) <
-                                         qos_max(4 * tree->shared->interval_ns, 40000000))
+    qos_atomic_store_relaxed(&member[tree->joined.slot].late, htb_priv_worst(tree));
+    qos_atomic_store_relaxed(&member[tree->joined.slot].seen_ns, now_ns);
+    for (i = 0; i < tree->joined.shared->trees; i++)
+        if (i != tree->joined.slot && qos_elapsed_ns(qos_atomic_load_relaxed(&member[i].seen_ns), now_ns) <
+                                        qos_max(4 * tree->joined.shared->interval_ns, 40000000))
             worst = qos_max(worst, qos_atomic_load_relaxed(&member[i].late));
     htb_priv_others(tree, worst);
 }
@@ -3600,20 +3623,20 @@ QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *m
 /* True if parts of this tree have changed. */
 QOS_PRIV_NOINLINE bool htb_priv_exchange(struct htb *tree, uint64_t now_ns)
 {
-    const struct htb_priv_shared_map m = htb_priv_map_of(tree->shared);
-    const size_t trees = (size_t)tree->shared->trees;
-    const uint64_t elapsed_ns = qos_max(now_ns - tree->exchanged_ns, 1);
+    const struct htb_priv_shared_map m = htb_priv_map_of(tree->joined.shared);
+    const size_t trees = (size_t)tree->joined.shared->trees;
+    const uint64_t elapsed_ns = qos_max(now_ns - tree->joined.exchanged_ns, 1);
     uint32_t id;
     bool changed = false;
-    tree->exchanged_ns = now_ns;
-    tree->exchange_ns = qos_sat_add(now_ns, tree->shared->interval_ns);
+    tree->joined.exchanged_ns = now_ns;
+    tree->joined.exchange_ns = qos_sat_add(now_ns, tree->joined.shared->interval_ns);
     htb_priv_exchange_late(tree, m.member, now_ns);
     for (id = 0; id <= tree->classes; id++)
         htb_priv_publish(tree, id, &m.offer[id * trees], elapsed_ns);
     for (id = 0; id <= tree->classes; id++) {
-        qos_atomic_store_relaxed(&m.offer[id * trees + tree->share_slot].turn, tree->lease[id].turns);
+        qos_atomic_store_relaxed(&m.offer[id * trees + tree->joined.slot].turn, tree->joined.lease[id].turns);
         changed = htb_priv_balance(tree, id, &m.pool[id], &m.offer[id * trees], now_ns) || changed;
-        tree->lease[id].turns = 0;
+        tree->joined.lease[id].turns = 0;
     }
     return changed;
 }
@@ -3621,11 +3644,11 @@ QOS_PRIV_NOINLINE bool htb_priv_exchange(struct htb *tree, uint64_t now_ns)
 QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
 {
     now_ns = htb_priv_now(tree, now_ns);
-    if (tree->lease && now_ns >= tree->exchange_ns && htb_priv_exchange(tree, now_ns)) {
+    if (tree->joined.lease && now_ns >= tree->joined.exchange_ns && htb_priv_exchange(tree, now_ns)) {
         htb_priv_place_moved(tree, now_ns);
         htb_priv_place_limited(tree, now_ns);
     }
-    return tree->exchange_ns;
+    return tree->joined.exchange_ns;
 }
 
 #endif /* HTB_HAS_SHARED */
@@ -3872,13 +3895,13 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
                           qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
     if (way.payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, way.payer))) {
         if (way.payer == QOS_NONE && way.blocked == QOS_NONE)
-            tree->starved_at_root = true;
+            tree->maximize.starved = true;
         htb_priv_end_claims(tree, id, now_ns);
         htb_priv_make_claim(tree, id, &way, n_sub, now_ns);
         /* It waits to borrow, up to the first node at its limit; that one wants more of its limit. */
-        for (; tree->lease && id != QOS_NONE; id = id == way.blocked ? QOS_NONE : tree->node[id].parent) {
-            tree->lease[id].asked = true;
-            tree->lease[id].refused = tree->lease[id].refused || id != way.blocked;
+        for (; tree->joined.lease && id != QOS_NONE; id = id == way.blocked ? QOS_NONE : tree->node[id].parent) {
+            tree->joined.lease[id].asked = true;
+            tree->joined.lease[id].refused = tree->joined.lease[id].refused || id != way.blocked;
         }
         return false;
     }
@@ -4074,42 +4097,42 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  * the time? All such classes are as far behind as the first in the heap. A class at its own limit is owed nothing. */
 QOS_PRIV bool htb_priv_falls_behind(struct htb *tree, uint64_t elapsed_ns)
 {
-    bool behind = tree->own.count != 0, before = tree->was_behind;
+    bool behind = tree->own.count != 0, before = tree->maximize.was_behind;
     uint64_t clock = htb_priv_tag_clock(tree), behind_ns = tree->tag_offset, grown_ns;
     if (behind)
         behind_ns = qos_wrap_add(behind_ns, qos_sat_sub(clock, tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
-    grown_ns = qos_wrap_sub(behind_ns, tree->maximize_behind_ns);
-    tree->maximize_behind_ns = behind_ns;
-    tree->was_behind = behind;
+    grown_ns = qos_wrap_sub(behind_ns, tree->maximize.behind_ns);
+    tree->maximize.behind_ns = behind_ns;
+    tree->maximize.was_behind = behind;
     return behind && before && (int64_t)grown_ns > (int64_t)(elapsed_ns / 16);
 }
 
 /* Root rate of resource r, one step up or down. */
 QOS_PRIV uint64_t htb_priv_step(const struct htb *tree, uint32_t r, bool up)
 {
-    uint64_t rate = htb_priv_pair_of(tree, tree->classes, r)->rate.rate, step = qos_max(rate / tree->maximize_step, 1);
-    return up ? qos_min(rate + step, r == 0 ? tree->maximize_rate_max : QOS_RATE_MAX)
-              : qos_max(qos_sat_sub(rate, step), tree->base_per_s[r]);
+    uint64_t rate = htb_priv_pair_of(tree, tree->classes, r)->rate.rate, step = qos_max(rate / tree->maximize.step, 1);
+    return up ? qos_min(rate + step, r == 0 ? tree->maximize.rate_max : QOS_RATE_MAX)
+              : qos_max(qos_sat_sub(rate, step), tree->maximize.base_per_s[r]);
 }
 
 QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool violated)
 {
     uint64_t elapsed_ns, rates[HTB_RESOURCES_MAX];
     now_ns = htb_priv_now(tree, now_ns);
-    elapsed_ns = qos_elapsed_ns(tree->maximize_last_ns, now_ns);
-    if (elapsed_ns >= tree->maximize_interval_ns && !tree->lease) {
+    elapsed_ns = qos_elapsed_ns(tree->maximize.last_ns, now_ns);
+    if (elapsed_ns >= tree->maximize.interval_ns && !tree->joined.lease) {
         uint64_t rate = tree->node[tree->classes].pair.rate.rate;
         uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S);
-        uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize_granted);
+        uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize.granted);
         bool broken = htb_priv_falls_behind(tree, elapsed_ns) || violated;
-        bool starved = tree->starved_at_root && granted >= earned - earned / 8;
-        bool capped = starved && tree->was_starved;
+        bool starved = tree->maximize.starved && granted >= earned - earned / 8;
+        bool capped = starved && tree->maximize.was_starved;
         uint32_t r;
         tree->scenario = broken ? capped ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN : capped ? HTB_CAPPED : HTB_UNCAPPED;
-        tree->starved_at_root = false;
-        tree->was_starved = starved;
-        tree->maximize_granted = tree->granted;
-        tree->maximize_last_ns = now_ns;
+        tree->maximize.starved = false;
+        tree->maximize.was_starved = starved;
+        tree->maximize.granted = tree->granted;
+        tree->maximize.last_ns = now_ns;
         if (tree->scenario != HTB_UNCAPPED) {
             for (r = 0; r < tree->resources; r++)
                 rates[r] = htb_priv_step(tree, r, !broken);

@@ -65,8 +65,8 @@
  *   - Of what idle clients leave, a backlogged one gets 99 %, if all are called each
  *     T / 2048, and 98 % if each T / 512, but for what a trial keeps (chapter client).
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
- *     divided by their weights, differs by at most two batches. Small ones are slow: one
- *     gets weight x batch in a check, and in T / 128. Without, first come.
+ *     by weight, differs by at most two batches. Small batches are slow: one client gets
+ *     weight x batch in a check, and in T / 128. Without, first come.
  *   - If the node gets slower, the estimate is back within 5 periods, and 99 % of what
  *     equal sharing can meet of the reservations is met, if engines say what is queued.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
@@ -83,13 +83,12 @@
  *   - A backlogged client that has reservation left never waits in its engine. Without,
  *     it waits for the pool, at longest until its next period: T + check_ns.
  *   - The tokens of a client that dies end with their period. A client that did not
- *     report in the last quarter of a period gets no reservation in the next period. It
- *     gets the reservation again in the period after its next report.
+ *     report in the last quarter of a period gets no reservation in the next ones, until
+ *     the period after its next report.
  *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
  *     its first period at most T + lease_ns later. Without a monitor engines stop, or
- *     with TOKENPOOL_GO_ON continue with their reservations (safe while their sum fits,
- *     with the terms as they were); if its clock went back, one waits until it is where it
- *     was.
+ *     with TOKENPOOL_GO_ON continue with the reservations they had (safe while those
+ *     fit), and a clock that went back is waited for.
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what
  *     their client was given, so a client that lies can have its own reservation issued
  *     twice, and move the estimate by its own tokens; one that forges its own report can
@@ -1006,8 +1005,8 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase)
         client->report_due = true;
-    /* A look with the last two reports: a clock that hid time is found. Where it costs a message, with the first of them,
-     * and of long epochs in each eighth. */
+    /* A look with the last two reports: a clock that hid time is found. Where it costs a message, with the first of
+     * them, and of long epochs in each eighth. */
     if (tokenpool_client_priv_phase(client) > client->phase &&
         (client->shared || (client->phase < TOKENPOOL_PRIV_LAST &&
                             (client->seen % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))))
