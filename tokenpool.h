@@ -82,9 +82,8 @@
  *     count of the pool word stays above -(clients x batch).
  *   - A backlogged client that has reservation left never waits in its engine. Without,
  *     it waits for the pool, at longest until its next period: T + check_ns.
- *   - The tokens of a client that dies end with their period. A client that did not
- *     report in the last quarter of a period gets no reservation in the next ones, until
- *     the period after its next report.
+ *   - The tokens of a client that dies end with their period. One that did not report in
+ *     the last quarter of a period has no reservation until the period after it reports.
  *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
  *     its first period at most T + lease_ns later. Without a monitor engines stop, or
  *     with TOKENPOOL_GO_ON continue with the reservations they had (safe while those
