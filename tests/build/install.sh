@@ -25,7 +25,7 @@ if tests/packages.sh --quiet filter; then
         { echo "the manual and the help of the filter differ"; exit 1; }
 fi
 
-for f in bin/memcached_gate bin/cluster_agent bin/qos_live share/man/man1/memcached_gate.1 share/man/man1/qos_live.1 lib/systemd/system/memcached_gate.service share/qoskit/qoskit.rules.yml; do
+for f in bin/memcached_gate bin/cluster_agent bin/qos_live share/man/man1/memcached_gate.1 share/man/man1/qos_live.1 share/man/man1/cluster_agent.1 lib/systemd/system/cluster_agent.service lib/systemd/system/memcached_gate.service share/qoskit/qoskit.rules.yml; do
     [ -s "$out/usr/$f" ] || { echo "$f is not installed"; cat "$out/log"; exit 1; }
 done
 "$out/usr/bin/memcached_gate" --check --settings "$out/usr/share/qoskit/memcached_gate.conf" || exit 1

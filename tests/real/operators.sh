@@ -5,9 +5,9 @@
 # needs: loopback
 set -u
 . "$(dirname "$0")/../lib.sh"
-here=examples/operators gate=$PWD/build/examples/memcached_gate live=$PWD/build/examples/qos_live module=$PWD/build/examples/ngx_http_qos_module.so
+here=examples/operators gate=$PWD/build/examples/memcached_gate live=$PWD/build/examples/qos_live agent=$PWD/build/examples/cluster_agent module=$PWD/build/examples/ngx_http_qos_module.so
 PATH=$PATH:/usr/sbin
-for t in "$gate" "$live" "$module"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
+for t in "$gate" "$live" "$agent" "$module"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
 for tool in promtool prometheus systemd-analyze groff jq curl nginx; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
@@ -17,7 +17,7 @@ trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 base=$((21000 + RANDOM % 8000))
 
 # ---- manuals
-for tool in memcached_gate qos_live; do
+for tool in memcached_gate cluster_agent qos_live; do
     "$PWD/build/examples/$tool" --help | grep -oE '^  --[a-z-]+' | tr -d ' ' | sort >"$d/help"
     sed -n '/^\.SH OPTIONS/,/^\.SH [^O]/s/\\-/-/gp' $here/$tool.1 | grep -oE '^\.BI? --[a-z-]+' | sed 's/^[^ ]* //' | sort >"$d/manual"
     [ -s "$d/help" ] && diff "$d/help" "$d/manual"
@@ -29,8 +29,9 @@ done
 
 # ---- units
 mkdir -p "$d/bin" "$d/lib/nbdkit/filters"
-cp "$gate" "$d/bin/"
-for unit in memcached_gate nbdkit-qoskit; do
+cp "$gate" "$agent" "$d/bin/"
+ln -s "$agent" "$d/bin/pshift_cluster" # of a unit only the name is checked
+for unit in memcached_gate cluster_agent pshift_controller nbdkit-qoskit; do
     sed "s,@PREFIX@,$d,g" $here/$unit.service >"$d/$unit.service"
     # other units of this system may have faults of their own
     timeout 60 systemd-analyze verify --man=no "$d/$unit.service" >"$d/verify" 2>&1
