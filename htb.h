@@ -3615,7 +3615,7 @@ QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *m
     qos_atomic_store_relaxed(&member[tree->joined.slot].seen_ns, now_ns);
     for (i = 0; i < tree->joined.shared->trees; i++)
         if (i != tree->joined.slot && qos_elapsed_ns(qos_atomic_load_relaxed(&member[i].seen_ns), now_ns) <
-                                        qos_max(4 * tree->joined.shared->interval_ns, 40000000))
+                                          qos_max(4 * tree->joined.shared->interval_ns, 40000000))
             worst = qos_max(worst, qos_atomic_load_relaxed(&member[i].late));
     htb_priv_others(tree, worst);
 }

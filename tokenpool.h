@@ -411,9 +411,9 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_SMALL 2048u     /* a smaller reservation is reported in fewer steps */
 #define TOKENPOOL_PRIV_CROWD 50u       /* more clients than that read an empty pool less often */
 #define TOKENPOOL_PRIV_SHORT_NS UINT64_C(10000000) /* a period in which a drifting clock is looked after each time */
-#define TOKENPOOL_PRIV_EARLY 0u        /* phase of a report */
-#define TOKENPOOL_PRIV_LAST 1u         /* in the last quarter */
-#define TOKENPOOL_PRIV_FINAL 2u        /* carries N */
+#define TOKENPOOL_PRIV_EARLY 0u                    /* phase of a report */
+#define TOKENPOOL_PRIV_LAST 1u                     /* in the last quarter */
+#define TOKENPOOL_PRIV_FINAL 2u                    /* carries N */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
@@ -1029,7 +1029,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         uint64_t back_ns = client->now_ns - now_ns;
         client->deadline_ns = client->due_ns = client->span_ns = client->period_at_ns = client->peek_at_ns = 0;
         client->begin_ns = qos_sat_sub(client->begin_ns, back_ns); /* estimates: ages stay */
-        if (client->state != TOKENPOOL_PRIV_IN_ALONE) /* which takes no time twice, so it waits */
+        if (client->state != TOKENPOOL_PRIV_IN_ALONE)              /* which takes no time twice, so it waits */
             client->end_ns = qos_sat_sub(client->end_ns, back_ns);
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
         client->next_tick_ns = qos_sat_sub(client->next_tick_ns, back_ns);
