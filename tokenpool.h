@@ -74,8 +74,8 @@
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
  *     twice that. A monitor's clock must not jump ahead.
  *   - A client that starts anew continues where its slot's report stands. Each start
- *     costs itself at most X = max(batch, R / 8), others nothing; an engine that had the
- *     slot before gets QOS_ESTALE. Without debt, and within its limit.
+ *     costs itself at most X = max(batch, R / 8), others nothing; each of the last six
+ *     engines of the slot gets QOS_ESTALE. Without debt, and within its limit.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
@@ -414,6 +414,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_EARLY 0u                    /* phase of a report */
 #define TOKENPOOL_PRIV_LAST 1u                     /* in the last quarter */
 #define TOKENPOOL_PRIV_FINAL 2u                    /* carries N */
+#define TOKENPOOL_PRIV_ADVANCE 3u                  /* S is an advance on the next epoch */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
@@ -737,7 +738,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   place of S. Each is a compare-and-swap of the engine's own last report, so an engine that was replaced finds out.
  *   At
  *   most X = max(batch, R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches
- *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void.
+ *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void. ALONE reports
+ *   an advance, so that a new engine has it, too.
  *
  *   Slack. A client that returned tokens and was then refused has lost what it could have used: so much less it
  *   returns in the next period. What stays unspent at the end lowers the slack again.
@@ -986,7 +988,9 @@ QOS_PRIV uint8_t tokenpool_client_priv_phase(const struct tokenpool_client *clie
 {
     uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->due_ns);
     uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
-    if (client->due_ns && left_ns <= final_ns && client->state == TOKENPOOL_PRIV_IN_HOLD)
+    if (client->state == TOKENPOOL_PRIV_IN_ALONE)
+        return TOKENPOOL_PRIV_ADVANCE;
+    if (client->due_ns && left_ns <= final_ns)
         return TOKENPOOL_PRIV_FINAL;
     return left_ns <= client->head.period_ns / 4 ? TOKENPOOL_PRIV_LAST : TOKENPOOL_PRIV_EARLY;
 }
@@ -1153,17 +1157,31 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
+/* The slot's last report was of an engine that went on without a monitor. */
+QOS_PRIV bool tokenpool_client_priv_advanced(const struct tokenpool_client *client)
+{
+    return (client->head.flags & TOKENPOOL_GO_ON) && !client->attached && client->report >> 59 &&
+           (client->report >> 54 & 3) == TOKENPOOL_PRIV_ADVANCE;
+}
+
 /* What an epoch begins with: K, and tokens that count as spent. The first report of an engine continues the slot's. */
 QOS_PRIV void tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *spent)
 {
     uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
     uint64_t limit = tokenpool_priv_limit(client->seen_terms);
+    uint64_t reported = client->report & TOKENPOOL_TOKENS_MAX,
+             x = tokenpool_client_priv_unreported(client, reservation);
+    bool same = client->report >> 59 == tokenpool_priv_tag(client->seen);
     *kept = reservation;
     *spent = client->carried;
-    if (client->attached || client->report >> 59 != tokenpool_priv_tag(client->seen))
+    if (tokenpool_client_priv_advanced(client)) { /* in the same epoch nothing is left, and the advance stays */
+        *spent = qos_min(reported, reservation) + x + (same ? qos_min(reservation, limit) : 0);
+        return;
+    }
+    if (client->attached || !same)
         return;
     *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
-    *spent = (client->report & TOKENPOOL_TOKENS_MAX) + tokenpool_client_priv_unreported(client, reservation);
+    *spent = reported + x;
     if ((client->report >> 54 & 3) == TOKENPOOL_PRIV_FINAL) /* it does not say what was spent */
         *spent = limit;
     *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
@@ -1189,7 +1207,8 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->gained = early ? client->early_tokens : 0;
     if (!client->attached && client->report >> 59) /* a former engine: it may have emptied the pool */
         client->may_claim = false;
-    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen))
+    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen) &&
+        !tokenpool_client_priv_advanced(client))
         client->gained += qos_sat_sub(spent, kept);
     if (!early)
         client->tickets = 0;
@@ -1517,10 +1536,11 @@ QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *cl
     return client->queued || spent > done || client->idle_ns < elapsed_ns / 8;
 }
 
-/* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
+/* K rounds up and S down by nothing: both are exact. The last report of a period carries N. An advance stays the
+ * advance of its slot until the next epoch. */
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
-    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
+    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), debt = client->debt, shown, demand;
     uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase = TOKENPOOL_PRIV_EARLY;
     uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
     uint32_t epoch = client->epoch;
@@ -1530,12 +1550,18 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
         epoch = client->seen;
         if (!client->attached) /* perhaps its only one: a sign of life */
             phase = TOKENPOOL_PRIV_LAST;
+        if (tokenpool_client_priv_advanced(client) && client->report >> 59 == tokenpool_priv_tag(epoch)) {
+            phase = TOKENPOOL_PRIV_ADVANCE;
+            debt = qos_sat_sub(spent, qos_min(kept, tokenpool_priv_limit(client->seen_terms)));
+        }
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
         if (need <= tokenpool_client_held(client)) /* a request above the lease */
             spent += qos_sat_sub(need, tokenpool_client_priv_unreported(client, client->reservation));
     }
     client->declared = spent;
+    if (phase == TOKENPOOL_PRIV_ADVANCE && client->state != TOKENPOOL_PRIV_IN_ALONE)
+        spent = debt;
     shown = phase == TOKENPOOL_PRIV_FINAL ? done : qos_min(spent, TOKENPOOL_TOKENS_MAX);
     return tokenpool_priv_tag(epoch) << 59 | incarnation << 56 | phase << 54 | demand << 52 | kept << 26 | shown;
 }

@@ -618,6 +618,8 @@ void client_run(struct client *c)
 {
     while (step(c))
         ;
+    if (c->state != CLIENT_QUEUE)
+        c->in_a_row = 0;
     if (!c->gone && buffer_held(&c->in) == 0 && c->in.data)
         buffer_release(c->worker, &c->in);
 }

@@ -259,7 +259,7 @@ struct client {
     bool answers;                 /* the request that waits for its grant is answered here */
     bool held_back;               /* it must read its replies first */
     uint32_t bucket;              /* of the connection */
-    uint32_t in_a_row;            /* requests granted since one of another client was granted */
+    uint32_t in_a_row;            /* requests granted since it had none waiting */
     uint32_t at_bucket;           /* of the connection to memcached that its outstanding requests are on */
     uint32_t outstanding, window; /* window: most at memcached; 1 for large replies */
     struct head head;

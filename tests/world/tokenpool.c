@@ -73,6 +73,7 @@ struct slot {
     uint64_t called_ns, rare_ns; /* its last call; when it last came too late */
     uint64_t called_before_ns;   /* the call before */
     uint64_t had_ns, left_ns;    /* since when its last engine has it; left */
+    uint64_t engines;            /* that got it */
     uint64_t epoch, spent, forced, starts;
     uint64_t refused_ns, first_call_ns;
 };
@@ -84,7 +85,7 @@ struct engine {
     bool attached, twin;
     uint64_t seen_ns, shown_ns, hidden_ns, hidden_at_ns; /* last reading: true time, shown; what its clock hid */
     uint64_t told_epochs;                                /* epochs that began since another attached; of its calls */
-    uint64_t had_ns;
+    uint64_t had_ns, number;                             /* since when it has the slot, as which one */
 };
 
 struct epoch {
@@ -504,8 +505,10 @@ static uint64_t next_of(struct slot *t, struct engine *g, uint64_t shown, uint64
 static bool has_slot(struct slot *t, struct engine *g, struct tokenpool_client_state *info)
 {
     (void)tokenpool_client_info(&g->client, info);
-    if (!g->had_ns && info->running)
+    if (!g->had_ns && info->running) {
         g->had_ns = t->had_ns = ps->now_ns;
+        g->number = ++t->engines;
+    }
     return info->running;
 }
 
@@ -544,8 +547,9 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     if (s == QOS_ERANGE)
         s = QOS_EAGAIN;
     /* Promise `fenced_engine`: an engine that had the slot before gets QOS_ESTALE, once it heard of another epoch. An engine
-     * has the slot from its first epoch on: the client may not be joined when it attaches. */
-    if (has_slot(t, g, &info) && s == QOS_OK && g->had_ns < t->had_ns) {
+     * has the slot from its first epoch on: the client may not be joined when it attaches. The eighth after it looks the
+     * same. */
+    if (has_slot(t, g, &info) && s == QOS_OK && g->had_ns < t->had_ns && t->engines < g->number + 7) {
         if (run.before_ns > t->had_ns && number == run.number && !world_choice(run.w, world_of(t->cohort, F_CLOCK)) &&
             !strayed(run.before_ns) && !run.go_on)
             world_fail(run.w, "fenced_engine", ps->now_ns,
