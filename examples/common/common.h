@@ -242,17 +242,18 @@ struct plot {
     double y_max; /* 0: chosen by gnuplot */
     double y_min; /* with log_y; 0: chosen by gnuplot. Without log_y the axis begins at 0 */
     bool log_x, log_y;
-    bool log2_x; /* numbers of 1, 2, 4, ... */
-    bool steps;  /* a function of time: the value holds until the next one */
-    bool points; /* measured at these places only; the lines are a guide for the eye */
-    bool dots;   /* points without lines: x is a category, or the points have no order */
-    bool bars;   /* a group of bars for each x: categories, 1 apart */
-    bool nested; /* curves that may overlap: each is narrower than the one before */
+    bool log2_x;   /* numbers of 1, 2, 4, ... */
+    bool steps;    /* a function of time: the value holds until the next one */
+    bool points;   /* measured at these places only; the lines are a guide for the eye */
+    bool dots;     /* points without lines: x is a category, or the points have no order */
+    bool bars;     /* a group of bars for each x: categories, 1 apart */
+    bool nested;   /* curves that may overlap: each is narrower than the one before */
+    size_t colour; /* of the first curve */
 };
 /* Draws to an SVG file. false: a message was printed (only once if gnuplot is missing). */
 bool plot_svg(const struct plot *p, const char *path);
-/* Several plots side by side in one file. */
-bool plot_panels(const struct plot *p, size_t count, const char *path);
+/* Several plots in one file, row by row. */
+bool plot_panels(const struct plot *p, size_t count, size_t columns, const char *path);
 /* Runs gnuplot with a script of your own on its stdin. The script sets output and terminal. */
 bool plot_script(const char *script);
 /* mkdir -p for output directories. false: errno has the reason. */

@@ -93,7 +93,7 @@ static void put_marks(FILE *f, const struct plot *p)
     size_t i, beside = 0;
     for (i = 0; i < p->marks; i++) {
         const struct plot_mark *m = &p->mark[i];
-        const char *colour = m->colour_of < 0 ? "#999999" : colours[(size_t)m->colour_of % COLOURS];
+        const char *colour = m->colour_of < 0 ? "#999999" : colours[((size_t)m->colour_of + p->colour) % COLOURS];
         if (m->vertical)
             fprintf(f, "set arrow from %.9g, graph 0 to %.9g, graph 1 nohead lc rgb \"%s\" dt 2\n", m->at, m->at,
                     colour);
@@ -169,14 +169,15 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
     for (i = 0; i < p->curves; i++) {
         fprintf(f, "%s$p%zuc%zu ", i ? ", " : "plot ", index, i);
         put_style(f, p, i);
-        fprintf(f, " lc rgb \"%s\" title ", colours[i % COLOURS]);
+        fprintf(f, " lc rgb \"%s\" title ", colours[(i + p->colour) % COLOURS]);
         put_text(f, p->curves > 1 ? p->curve[i].name : NULL); /* one curve: the label of its axis is enough */
     }
     fputs("\n", f);
 }
 
-bool plot_panels(const struct plot *p, size_t count, const char *path)
+bool plot_panels(const struct plot *p, size_t count, size_t columns, const char *path)
 {
+    size_t width = columns > 1 ? 560 : 640, height = columns > 1 ? 230 : 440, rows = (count + columns - 1) / columns;
     FILE *f = tmpfile();
     size_t i;
     bool ok;
@@ -184,14 +185,14 @@ bool plot_panels(const struct plot *p, size_t count, const char *path)
         tool_warn("cannot write the gnuplot script: %s", strerror(errno));
         return false;
     }
-    fprintf(f, "set terminal svg size 640,%zu font \"sans-serif,15\" background rgb \"white\"\nset output ",
-            440 * count);
+    fprintf(f, "set terminal svg size %zu,%zu font \"sans-serif,15\" background rgb \"white\"\nset output ",
+            width * columns, height * rows);
     put_text(f, path);
     fputs("\nset grid lc rgb \"#dddddd\"\nset border 3\nset tics nomirror\nset title font \",14\"\n"
           "set key outside bottom center horizontal noenhanced textcolor variable font \",13\"\n",
           f);
     if (count > 1)
-        fprintf(f, "set multiplot layout %zu,1\n", count);
+        fprintf(f, "set multiplot layout %zu,%zu\n", rows, columns);
     for (i = 0; i < count; i++)
         put_plot(f, &p[i], i);
     if (count > 1)
@@ -203,7 +204,7 @@ bool plot_panels(const struct plot *p, size_t count, const char *path)
 
 bool plot_svg(const struct plot *p, const char *path)
 {
-    return plot_panels(p, 1, path);
+    return plot_panels(p, 1, 1, path);
 }
 
 bool plot_mkdir(const char *path)

@@ -234,7 +234,7 @@ static bool report_table(const struct sample *sample, size_t samples, uint64_t f
     printf("longest: %" PRIu64 " redirects\n", fragments_max);
     if (settings.figures) {
         snprintf(path, sizeof path, "%s/twochoice_mpi_figure12.svg", settings.figures);
-        ok = plot_panels(panel, 2, path);
+        ok = plot_panels(panel, 2, 1, path);
     }
     if (settings.json && json_open(&j, settings.json)) {
         json_text(&j, "command", settings.command);

@@ -4,16 +4,19 @@
 //   - in every window the cost that a tenant dispatched is at most limit x window + burst + one request;
 //   - every submitted request completed or failed, once;
 //   - never more than --dispatch-depth requests are at the device.
-// Reservations are judged over eligible seconds only. A second is eligible for a tenant if
-//   - its demand stayed queued: its queue was empty for at most 1 % of the second (so lack of demand
-//     explains at most half of the 2 % that are allowed); or it got its reservation all the same; and
-//   - the device gave what admission counted on: the requests completed in it cost at least the root's rate, less what
-//     may be on its way at the two ends of the second; or the device never held anything back (its places were all
-//     taken for at most 1 % of the second), so the scheduler made the requests wait. If the scheduler waited for a
-//     processor for more than a twentieth of the run, only the device's service counts.
-// Over these seconds it must get at least 98 % of its reservation. No second counts for more than the reservation, so a
+// Reservations are judged over eligible seconds only: those in which the device gave what admission counted on. The
+// requests completed in it cost at least the root's rate, less what may be on its way at the two ends of the second; or
+// the device never held anything back (its places were all taken for at most 1 % of the second), so the scheduler made
+// the requests wait. If the scheduler waited for a processor for more than a twentieth of the run, only the device's
+// service counts. A tenant without rate= and think= always asks. Over these seconds it must get at least 98 % of its reservation. No second counts for more than the reservation, so a
 // good second does not make up for a bad one. If fewer than 80 % of the seconds are eligible, there is no verdict on
 // reservations. A limit: at most 101 % over the whole run of the tenant.
+//
+// With latency=, rate= or think= a reservation is judged by time: of the requests that ended in eligible seconds, 99 %
+// must be done by their turn + latency (tenant_turn_ns; from it follows the rate).
+//
+// The device itself must be able to: alone on it a tenant has at least 99.5 % of its requests in time (profile.c), else
+// there is no verdict on its reservation.
 #include "uring_files.h"
 #include <stdarg.h>
 #include <stdlib.h>
@@ -22,6 +25,7 @@
 #define SLACK_NS (QOS_NS_PER_S / 100)
 #define RESERVE_SHARE 0.98
 #define LIMIT_SHARE 1.01
+#define TIMELY_ALONE 0.995
 #define ELIGIBLE_SHARE 0.8
 
 __extension__ typedef unsigned __int128 wide;
@@ -84,11 +88,15 @@ static void judge_windows(const struct settings *s, const struct run *run, uint3
 
 static void judge_log(const struct settings *s, const struct run *run, struct verdict *v)
 {
-    uint64_t dispatched[TENANTS_MAX] = {0}, done[TENANTS_MAX] = {0}, failed[TENANTS_MAX] = {0}, i;
+    uint64_t arrived[TENANTS_MAX] = {0}, dispatched[TENANTS_MAX] = {0}, done[TENANTS_MAX] = {0},
+             failed[TENANTS_MAX] = {0}, i;
     uint32_t k;
     for (i = 0; i < run->log.count; i++) {
         const struct event *e = &run->log.event[i];
-        (e->kind == EVENT_DISPATCH ? dispatched : e->kind == EVENT_DONE ? done : failed)[e->tenant]++;
+        (e->kind == EVENT_DISPATCH ? dispatched
+         : e->kind == EVENT_DONE   ? done
+         : e->kind == EVENT_FAILED ? failed
+                                   : arrived)[e->tenant]++;
     }
     if (run->log.full) {
         say(v, "log: full after %" PRIu64 " events; shorten --runtime\n", run->log.count);
@@ -99,7 +107,7 @@ static void judge_log(const struct settings *s, const struct run *run, struct ve
         const struct tenant *t = &s->tenant[k];
         const struct tenant_result *r = &run->result[k];
         if (dispatched[k] != r->submitted || done[k] != r->completed || failed[k] != r->failed ||
-            r->submitted != r->completed + r->failed) {
+            arrived[k] != r->arrived || r->submitted != r->completed + r->failed) {
             say(v, "tenant %s: %" PRIu64 " submitted, but %" PRIu64 " completed and %" PRIu64 " failed: BROKEN\n",
                 t->name, r->submitted, r->completed, r->failed);
             v->hard_ok = false;
@@ -116,18 +124,19 @@ static void judge_log(const struct settings *s, const struct run *run, struct ve
 
 /* Sums of one second of a run. */
 struct second {
-    uint64_t bytes, idle_ns; /* of the tenant */
+    uint64_t bytes, timely, late; /* of the tenant */
     uint64_t service, full_ns;
 };
 
 static struct second sum_second(const struct run *run, uint32_t tenant, uint32_t index)
 {
-    struct second sum = {0, 0, 0, 0};
+    struct second sum = {0};
     uint64_t i;
     uint32_t k;
     for (i = index * SLICES_PER_S; i < (index + 1) * SLICES_PER_S; i++) {
         sum.bytes += run->result[tenant].slice[i].bytes;
-        sum.idle_ns += run->result[tenant].slice[i].idle_ns;
+        sum.timely += run->result[tenant].slice[i].timely;
+        sum.late += run->result[tenant].slice[i].late;
         sum.full_ns += run->full_ns[i];
         for (k = 0; k < run->tenants; k++)
             sum.service += run->result[k].slice[i].cost;
@@ -157,6 +166,44 @@ static uint32_t first_second(const struct tenant *t)
     return (uint32_t)((t->start_ns + QOS_NS_PER_S - 1) / QOS_NS_PER_S);
 }
 
+/* false: too few seconds to judge. */
+static bool count_eligible(struct verdict *v, const struct tenant *t, const char *what, uint32_t eligible, uint32_t n)
+{
+    if (v->seconds == 0 || (uint64_t)eligible * v->seconds < (uint64_t)v->eligible * n) {
+        v->seconds = n;
+        v->eligible = eligible;
+    }
+    if (n > 0 && (double)eligible >= ELIGIBLE_SHARE * n)
+        return true;
+    say(v, "tenant %s: %s: %u of %u seconds eligible, too few: inconclusive\n", t->name, what, eligible, n);
+    v->conclusive = false;
+    return false;
+}
+
+static void judge_latency(const struct settings *s, const struct profile *p, const struct run *run, uint32_t k,
+                          struct verdict *v)
+{
+    const struct tenant *t = &s->tenant[k];
+    uint32_t seconds = (uint32_t)(run->elapsed_ns / QOS_NS_PER_S), first = first_second(t), i, eligible = 0;
+    uint64_t slack = service_slack(s, p, run), timely = 0, late = 0;
+    double share;
+    for (i = first; i < seconds; i++) {
+        struct second sec = sum_second(run, k, i);
+        if (service_enough(run, &sec, p, slack)) {
+            eligible++;
+            timely += sec.timely;
+            late += sec.late;
+        }
+    }
+    if (!count_eligible(v, t, "latency", eligible, seconds > first ? seconds - first : 0))
+        return;
+    share = timely + late ? (double)timely / (double)(timely + late) : 0;
+    say(v, "tenant %s: latency: %s of %" PRIu64 " requests within %s of their turn (required: 99 %%): %s\n", t->name,
+        human_percent(share).text, timely + late, human_ns((double)t->due_ns).text,
+        share >= JUDGE_TIMELY ? "holds" : "BROKEN");
+    v->latency_ok &= share >= JUDGE_TIMELY;
+}
+
 static void judge_reservation(const struct settings *s, const struct profile *p, const struct run *run, uint32_t k,
                               struct verdict *v)
 {
@@ -167,25 +214,18 @@ static void judge_reservation(const struct settings *s, const struct profile *p,
     n = seconds > first ? seconds - first : 0;
     for (i = first; i < seconds; i++) {
         struct second sec = sum_second(run, k, i);
-        if ((sec.idle_ns <= SLACK_NS || sec.bytes >= t->reserve) && service_enough(run, &sec, p, slack)) {
+        if (service_enough(run, &sec, p, slack)) {
             eligible++;
             bytes += qos_min(sec.bytes, t->reserve);
         }
     }
-    if (n == 0 || (double)eligible < ELIGIBLE_SHARE * n) {
-        say(v, "tenant %s: reservation: %u of %u seconds eligible, too few: inconclusive\n", t->name, eligible, n);
-        v->conclusive = false;
-    } else {
-        share = (double)bytes / eligible / (double)t->reserve;
-        say(v, "tenant %s: reservation: %s of %s over %u eligible seconds of %u (required: 98 %%): %s\n", t->name,
-            human_percent(share).text, human_rate((double)t->reserve).text, eligible, n,
-            share >= RESERVE_SHARE ? "holds" : "BROKEN");
-        v->reserve_ok &= share >= RESERVE_SHARE;
-    }
-    if (v->seconds == 0 || (uint64_t)eligible * v->seconds < (uint64_t)v->eligible * n) {
-        v->seconds = n;
-        v->eligible = eligible;
-    }
+    if (!count_eligible(v, t, "reservation", eligible, n))
+        return;
+    share = (double)bytes / eligible / (double)t->reserve;
+    say(v, "tenant %s: reservation: %s of %s over %u eligible seconds of %u (required: 98 %%): %s\n", t->name,
+        human_percent(share).text, human_rate((double)t->reserve).text, eligible, n,
+        share >= RESERVE_SHARE ? "holds" : "BROKEN");
+    v->reserve_ok &= share >= RESERVE_SHARE;
 }
 
 static void judge_limit(const struct settings *s, const struct run *run, uint32_t k, struct verdict *v)
@@ -205,19 +245,30 @@ void judge_run(const struct settings *s, const struct profile *p, const struct r
 {
     uint32_t k;
     memset(v, 0, sizeof *v);
-    v->judged = v->hard_ok = v->reserve_ok = v->limit_ok = v->conclusive = true;
+    v->judged = v->hard_ok = v->reserve_ok = v->limit_ok = v->latency_ok = v->conclusive = true;
     judge_log(s, run, v);
     for (k = 0; k < run->tenants && run->scheduler != &scheduler_none; k++) {
-        if (s->tenant[k].reserve)
+        const struct tenant *t = &s->tenant[k];
+        if (t->reserve && p->timely_alone[k] < TIMELY_ALONE) {
+            say(v, "tenant %s: alone on the device %s of its requests are in time: inconclusive\n", t->name,
+                human_percent(p->timely_alone[k]).text);
+            v->conclusive = false;
+        } else if (s->flight && tenant_timed(t)) {
+            judge_latency(s, p, run, k, v);
+        } else if (t->rate || t->think_ns) {
+            say(v, "tenant %s: reservation: not judged, as it does not always ask; --flight promises a time\n",
+                t->name);
+        } else if (t->reserve) {
             judge_reservation(s, p, run, k, v);
-        if (s->tenant[k].limit)
+        }
+        if (t->limit)
             judge_limit(s, run, k, v);
     }
 }
 
 void judge_print_trace(const struct settings *s, const struct profile *p, const struct run *run)
 {
-    struct table *t = table_new("second|device time served|places full|enough|<empty queue of each reserved tenant");
+    struct table *t = table_new("second|device time served|places full|enough|<each reservation");
     uint32_t seconds = (uint32_t)(run->elapsed_ns / QOS_NS_PER_S), i, k;
     uint64_t slack = service_slack(s, p, run);
     for (i = 0; i < seconds; i++) {
@@ -232,7 +283,7 @@ void judge_print_trace(const struct settings *s, const struct profile *p, const 
                 size_t at = strlen(idle);
                 sec = sum_second(run, k, i);
                 snprintf(idle + at, sizeof idle - at, "%s%s %s", at ? ", " : "", s->tenant[k].name,
-                         human_percent((double)sec.idle_ns / 1e9).text);
+                         human_percent((double)sec.bytes / (double)s->tenant[k].reserve).text);
             }
         table_cell(t, idle);
     }

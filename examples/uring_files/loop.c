@@ -1,7 +1,8 @@
-// One run: tenants that keep `depth` requests outstanding, a scheduler, io_uring, counters and the log.
+// One run: tenants and their requests, a scheduler, io_uring, counters and the log.
 #include "uring_files.h"
 #include <errno.h>
 #include <liburing.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,22 +18,26 @@
 #define BATCH 4u
 #define END_OF_FILE 0x7fff /* not an errno: a read found less data than expected */
 
-/* One place of a tenant: it has one request at a time, and makes the next one when that is done. */
+/* One place of a tenant: it has one request at a time, then it is free for the next one. */
 struct place {
     struct sched_request request; /* first */
-    uint64_t rest_until_ns;
-    uint32_t done_bytes; /* bytes of this request that earlier partial completions did */
+    uint64_t turn_ns;             /* of the request, see tenant_turn_ns */
+    uint64_t free_ns;             /* may be used from then on: the tenant thinks, or the last request failed */
+    uint32_t done_bytes;          /* bytes of this request that earlier partial completions did */
     uint8_t *buffer;
-    struct place *next; /* in the list of places that pause after a failure */
+    struct place *next; /* in the list of free places */
 };
 
 struct source {
     const struct tenant *tenant;
     const struct target *target;
     struct tenant_result *result;
-    struct qos_rng rng;
-    uint64_t blocks, cursor, start_ns, idle_since_ns, waiting;
-    struct place *place;
+    struct qos_rng rng, arrivals;
+    uint64_t blocks, cursor, start_ns, waiting;
+    struct place *place, *free, *last; /* free: in order of free_ns; last: of these */
+    uint64_t wanted_ns;                /* with a rate: when its next request is wanted */
+    uint64_t left_in_burst;            /* requests wanted at that time */
+    uint64_t turn_ns, step_ns;         /* of its last request; tenant_turn_ns */
     bool started, fixed_buffers;
     uint64_t all_bytes, shown_bytes; /* for the progress display */
 };
@@ -45,7 +50,6 @@ struct loop {
     void *sched;
     struct io_uring ring;
     struct source source[TENANTS_MAX];
-    struct place *resting, **resting_end;
     uint64_t now_ns, end_ns, measure_from_ns, slice, full_since_ns, at_device, next_start_ns, shown_ns,
         last_completion_ns, last_round_ns;
     struct progress progress;
@@ -97,45 +101,68 @@ static void log_event(struct loop *l, const struct sched_request *r, enum event_
         log->event = tool_grow(log->event, log->room * sizeof *log->event);
     }
     e = &log->event[log->count++];
-    e->at_ns = l->now_ns;
+    e->at_ns = kind == EVENT_ARRIVAL ? r->arrival_ns : l->now_ns;
     e->cost = (uint32_t)r->cost;
     e->tenant = (uint8_t)r->tenant;
     e->kind = (uint8_t)kind;
     e->error = (uint16_t)error;
 }
 
-/* Iterates over the slices in [*at_ns, to_ns): the ns of it in slice *index; 0 at the end. */
-static uint64_t next_part(const struct loop *l, uint64_t *at_ns, uint64_t to_ns, uint64_t *index)
-{
-    uint64_t part_ns;
-    *index = (*at_ns - l->run->start_ns) / SLICE_NS;
-    if (*at_ns >= to_ns || *index >= l->run->slices)
-        return 0;
-    part_ns = qos_min(to_ns, l->run->start_ns + (*index + 1) * SLICE_NS) - *at_ns;
-    *at_ns += part_ns;
-    return part_ns;
-}
-
-static void note_idle(const struct loop *l, struct source *src, uint64_t to_ns)
-{
-    uint64_t i, ns;
-    while ((ns = next_part(l, &src->idle_since_ns, to_ns, &i)) != 0)
-        src->result->slice[i].idle_ns += ns;
-}
-
+/* All places were taken until to_ns. */
 static void note_full(struct loop *l, uint64_t to_ns)
 {
-    uint64_t i, ns;
-    while ((ns = next_part(l, &l->full_since_ns, to_ns, &i)) != 0)
-        l->run->full_ns[i] += ns;
+    while (l->full_since_ns < to_ns) {
+        uint64_t i = (l->full_since_ns - l->run->start_ns) / SLICE_NS, end_ns;
+        if (i >= l->run->slices)
+            return;
+        end_ns = qos_min(to_ns, l->run->start_ns + (i + 1) * SLICE_NS);
+        l->run->full_ns[i] += end_ns - l->full_since_ns;
+        l->full_since_ns = end_ns;
+    }
 }
 
 /* ---- requests ----------------------------------------------------------------------------------------------- */
 
-static void make_request(struct loop *l, struct source *src, struct place *p)
+/* With a rate: when the burst after the present one is wanted. */
+static void want_next(struct source *src)
 {
     const struct tenant *t = src->tenant;
+    double gap_ns = (double)t->burst * (double)t->bs / (double)t->rate * 1e9;
+    if (!t->constant)
+        gap_ns *= -log1p(-(double)(qos_rng_u64(&src->arrivals) >> 11) * 0x1p-53);
+    src->wanted_ns += (uint64_t)gap_ns;
+    src->left_in_burst = t->burst;
+}
+
+/* Puts a place back; a failure makes it rest longer than those before it, or shorter. */
+static void free_place(struct source *src, struct place *p, uint64_t free_ns)
+{
+    struct place **at = src->last && src->last->free_ns <= free_ns ? &src->last->next : &src->free;
+    p->free_ns = free_ns;
+    while (*at && (*at)->free_ns <= free_ns)
+        at = &(*at)->next;
+    p->next = *at;
+    *at = p;
+    if (!p->next)
+        src->last = p;
+}
+
+/* When the tenant makes its next request; QOS_NEVER: a place must become free first. */
+static uint64_t next_request_ns(const struct source *src)
+{
+    if (!src->free)
+        return QOS_NEVER;
+    return src->tenant->rate ? qos_max(src->free->free_ns, src->wanted_ns) : src->free->free_ns;
+}
+
+static void make_request(struct loop *l, struct source *src)
+{
+    const struct tenant *t = src->tenant;
+    struct place *p = src->free;
     struct sched_request *r = &p->request;
+    src->free = p->next;
+    if (!src->free)
+        src->last = NULL;
     if (t->rw == RANDRW)
         r->op = qos_rng_below(&src->rng, 100) < t->write_percent ? QOS_WRITE : QOS_READ;
     if (access_random(t->rw)) {
@@ -145,11 +172,16 @@ static void make_request(struct loop *l, struct source *src, struct place *p)
         src->cursor = src->cursor + 1 < src->blocks ? src->cursor + 1 : 0;
     }
     r->cost = t->cost[r->op];
-    r->arrival_ns = l->now_ns;
+    /* It was wanted before now if no place was free, or this thread came late: that wait counts. */
+    r->arrival_ns = t->rate ? src->wanted_ns : p->free_ns;
+    src->turn_ns = qos_max(r->arrival_ns, src->turn_ns + src->step_ns);
+    p->turn_ns = src->turn_ns;
     p->done_bytes = 0;
+    if (t->rate && --src->left_in_burst == 0)
+        want_next(src);
     src->result->arrived++;
-    if (src->waiting++ == 0)
-        note_idle(l, src, l->now_ns);
+    log_event(l, r, EVENT_ARRIVAL, 0);
+    src->waiting++;
     l->scheduler->submit(l->sched, r, l->now_ns);
 }
 
@@ -188,8 +220,7 @@ static void dispatch(struct loop *l)
         struct source *src = &l->source[r->tenant];
         r->dispatch_ns = l->now_ns;
         src->result->submitted++;
-        if (--src->waiting == 0)
-            src->idle_since_ns = l->now_ns;
+        src->waiting--;
         if (++l->at_device == l->o->dispatch_depth)
             l->full_since_ns = l->now_ns;
         if (l->at_device > l->run->at_device_max)
@@ -218,7 +249,32 @@ static void note_error(struct loop *l, struct source *src, const struct sched_re
     }
 }
 
-/* A request has ended; its place makes the next one. */
+/* A request that was wanted at `arrival` is done now, or will never be: was it in time? */
+static void note_time(struct loop *l, struct source *src, uint64_t arrival_ns, uint64_t turn_ns)
+{
+    bool late = l->now_ns > turn_ns + src->tenant->due_ns;
+    if (!src->tenant->due_ns)
+        return;
+    if (arrival_ns >= l->measure_from_ns)
+        *(late ? &src->result->late : &src->result->timely) += 1;
+    if (l->slice < l->run->slices)
+        *(late ? &src->result->slice[l->slice].late : &src->result->slice[l->slice].timely) += 1;
+}
+
+/* At the end: requests that were wanted and had no place count, if they are late by now. */
+static void note_unmade(struct loop *l, struct source *src)
+{
+    while (src->started && src->tenant->rate && src->tenant->due_ns) {
+        src->turn_ns = qos_max(src->wanted_ns, src->turn_ns + src->step_ns);
+        if (src->turn_ns + src->tenant->due_ns >= l->now_ns)
+            return;
+        note_time(l, src, src->wanted_ns, src->turn_ns);
+        if (--src->left_in_burst == 0)
+            want_next(src);
+    }
+}
+
+/* A request has ended; its place is free for the next one. */
 static void finish(struct loop *l, struct place *p, int error)
 {
     struct sched_request *r = &p->request;
@@ -233,15 +289,13 @@ static void finish(struct loop *l, struct place *p, int error)
     log_event(l, r, error ? EVENT_FAILED : EVENT_DONE, error);
     if (error) {
         note_error(l, src, r, error);
-        p->rest_until_ns = l->now_ns + FAILED_REST_NS;
-        p->next = NULL;
-        *l->resting_end = p;
-        l->resting_end = &p->next;
+        free_place(src, p, l->now_ns + FAILED_REST_NS);
         return;
     }
     src->result->completed++;
     if (r->arrival_ns >= l->measure_from_ns)
         hist_add(&src->result->latency, qos_elapsed_ns(r->arrival_ns, l->now_ns));
+    note_time(l, src, r->arrival_ns, p->turn_ns);
     if (l->live)
         live_run_note(l->live, r->tenant, r->len_bytes, qos_elapsed_ns(r->arrival_ns, l->now_ns));
     if (l->draining)
@@ -257,7 +311,9 @@ static void finish(struct loop *l, struct place *p, int error)
         slice->cost += r->cost;
         slice->ios++;
     }
-    make_request(l, src, p);
+    free_place(src, p, l->now_ns + src->tenant->think_ns);
+    if (next_request_ns(src) <= l->now_ns)
+        make_request(l, src);
 }
 
 /* Handles a completion: the whole request, a part, or an error. */
@@ -346,7 +402,9 @@ static bool open_places(struct loop *l)
         src->blocks = (t->area ? qos_min(t->area, src->target->size_bytes) : src->target->size_bytes) / t->bs;
         src->fixed_buffers = rc == 0;
         src->place = tool_alloc(t->depth * sizeof *src->place);
+        src->step_ns = tenant_turn_ns(t);
         qos_rng_seed(&src->rng, l->s->seed * 1000003 + i);
+        qos_rng_seed(&src->arrivals, l->s->seed * 1000003 + i + TENANTS_MAX);
         for (b = 0; tenant_uses(t, QOS_WRITE) && b + 8 <= part[i].iov_len; b += 8)
             qos_put_le64(buffer + b, qos_rng_u64(&src->rng));
         for (k = 0; k < t->depth; k++) {
@@ -354,6 +412,7 @@ static bool open_places(struct loop *l)
             src->place[k].request.tenant = i;
             src->place[k].request.op = tenant_uses(t, QOS_READ) ? QOS_READ : QOS_WRITE;
             src->place[k].request.len_bytes = (uint32_t)t->bs;
+            free_place(src, &src->place[k], 0);
         }
     }
     return true;
@@ -395,6 +454,7 @@ static bool open_scheduler(struct loop *l)
         tenant[i].reserve_ops_per_s = tenant_reserve_ops(t);
         tenant[i].limit_ops_per_s = tenant_limit_ops(t);
         tenant[i].weight = (uint32_t)t->weight;
+        tenant[i].latency_ns = t->due_ns;
     }
     memset(&config, 0, sizeof config);
     config.tenant = tenant;
@@ -453,7 +513,7 @@ static const char *tenant_waits(void *of, uint32_t tenant, uint64_t *since_ns)
     return l->o->dispatch_depth && l->at_device >= l->o->dispatch_depth ? "the device" : "the scheduler";
 }
 
-/* Starts tenants that are due, and places whose pause is over. */
+/* Starts tenants that are due, and makes the requests that are. */
 static void wake(struct loop *l)
 {
     uint32_t i, k;
@@ -463,28 +523,27 @@ static void wake(struct loop *l)
             struct source *src = &l->source[i];
             if (!src->started && src->start_ns <= l->now_ns) {
                 src->started = true;
-                src->idle_since_ns = l->run->start_ns;
+                src->wanted_ns = l->now_ns;
+                src->left_in_burst = src->tenant->burst;
                 for (k = 0; k < src->tenant->depth; k++)
-                    make_request(l, src, &src->place[k]);
+                    src->place[k].free_ns = l->now_ns;
             } else if (!src->started) {
                 l->next_start_ns = qos_min(l->next_start_ns, src->start_ns);
             }
         }
     }
-    while (l->resting && l->resting->rest_until_ns <= l->now_ns) {
-        struct place *p = l->resting;
-        l->resting = p->next;
-        if (!l->resting)
-            l->resting_end = &l->resting;
-        make_request(l, &l->source[p->request.tenant], p);
-    }
+    for (i = 0; i < l->o->tenants; i++)
+        while (l->source[i].started && next_request_ns(&l->source[i]) <= l->now_ns)
+            make_request(l, &l->source[i]);
 }
 
 static uint64_t next_time(struct loop *l)
 {
     uint64_t next = qos_min(l->end_ns, l->next_start_ns);
-    if (l->resting)
-        next = qos_min(next, l->resting->rest_until_ns);
+    uint32_t i;
+    for (i = 0; i < l->o->tenants; i++)
+        if (l->source[i].started)
+            next = qos_min(next, next_request_ns(&l->source[i]));
     if (l->live)
         next = qos_min(next, live_run_next_ns(l->live));
     else if (!l->o->quiet)
@@ -509,8 +568,7 @@ static void one_round(struct loop *l)
         l->run->stopped = l->now_ns < l->end_ns;
         l->run->elapsed_ns = l->now_ns - l->run->start_ns;
         for (i = 0; i < l->o->tenants; i++)
-            if (l->source[i].waiting == 0 || !l->source[i].started)
-                note_idle(l, &l->source[i], l->now_ns);
+            note_unmade(l, &l->source[i]);
     }
     l->slice = (l->now_ns - l->run->start_ns) / SLICE_NS;
     if (!l->draining && l->last_round_ns >= l->measure_from_ns)
@@ -613,7 +671,6 @@ bool run_tenants(const struct settings *s, const struct loop_options *o, struct 
     l->o = o;
     l->run = run;
     l->scheduler = o->scheduler;
-    l->resting_end = &l->resting;
     open_run(l);
     ring = open_places(l);
     run->start_ns = tool_now_ns();

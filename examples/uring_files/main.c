@@ -18,6 +18,13 @@ static const char examples[] =
     "A tenant is name:key=value,...   (sizes and rates in bytes; k, M, G are powers of 1024)\n"
     "  rw=" ACCESS_CHOICES "   what it does (default randread)\n"
     "  bs=4k  depth=16     block size; requests outstanding: a new one is made when one is done\n"
+    "  think=2ms           and so long after it\n"
+    "  rate=5M             bytes per second that it asks for, whether requests are done or not; depth is then the "
+    "most\n"
+    "                      that are made at once (128): others wait, and their latency counts from when they were "
+    "wanted\n"
+    "  arrivals=constant   of that rate (default poisson)   burst=8   so many requests at a time\n"
+    "  latency=5ms         with reserve and --flight: each request done so long after its turn at the reserved rate\n"
     "  reserve=20M         guaranteed bytes per second; refused if they do not fit\n"
     "  limit=60M           bytes per second that it never exceeds\n"
     "  weight=2            share of what is left over (default 1); --scheduler token: requests in a turn\n"
@@ -37,6 +44,7 @@ static const char examples[] =
 
 static void check_settings(const struct settings *s)
 {
+    uint32_t i;
     if (s->tenants == 0)
         tool_die(TOOL_USAGE, "no tenants; write e.g. --tenant mail:rw=randread,bs=4k,depth=16 (--help shows more)");
     if (s->runtime_ns < SLICE_NS || s->runtime_ns > 86400 * QOS_NS_PER_S)
@@ -51,6 +59,10 @@ static void check_settings(const struct settings *s)
         tool_die(TOOL_USAGE, "--headroom: more than 0, at most 1");
     if (s->flight && (s->maximizer || s->scheduler != 1))
         tool_die(TOOL_USAGE, "--flight: with --scheduler htb, and without --maximizer");
+    for (i = 0; i < s->tenants; i++)
+        if (s->tenant[i].latency_ns && s->scheduler != 0 && !s->flight)
+            tool_die(TOOL_USAGE, "tenant %s: latency=: with --flight, which bounds what is at the device",
+                     s->tenant[i].name);
     if (s->explain && !s->compare)
         tool_die(TOOL_USAGE, "--explain: with --compare");
     if (s->explain && s->slice_ns < 6 * SLICE_NS)
@@ -199,7 +211,7 @@ static int print_verdict(const struct verdict *verdict, const struct profile *pr
     printf("%s", verdict->text);
     if (!verdict->conclusive)
         judge_print_trace(&settings, profile, with);
-    if (!verdict->hard_ok || !verdict->reserve_ok || !verdict->limit_ok)
+    if (!verdict->hard_ok || !verdict->reserve_ok || !verdict->limit_ok || !verdict->latency_ok)
         return TOOL_FAILED;
     return verdict->conclusive ? TOOL_OK : TOOL_INCONCLUSIVE;
 }

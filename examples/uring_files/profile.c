@@ -187,13 +187,20 @@ static uint64_t cost_together(const struct run *run)
     return slow ? slow : qos_mul_div_floor(10 * cost, QOS_NS_PER_S, 11 * run->elapsed_ns);
 }
 
+/* All tenants, none of which leaves the device a pause. */
 static bool measure_mix(const struct settings *s, struct profile *p)
 {
+    static struct tenant busy[TENANTS_MAX];
     struct loop_options o;
     uint64_t ios_per_s;
+    uint32_t i;
+    for (i = 0; i < s->tenants; i++) {
+        busy[i] = s->tenant[i];
+        busy[i].rate = busy[i].think_ns = 0;
+    }
     memset(&o, 0, sizeof o);
     o.scheduler = &scheduler_none;
-    o.tenant = s->tenant;
+    o.tenant = busy;
     o.tenants = s->tenants;
     o.dispatch_depth = s->dispatch_depth;
     o.label = "profile, all tenants";
@@ -201,8 +208,21 @@ static bool measure_mix(const struct settings *s, struct profile *p)
     return passes(s, &o, cost_together, &p->mix_cost_per_s, &ios_per_s);
 }
 
+/* A tenant that asks at its own rate has the tree's burst. With N places and T each takes a request every T + think at the latest: N requests in that time are the reserved rate. */
+static void resolve_latency(const struct settings *s, struct tenant *t)
+{
+    uint64_t round_ns = qos_sat_mul(t->depth, tenant_turn_ns(t));
+    t->due_ns = t->latency_ns ? t->latency_ns : t->reserve && t->rate ? s->burst_ns : 0;
+    if (t->due_ns || !t->reserve)
+        return;
+    if (round_ns <= t->think_ns)
+        tool_die(TOOL_USAGE, "tenant %s: with depth=%" PRIu64 " and think=%s it cannot use %s; reserve less", t->name,
+                 t->depth, human_ns((double)t->think_ns).text, human_rate((double)t->reserve).text);
+    t->due_ns = qos_min(round_ns - t->think_ns, LATENCY_MAX_NS);
+}
+
 /* Converts shares of what the tenant would get alone, once: a second profile does not change the promises. */
-static void resolve_percents(struct tenant *t)
+static void resolve_terms(const struct settings *s, struct tenant *t)
 {
     uint64_t cost =
         qos_max(tenant_uses(t, QOS_READ) ? t->cost[QOS_READ] : 0, tenant_uses(t, QOS_WRITE) ? t->cost[QOS_WRITE] : 0);
@@ -213,6 +233,29 @@ static void resolve_percents(struct tenant *t)
         t->limit = qos_max(qos_mul_div_floor(alone, t->limit_percent, 100), 1);
     if (t->limit && t->limit < t->reserve)
         tool_die(TOOL_USAGE, "tenant %s: the limit is below the reservation", t->name);
+    resolve_latency(s, t);
+}
+
+/* A tenant with a reservation, alone: what the device itself can keep with so many places. */
+static bool measure_alone(const struct settings *s, uint32_t k, double *timely)
+{
+    struct loop_options o;
+    struct run run;
+    uint64_t in_time, all;
+    bool ok;
+    memset(&o, 0, sizeof o);
+    o.scheduler = &scheduler_none;
+    o.tenant = &s->tenant[k];
+    o.tenants = 1;
+    o.duration_ns = s->profile_ns;
+    o.label = "profile, alone";
+    o.ignore_start = o.hush = true;
+    ok = run_tenants(s, &o, &run) && !run.stopped;
+    in_time = ok ? run.result[0].timely : 0;
+    all = ok ? in_time + run.result[0].late : 0;
+    *timely = all ? (double)in_time / (double)all : 0;
+    run_free(&run);
+    return ok;
 }
 
 bool profile_file(struct settings *s, struct profile *p)
@@ -246,7 +289,10 @@ bool profile_file(struct settings *s, struct profile *p)
         for (op = QOS_READ; op <= QOS_WRITE; op++)
             s->tenant[i].cost[op] = qos_cost(&p->model, (enum qos_op)op, s->tenant[i].bs);
     for (i = 0; i < s->tenants; i++)
-        resolve_percents(&s->tenant[i]);
+        resolve_terms(s, &s->tenant[i]);
+    for (i = 0; i < s->tenants; i++)
+        if (s->judge && s->tenant[i].due_ns && !measure_alone(s, i, &p->timely_alone[i]))
+            return false;
     if (!measure_mix(s, p))
         return false;
     p->root_cost_per_s = (uint64_t)((double)qos_min(p->mix_cost_per_s, QOS_NS_PER_S) * s->headroom);

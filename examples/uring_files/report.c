@@ -31,15 +31,15 @@ static uint64_t total(const struct run *run, bool cost)
 #define RUNS 3
 struct column {
     const struct run *run;
-    const char *heading, *title, *key; /* in the table, the figure, the JSON */
+    const char *heading, *key; /* in the table, the JSON */
 };
 
 /* Collects the runs made, in the table's order; returns their number. */
 static int columns_of(const struct runs *runs, struct column *c)
 {
-    const struct column all[RUNS] = {{runs->without, "without", "Without QoS", "without"},
-                                     {runs->same_depth, "same depth", "Without QoS, same depth", "same_depth"},
-                                     {runs->with, "with", "With QoS", "with"}};
+    const struct column all[RUNS] = {{runs->without, "without", "without"},
+                                     {runs->same_depth, "same depth", "same_depth"},
+                                     {runs->with, "with", "with"}};
     int i, n = 0;
     for (i = 0; i < RUNS; i++)
         if (all[i].run)
@@ -69,6 +69,25 @@ static void latency_cells(struct table *t, const struct column *c, int n, uint32
     for (i = 0; i < (n == 1 ? 3 : n); i++) {
         const struct hist *h = &c[n == 1 ? 0 : i].run->result[k].latency;
         table_cell(t, h->count ? human_ns((double)hist_quantile(h, n == 1 ? p[i] : 0.99)).text : NULL);
+    }
+}
+
+/* Of a tenant with a promise in time: how many requests kept it. */
+static void note_times(const struct settings *s, const struct column *c, int n)
+{
+    uint32_t k;
+    int i;
+    for (k = 0; k < s->tenants; k++) {
+        if (!tenant_timed(&s->tenant[k]))
+            continue;
+        printf("tenant %s: requests done within %s of their turn:", s->tenant[k].name,
+               human_ns((double)s->tenant[k].due_ns).text);
+        for (i = 0; i < n; i++) {
+            const struct tenant_result *r = &c[i].run->result[k];
+            printf("%s %s %s", i ? "," : "",
+                   human_percent((double)r->timely / fmax((double)(r->timely + r->late), 1)).text, c[i].heading);
+        }
+        printf("\n");
     }
 }
 
@@ -147,6 +166,7 @@ void report_table(const struct settings *s, const struct profile *p, const struc
     table_print(t, stdout);
     table_free(t);
     table_notes(s, p, runs);
+    note_times(s, c, n);
     for (i = 0; i < n; i++)
         note_counts(s, c[i].run);
 }
@@ -175,6 +195,8 @@ static void json_tenant(struct json *j, const struct settings *s, const struct r
     json_u64(j, "p999_ns", hist_quantile(&r->latency, 0.999));
     json_u64(j, "max_ns", r->latency.max);
     json_real(j, "mean_ns", hist_mean(&r->latency));
+    json_u64(j, "timely", r->timely);
+    json_u64(j, "late", r->late);
     json_u64(j, "granted", r->stats.granted);
     json_u64(j, "borrowed", r->stats.borrowed);
     json_u64(j, "waited", r->stats.waited);
@@ -258,6 +280,11 @@ bool report_json(const struct settings *s, const struct profile *p, const struct
         json_u64(&j, "reserve_bytes_per_s", t->reserve);
         json_u64(&j, "limit_bytes_per_s", t->limit);
         json_u64(&j, "weight", t->weight);
+        json_u64(&j, "rate_bytes_per_s", t->rate);
+        json_u64(&j, "think_ns", t->think_ns);
+        json_u64(&j, "latency_ns", t->due_ns);
+        if (tenant_timed(t))
+            json_real(&j, "timely_alone", p->timely_alone[i]);
         json_u64(&j, "reserve_device_ns_per_s", tenant_reserve_cost(t));
         json_u64(&j, "limit_device_ns_per_s", tenant_limit_cost(t));
         json_bool(&j, "direct", s->target[t->target].direct);
@@ -287,6 +314,7 @@ bool report_json(const struct settings *s, const struct profile *p, const struct
         json_bool(&j, "log_holds", v->hard_ok);
         json_bool(&j, "reservations_hold", v->reserve_ok);
         json_bool(&j, "limits_hold", v->limit_ok);
+        json_bool(&j, "latencies_hold", v->latency_ok);
         json_bool(&j, "conclusive", v->conclusive);
         json_u64(&j, "seconds", v->seconds);
         json_u64(&j, "eligible_seconds", v->eligible);
@@ -297,121 +325,76 @@ bool report_json(const struct settings *s, const struct profile *p, const struct
 
 /* ---- plots ------------------------------------------------------------------------------------------------------ */
 
-/* A figure of throughput over time, and the data that it points to. */
-struct throughput {
-    struct plot plot;
-    struct plot_curve curve[TENANTS_MAX];
-    struct plot_mark mark[TENANTS_MAX * 3];
-    char name[TENANTS_MAX * 3][64];
-    double *x, *y;
+/* A tenant in a run: what it got over time, beside what was promised. A tenant with latency=: the part of its requests that
+ * were done in time. */
+struct panel {
+    struct plot_curve curve;
+    struct plot_mark mark;
+    char title[160], name[64];
+    double x[CURVE_POINTS_MAX], y[CURVE_POINTS_MAX], most; /* most: of curve and mark */
 };
 
-static void add_mark(struct throughput *t, const char *tenant, const char *what, double at, bool vertical, uint32_t k)
+static double got_in(const struct tenant_result *r, bool in_time, uint32_t from, uint32_t slices)
 {
-    size_t m = t->plot.marks++;
-    snprintf(t->name[m], sizeof t->name[m], "%.40s%s", tenant, what);
-    t->mark[m] = (struct plot_mark){t->name[m], at, vertical, (int)k};
-}
-
-static struct throughput *draw_throughput(const struct settings *s, const struct run *run, const char *title,
-                                          double y_max)
-{
-    struct throughput *t = tool_alloc(sizeof *t);
-    uint32_t n = (uint32_t)(run->elapsed_ns / SLICE_NS), group, points, k, i, m;
-    n = n < run->slices ? n : run->slices;
-    group = n / CURVE_POINTS_MAX > 5 ? n / CURVE_POINTS_MAX : 5; /* at most four points a second */
-    points = n / group;
-    t->x = tool_alloc((points + 1) * sizeof *t->x);
-    t->y = tool_alloc((points + 1) * run->tenants * sizeof *t->y);
-    for (i = 0; i < points; i++)
-        t->x[i] = (i + 0.5) * group * (double)SLICE_NS / 1e9;
-    t->plot.log_y = true;
-    for (k = 0; k < run->tenants; k++) {
-        const struct tenant *tenant = &s->tenant[k];
-        double *y = t->y + (size_t)k * points, most = 0;
-        for (i = 0; i < points; i++) {
-            for (m = 0; m < group; m++)
-                y[i] += (double)run->result[k].slice[i * group + m].bytes;
-            y[i] /= group * (double)SLICE_NS / 1e9 * 1048576;
-            most = fmax(most, y[i]);
-        }
-        t->plot.log_y = t->plot.log_y && most > 0;
-        t->curve[k] = (struct plot_curve){tenant->name, t->x, y, points};
-        if (tenant->start_ns && tenant->start_ns < run->elapsed_ns)
-            add_mark(t, tenant->name, " starts", (double)tenant->start_ns / 1e9, true, k);
-        if (tenant->reserve)
-            add_mark(t, tenant->name, ": reserved", (double)tenant->reserve / 1048576, false, k);
-        if (tenant->limit)
-            add_mark(t, tenant->name, ": limit", (double)tenant->limit / 1048576, false, k);
+    uint64_t bytes = 0, timely = 0, late = 0;
+    uint32_t i;
+    for (i = from; i < from + slices; i++) {
+        bytes += r->slice[i].bytes;
+        timely += r->slice[i].timely;
+        late += r->slice[i].late;
     }
-    t->plot.title = title;
-    t->plot.x_label = "time (s)";
-    t->plot.y_label = "throughput (MiB/s)";
-    t->plot.curve = t->curve;
-    t->plot.curves = points > 1 ? run->tenants : 0;
-    t->plot.mark = t->mark;
-    t->plot.y_max = y_max;
-    return t;
+    if (in_time)
+        return timely + late ? 100.0 * (double)timely / (double)(timely + late) : NAN;
+    return (double)bytes / (slices * (double)SLICE_NS / 1e9 * 1048576);
 }
 
-static void free_throughput(struct throughput *t)
+static void put_title(struct panel *p, const struct tenant *t, const struct run *run, uint32_t k)
 {
-    free(t->x);
-    free(t->y);
-    free(t);
+    const struct tenant_result *r = &run->result[k];
+    char got[96];
+    if (t->latency_ns)
+        snprintf(got, sizeof got, "%s of its requests in time (%s)",
+                 human_percent((double)r->timely / fmax((double)(r->timely + r->late), 1)).text,
+                 human_ns((double)t->latency_ns).text);
+    else
+        snprintf(got, sizeof got, "%s%s%s", human_rate(rate_of(run, k)).text,
+                 t->reserve ? ", promised "
+                 : t->limit ? ", allowed "
+                            : "",
+                 t->reserve ? human_rate((double)t->reserve).text
+                 : t->limit ? human_rate((double)t->limit).text
+                            : "");
+    snprintf(p->title, sizeof p->title, "%.30s %s: %s", t->name, run->label, got);
 }
 
-/* Highest slice-averaged rate of any tenant in any run: all figures share one scale. */
-static double highest(const struct run *run)
+static void draw_panel(struct panel *p, struct plot *plot, const struct settings *s, const struct run *run, uint32_t k)
 {
-    double most = 0;
-    uint32_t k, i, m;
-    for (k = 0; run && k < run->tenants; k++)
-        for (i = 0; i + 5 <= run->slices; i += 5) {
-            double sum = 0;
-            for (m = 0; m < 5; m++)
-                sum += (double)run->result[k].slice[i + m].bytes;
-            most = fmax(most, sum / (5 * (double)SLICE_NS / 1e9) / 1048576);
-        }
-    return most;
-}
-
-/* Lowest point or mark of a figure, 0 excepted. */
-static double lowest(const struct throughput *t, double least)
-{
-    size_t i, k;
-    for (k = 0; k < t->plot.curves; k++)
-        for (i = 0; i < t->curve[k].n; i++)
-            if (t->curve[k].y[i] > 0)
-                least = fmin(least, t->curve[k].y[i]);
-    for (k = 0; k < t->plot.marks; k++)
-        if (!t->mark[k].vertical && t->mark[k].at > 0)
-            least = fmin(least, t->mark[k].at);
-    return least;
-}
-
-/* Rates of tenants with small and with large blocks differ by powers of ten: on a linear axis the reservations of the
- * small ones would lie at the bottom. All figures share one scale that shows every mark. */
-static void share_scale(struct throughput **t, int n, double y_max)
-{
-    double least = y_max;
-    bool log_y = true; /* a curve without a point cannot be drawn */
-    int i;
-    for (i = 0; i < n; i++) {
-        least = lowest(t[i], least);
-        log_y = log_y && t[i]->plot.log_y;
+    const struct tenant *t = &s->tenant[k];
+    uint32_t n = (uint32_t)qos_min(run->elapsed_ns / SLICE_NS, run->slices), group, i;
+    double at = t->latency_ns ? 100 * JUDGE_TIMELY : (double)(t->reserve ? t->reserve : t->limit) / 1048576;
+    group = n / CURVE_POINTS_MAX + 1 > 5 ? n / CURVE_POINTS_MAX + 1 : 5; /* at most four points a second */
+    p->curve = (struct plot_curve){t->name, p->x, p->y, n / group};
+    p->most = at;
+    for (i = 0; i < n / group; i++) {
+        p->x[i] = (i + 0.5) * group * (double)SLICE_NS / 1e9;
+        p->y[i] = got_in(&run->result[k], t->latency_ns != 0, i * group, group);
+        p->most = fmax(p->most, p->y[i]);
     }
-    for (i = 0; i < n; i++) {
-        t[i]->plot.log_y = log_y;
-        t[i]->plot.y_min = least * 0.8;
-        if (log_y)
-            t[i]->plot.y_label = "throughput (MiB/s, logarithmic)";
-        if (log_y) /* room for the labels above the curves */
-            t[i]->plot.y_max = y_max * 1.5;
-    }
+    snprintf(p->name, sizeof p->name, "%s", t->reserve ? "promised" : "limit");
+    p->mark = (struct plot_mark){p->name, at, false, -1};
+    put_title(p, t, run, k);
+    plot->title = p->title;
+    plot->x_label = k + 1 == run->tenants ? "time (s)" : "";
+    plot->y_label = t->latency_ns ? "in time (%)" : "MiB/s";
+    plot->curve = &p->curve;
+    plot->curves = n / group > 1;
+    plot->mark = &p->mark;
+    plot->marks = at > 0;
+    plot->colour = k;
 }
 
-static bool finish_plot(const struct settings *s, const struct plot *plot, size_t count, const char *name)
+static bool finish_plot(const struct settings *s, const struct plot *plot, size_t count, size_t columns,
+                        const char *name)
 {
     char path[4096];
     size_t i;
@@ -421,7 +404,7 @@ static bool finish_plot(const struct settings *s, const struct plot *plot, size_
             return false;
         }
     snprintf(path, sizeof path, "%s/%s.svg", s->plot, name);
-    if (!plot_panels(plot, count, path))
+    if (!plot_panels(plot, count, columns, path))
         return false;
     printf("figure: %s\n", path);
     return true;
@@ -457,39 +440,43 @@ static bool plot_latency(const struct settings *s, const struct column *c, int n
     plot.curve = curve;
     plot.log_x = true;
     plot.y_max = 100;
-    return finish_plot(s, &plot, 1, "latency");
+    return finish_plot(s, &plot, 1, 1, "latency");
 }
 
+/* A row for each tenant: without QoS on the left, with it on the right; both with the same linear axis. */
 bool report_plots(const struct settings *s, const struct runs *runs)
 {
+    static struct panel panel[TENANTS_MAX * 2];
+    static struct plot plot[TENANTS_MAX * 2];
+    const struct run *side[2];
     struct column c[RUNS];
-    struct throughput *t[RUNS];
-    struct plot panel[RUNS];
-    int n = columns_of(runs, c), i;
-    double y_max = 0;
+    uint32_t sides = 0, k, i;
     bool ok = plot_mkdir(s->plot);
     if (!ok)
         tool_warn("%s: %s", s->plot, strerror(errno));
-    for (i = 0; i < n; i++)
-        y_max = fmax(y_max, highest(c[i].run) * 1.1);
-    for (i = 0; i < n; i++)
-        t[i] = draw_throughput(s, c[i].run, c[i].title, y_max);
-    share_scale(t, n, y_max);
-    for (i = 0; i < n; i++) {
-        panel[i] = t[i]->plot;
-        ok = ok && finish_plot(s, &panel[i], 1, c[i].key);
+    if (runs->without)
+        side[sides++] = runs->without;
+    if (runs->with)
+        side[sides++] = runs->with;
+    memset(plot, 0, sizeof plot);
+    for (k = 0; k < s->tenants; k++) {
+        double most = 0;
+        for (i = 0; i < sides; i++) {
+            draw_panel(&panel[k * sides + i], &plot[k * sides + i], s, side[i], k);
+            most = fmax(most, panel[k * sides + i].most);
+        }
+        for (i = 0; i < sides; i++)
+            plot[k * sides + i].y_max = most * 1.05;
     }
-    ok = ok && (n < 2 || finish_plot(s, panel, (size_t)n, "compare")) && plot_latency(s, c, n);
-    for (i = 0; i < n; i++)
-        free_throughput(t[i]);
-    return ok;
+    return ok && sides && finish_plot(s, plot, s->tenants * sides, sides, "compare") &&
+           plot_latency(s, c, columns_of(runs, c));
 }
 
 /* ---- the log ----------------------------------------------------------------------------------------------------- */
 
 static void put_log(FILE *f, const struct settings *s, const struct run *run)
 {
-    static const char *const kind[] = {"dispatch", "done", "failed"};
+    static const char *const kind[] = {"dispatch", "done", "failed", "wanted"};
     uint64_t i;
     for (i = 0; run && i < run->log.count; i++) {
         const struct event *e = &run->log.event[i];

@@ -32,6 +32,7 @@ struct sched_tenant {
     uint64_t limit_cost_per_s;   /* 0: none */
     uint64_t reserve_ops_per_s;  /* the same in requests, for schedulers that count these; rounded up */
     uint64_t limit_ops_per_s;    /* rounded down, but at least 1 and the reservation */
+    uint64_t latency_ns;         /* a request completes so long after its turn (htb with `flight`); 0: no promise */
     uint32_t weight;
 };
 

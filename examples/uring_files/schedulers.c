@@ -136,6 +136,7 @@ static void *htb_sched_open(const struct sched_config *config, struct sched_refu
         class.weight = t->weight;
         class.rate_per_s[0] = qos_min(t->reserve_cost_per_s, QOS_RATE_MAX); /* more is not admitted anyway */
         class.limit_per_s[0] = qos_min(t->limit_cost_per_s, QOS_RATE_MAX);
+        class.latency_ns = config->flight ? t->latency_ns : 0;
         status = htb_reserve(&h->tree, config->now_ns, i + 1, &class, fits);
         if (status != QOS_OK) {
             refusal->why = qos_strerror(status);

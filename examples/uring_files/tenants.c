@@ -11,6 +11,7 @@
 
 #define FILL_BYTES (UINT64_C(1) << 20)
 #define ALIGN_DEFAULT 4096u
+#define DEPTH_OF_RATE UINT64_C(128) /* places of a tenant that does not wait for its requests */
 
 const char *const access_name[] = {"randread", "randwrite", "read", "write", "randrw"};
 
@@ -37,6 +38,16 @@ static const char *rate_or_percent(char *value, uint64_t *rate, uint64_t *percen
     why = opt_count(value, percent);
     value[n - 1] = '%';
     return why || *percent == 0 || *percent > 100 ? "1% to 100% of what the tenant would get alone" : NULL;
+}
+
+uint64_t tenant_turn_ns(const struct tenant *t)
+{
+    return t->reserve ? qos_mul_div_ceil(t->bs, QOS_NS_PER_S, t->reserve) : 0;
+}
+
+bool tenant_timed(const struct tenant *t)
+{
+    return t->due_ns && (t->latency_ns || t->rate || t->think_ns);
 }
 
 static void set_key(struct tenant *t, const char *where, const char *key, char *value)
@@ -68,6 +79,24 @@ static void set_key(struct tenant *t, const char *where, const char *key, char *
             why = "1 to 1000000";
     } else if (strcmp(key, "start") == 0) {
         why = opt_time(value, &t->start_ns);
+    } else if (strcmp(key, "rate") == 0) {
+        why = opt_rate(value, &t->rate);
+        if (!why && t->rate == 0)
+            why = "more than 0; without it, a request is made when one is done";
+    } else if (strcmp(key, "arrivals") == 0) {
+        int choice = opt_choice(value, "poisson|constant");
+        t->constant = choice == 1;
+        why = choice < 0 ? "must be one of poisson|constant" : NULL;
+    } else if (strcmp(key, "burst") == 0) {
+        why = opt_count(value, &t->burst);
+        if (!why && (t->burst == 0 || t->burst > DEPTH_MAX))
+            why = "1 to 4096 requests at a time";
+    } else if (strcmp(key, "think") == 0) {
+        why = opt_time(value, &t->think_ns);
+    } else if (strcmp(key, "latency") == 0) {
+        why = opt_time(value, &t->latency_ns);
+        if (!why && (t->latency_ns == 0 || t->latency_ns > LATENCY_MAX_NS))
+            why = "more than 0, at most 10s";
     } else if (strcmp(key, "area") == 0) {
         why = opt_size(value, &t->area);
     } else if (strcmp(key, "write") == 0) {
@@ -77,7 +106,9 @@ static void set_key(struct tenant *t, const char *where, const char *key, char *
     } else if (strcmp(key, "file") == 0) {
         t->file = tool_copy(value);
     } else {
-        why = "no such key; rw, bs, depth, reserve, limit, weight, start, write, area, file are";
+        why =
+            "no such key; rw, bs, depth, rate, arrivals, burst, think, reserve, limit, latency, weight, start, write, "
+            "area, file are";
     }
     opt_check(where, key, value, why);
 }
@@ -97,8 +128,8 @@ void tenant_add(struct settings *s, const char *spec)
     t->name = tool_copy(copy);
     t->rw = RANDREAD;
     t->bs = 4096;
-    t->depth = 16;
     t->weight = 1;
+    t->burst = 1;
     t->write_percent = 50;
     snprintf(where, sizeof where, "tenant %u (%.40s)", s->tenants + 1, t->name);
     for (i = 0; i < s->tenants; i++)
@@ -110,6 +141,14 @@ void tenant_add(struct settings *s, const char *spec)
         tool_die(TOOL_USAGE, "%s: its area is smaller than a block", where);
     if (t->limit && t->limit < t->reserve)
         tool_die(TOOL_USAGE, "%s: the limit is below the reservation", where);
+    if (t->rate && t->think_ns)
+        tool_die(TOOL_USAGE, "%s: rate= says when it asks, think= says that it waits; give one of them", where);
+    if (!t->rate && (t->burst > 1 || t->constant))
+        tool_die(TOOL_USAGE, "%s: burst= and arrivals= need a rate=", where);
+    if (t->latency_ns && !t->reserve && !t->reserve_percent)
+        tool_die(TOOL_USAGE, "%s: latency= needs a reserve=: a request's turn comes at that rate", where);
+    if (!t->depth)
+        t->depth = t->rate ? qos_max(DEPTH_OF_RATE, t->burst) : 16;
     s->tenants++;
     free(copy);
 }

@@ -24,6 +24,7 @@
 #define SLICES_PER_S (QOS_NS_PER_S / SLICE_NS)
 /* a failed request's place is used again after 10 ms, so errors do not cause a busy loop */
 #define FAILED_REST_NS UINT64_C(10000000)
+#define LATENCY_MAX_NS (10 * QOS_NS_PER_S)
 #define LOG_EVENTS_MAX (UINT64_C(1) << 26) /* 1 GiB */
 
 /* A file or device that tenants use. */
@@ -47,13 +48,19 @@ struct tenant {
     uint64_t reserve, limit;                 /* bytes per second; 0: none, or not known yet */
     uint64_t reserve_percent, limit_percent; /* of the profiled rate of the tenant alone; 0: not given so */
     uint64_t weight, start_ns, write_percent;
-    uint64_t area;    /* bytes at the beginning of its file that it uses; 0: all */
-    uint64_t cost[2]; /* of one request, by enum qos_op; 0 until there is a model */
+    /* When it asks. Without rate: each of its `depth` places makes a request when its last one is done, think_ns later.
+     * With rate: requests come at that rate, `burst` at a time, whether the ones before are done or not. */
+    uint64_t rate, burst, think_ns;
+    bool constant;       /* arrivals: at equal distances; else Poisson's */
+    uint64_t latency_ns; /* latency=: a request completes so long after its turn (tenant_turn_ns); 0: not given */
+    uint64_t due_ns;     /* that, or what follows from depth, think time and reservation; 0: no promise in time */
+    uint64_t area;       /* bytes at the beginning of its file that it uses; 0: all */
+    uint64_t cost[2];    /* of one request, by enum qos_op; 0 until there is a model */
 };
 
-enum event_kind { EVENT_DISPATCH, EVENT_DONE, EVENT_FAILED };
+enum event_kind { EVENT_DISPATCH, EVENT_DONE, EVENT_FAILED, EVENT_ARRIVAL };
 struct event {
-    uint64_t at_ns; /* the `now` that the scheduler got */
+    uint64_t at_ns; /* the `now` that the scheduler got; of an arrival, when the tenant wanted the request */
     uint32_t cost;
     uint8_t tenant, kind;
     uint16_t error; /* errno of EVENT_FAILED */
@@ -67,7 +74,7 @@ struct event_log {
 /* One slice of time of one tenant. */
 struct slice {
     uint64_t bytes, cost, ios; /* completed */
-    uint64_t idle_ns;          /* none of its requests waited in the scheduler's queue */
+    uint64_t timely, late;     /* of a tenant with due_ns: by their turn + due_ns, or not */
 };
 
 #define ERRORS_SHOWN 8
@@ -82,7 +89,8 @@ struct tenant_result {
     uint64_t served_ns, served_max_ns;
     int error[ERRORS_SHOWN];
     uint64_t errors[ERRORS_SHOWN]; /* how often */
-    struct hist latency;           /* arrival to completion, good requests, while all tenants ran */
+    struct hist latency;           /* from when it was wanted to completion, good requests, while all tenants ran */
+    uint64_t timely, late;         /* the same as in the slices, while all tenants ran */
     struct qos_stats stats;
     struct slice *slice; /* slices of the run */
 };
@@ -130,10 +138,12 @@ struct profile {
     uint32_t points;
     uint64_t mix_cost_per_s;  /* device time per second that the tenants' own mix got, all together */
     uint64_t root_cost_per_s; /* admission's rate */
+    double
+        timely_alone[TENANTS_MAX]; /* of tenants with due_ns: the part of their requests in time without the others */
 };
 
 struct verdict {
-    bool judged, hard_ok, reserve_ok, limit_ok, conclusive;
+    bool judged, hard_ok, reserve_ok, limit_ok, latency_ok, conclusive;
     uint32_t seconds, eligible; /* of the tenant with the fewest eligible ones */
     char text[2048];
 };
@@ -162,7 +172,13 @@ void targets_open(struct settings *s);
 void targets_close(struct settings *s);
 bool tenant_uses(const struct tenant *t, enum qos_op op);
 bool access_random(enum access_kind rw);
+/* From one request's turn to the next one's at the reserved rate. The turn of a request is when it would begin if that rate were
+ * a device of its own: at its arrival, or so long after the turn of the one before, whichever is later. */
+uint64_t tenant_turn_ns(const struct tenant *t);
 extern const char *const access_name[];
+
+/* Has it a reservation, and is it judged by the time of its requests? */
+bool tenant_timed(const struct tenant *t);
 
 /* loop.c. Runs the tenants for duration_ns, or until a stop is requested. with_log: keep the events. false: the run
  * could not begin; a message was printed. */
@@ -210,6 +226,7 @@ int overhead_run(struct settings *s);
 double median(double *v, size_t n);
 
 /* judge.c */
+#define JUDGE_TIMELY 0.99 /* of the requests of a tenant with a promise in time */
 void judge_run(const struct settings *s, const struct profile *p, const struct run *run, struct verdict *v);
 void judge_print_trace(const struct settings *s, const struct profile *p, const struct run *run);
 
