@@ -80,8 +80,9 @@
  *                          in elevator order also bypass_max requests.
  *   - HTB_BY_FLIGHT moves the device time in flight so that 99 of 100 requests of a class
  *     with latency_ns T complete by S + T, if that helps: S is the later of its arrival
- *     and n / R after the S before it. So N outstanding get min(R, N * n / T). The class
- *     that needs the least decides. Pauses of the device do not count.
+ *     and n / R after the S before it; service above R counts for burst_ns at most. So N
+ *     outstanding get min(R, N * n / T). The class that needs the least decides. Pauses
+ *     of the device do not count.
  *   - Borrowers of one lender with weights w and requests of at most n tokens get service
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
@@ -2509,6 +2510,17 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
 }
 
 /* A request is complete: what does it show of its class, and of the bound? */
+/* With latency_ns: a request is complete before its turn, by what others left. Turns follow, but for burst_ns and for what is
+ * outstanding: who had more than its rate is not made to wait for it. */
+QOS_PRIV void htb_priv_turn_early(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
+{
+    struct htb_priv_class *c = &tree->cls[r->paid_by];
+    uint64_t others = (uint64_t)c->u.leaf.outstanding + c->u.leaf.queued - 1;
+    uint64_t ahead_ns = qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens), others);
+    if (now_ns < qos_sat_sub(r->due_ns, (uint64_t)c->u.leaf.latency_us * 1000))
+        c->u.leaf.turn_ns = qos_min(c->u.leaf.turn_ns, qos_sat_add(now_ns, qos_sat_add(tree->burst_ns, ahead_ns)));
+}
+
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
@@ -2521,6 +2533,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
         return;
     if (htb_priv_hurt(tree, now_ns))
         return;
+    if (c->u.leaf.latency_us != 0)
+        htb_priv_turn_early(tree, r, now_ns);
     c->u.leaf.p50 = htb_priv_quantile(c->u.leaf.p50, took, 32, 32);
     c->u.leaf.p99 = htb_priv_quantile(c->u.leaf.p99, took, 198, 2);
     if (f->draining && f->now_ns - r->flight_ns < f->bound_ns) {
