@@ -1887,16 +1887,20 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_event_ns(struct htb *tree, uint64_t now_ns)
 
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
-    uint64_t event_ns = 0, given_ns = now_ns;
+    uint64_t event_ns, given_ns = now_ns;
+    bool full;
     now_ns = htb_priv_now(tree, now_ns);
     if (tree->dispatch.urgent)
         return given_ns;
     htb_priv_run_events(tree, now_ns);
-    if (tree->dispatch.at_device >= tree->dispatch.device_max ||
-        (tree->dispatch.waiting == 0 && tree->flight.now_ns >= tree->flight.bound_ns))
+    full = tree->dispatch.at_device >= tree->dispatch.device_max;
+    if (!full && tree->dispatch.waiting != 0)
+        return given_ns;
+    if ((full && tree->gates == 0) || /* a gate request needs no device, only its turn */
+        tree->dispatch.waiting + tree->dispatch.at_device >= tree->dispatch.dispatch_max ||
+        tree->flight.now_ns >= tree->flight.bound_ns)
         return QOS_NEVER;
-    if (tree->dispatch.waiting == 0)
-        event_ns = htb_priv_event_ns(tree, now_ns);
+    event_ns = htb_priv_event_ns(tree, now_ns);
     return event_ns ? event_ns : given_ns;
 }
 

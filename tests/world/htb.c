@@ -102,10 +102,12 @@ static struct {
     uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops;
     double burst_ns, at_device, in_flight;
     bool at_once; /* what the header moves to its dispatch queue it returns at once */
-    bool keeps_up, jump, by_flight, draining, reference_waits;
+    bool keeps_up, jump, by_flight, draining, reference_waits, giving;
     double reference_at;
     double free_work, free_could; /* while requests enough to keep the device busy were there */
     uint64_t busy_since, weight_scale, shift;
+    uint64_t
+        charged_ns; /* what is given now may be charged at the first of the calls that give at one time: a cached clock moves */
     uint64_t unlimited_waiting;     /* queued requests that no limit holds back */
     uint64_t queued;                /* requests that the header has */
     uint64_t outstanding_unlimited; /* the same with those at the device */
@@ -129,6 +131,8 @@ static uint64_t now_shown(void)
         run.judged_ns = run.now;
     else if (run.shown > run.judged_ns)
         run.judged_ns = run.shown;
+    if (!run.giving)
+        run.charged_ns = run.judged_ns;
     return run.shown;
 }
 
@@ -149,7 +153,7 @@ static void oracle_limit(struct tenant *t, double n, bool judged)
         return;
     t->above -= t->limit * (double)(run.judged_ns - t->above_ns);
     t->above = (t->above > 0 ? t->above : 0) + n;
-    t->above_ns = run.judged_ns;
+    t->above_ns = run.charged_ns;
     if (t->above < 0)
         t->above = 0;
     if (judged && run.at_once && t->above > bucket * 1.001 + t->largest * (run.jump ? 2 : 1) + 2)
@@ -170,7 +174,7 @@ static void oracle_group(uint32_t g, double n, bool judged)
         return;
     group[g].above -= (group[g].limit + group[g].rate) * (double)(run.judged_ns - group[g].above_ns);
     group[g].above = group[g].above > 0 ? group[g].above + n : n > 0 ? n : 0;
-    group[g].above_ns = run.judged_ns;
+    group[g].above_ns = run.charged_ns;
     if (judged && run.at_once && group[g].above > most * 1.001 + 2)
         world_fail(run.w, "group", run.now,
                    "group %" PRIu32 ": %.0f tokens above its limit and its classes' rates, %.0f allowed", g,
@@ -210,7 +214,7 @@ static void pair_begin(uint32_t i)
     a = &tenant[i];
     b = &tenant[i + 1];
     a->pair = run.at_once && borrows(a) && borrows(b) && a->group == b->group && a->queued && b->queued &&
-              (a->mode == LOOP) == (b->mode == LOOP);
+              (a->mode == LOOP) == (b->mode == LOOP) && (!run.by_flight || a->mode == b->mode);
     a->pair_low = a->pair_high = a->given_pair = 0;
 }
 
@@ -318,6 +322,8 @@ static bool begin_scheduler(void)
     for (g = 0; g < tenants; g++)
         if (c.flight_max_ns < (uint64_t)(4 * tenant[g].largest * world_value(w, F_CHANNELS)))
             c.flight_max_ns = (uint64_t)(4 * tenant[g].largest * world_value(w, F_CHANNELS));
+    if (c.flight_max_ns > HTB_BURST_MAX_NS)
+        c.flight_max_ns = HTB_BURST_MAX_NS;
     if (use_reference) {
         reference_init(&reference, IDS, (double)c.flight_max_ns, 1e9, claim);
     } else {
@@ -463,6 +469,7 @@ static uint32_t dispatch(void)
             id = reference_dispatch(&reference, run.now, &run.reference_at);
         } else {
             struct htb_request *r = htb_dispatch(&tree, now_shown());
+            run.giving = r != NULL;
             id = r ? (uint32_t)(r - request) : UINT32_MAX;
         }
         if (id == UINT32_MAX)
@@ -570,8 +577,10 @@ static void draw_tenants(void)
             c.think_ns = (uint64_t)world_value(w, world_of(k, F_THINK)) * 1000;
             c.sizes = (enum world_sizes)world_choice(w, world_of(k, F_SIZES));
             c.cost_min = (uint64_t)size;
-            c.cost_max = c.cost_min * (c.sizes == WORLD_ONE_SIZE ? 1 : 30);
             c.estimate = (uint32_t)world_value(w, world_of(k, F_ESTIMATE));
+            if (c.cost_min > QOS_TOKENS_MAX / 60)
+                c.cost_min = QOS_TOKENS_MAX / 60;
+            c.cost_max = c.cost_min * (c.sizes == WORLD_ONE_SIZE ? 1 : 30);
             t->exact = c.estimate == 1000 && world_choice(w, world_of(k, F_FAIL)) == 0;
             most = (double)c.cost_max;
             t->largest = c.estimate > 1000 ? most * c.estimate / 1000 : most;
