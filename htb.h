@@ -64,10 +64,11 @@
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L, burst B and requests of at most n tokens gets
  *         own tokens       at least R * t - one bucket - n in any time t in which a
- *                          request always waits, if the device keeps up. Stalls of up
- *                          to lag_ns are made up, if its limit is above R. A caller at
- *                          the gate may be B late. A slower device cuts all classes to
- *                          the same part of R;
+ *                          request always waits, if the device keeps up. Who waits for
+ *                          a request that takes longer than B gets that much later.
+ *                          Stalls of up to lag_ns are made up, if its limit is above
+ *                          R. A caller at the gate may be B late. A slower device cuts
+ *                          all classes to the same part of R;
  *         a limit          at most L * t + one bucket + n in any time t, and what its
  *                          outstanding requests cost above their estimates.
  *     B is burst_ns, 10 ms by default. A bucket is 2 * R * B (its limit's 2 * L * B),
@@ -571,6 +572,7 @@ struct htb_priv_flight {
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
+    uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
     bool hurts;                         /* the trial delays own tokens */
     bool draining;                      /* more is in flight than a bound that was narrowed */
     struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
@@ -972,7 +974,8 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *
  * The dispatch queue is swept in one direction, then from the lowest offset again; or it is first in, first out. A
  * request is overtaken by at most bypass_max + dispatch_max others. Urgent requests go before all others, and do not
- * count in dispatch_max. A gate request needs no device: it is done when its tokens are taken.
+ * count in dispatch_max. A gate request is done when it has its turn; by flight it is taken to be at the device for the
+ * time of its tokens.
  *
  * Invariants
  *   1. After every call each node is where htb_priv_place puts it at the latest now_ns.
@@ -1260,13 +1263,6 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
 
-/* By flight, a queued request takes no root tokens when it borrows: room at the device is what the root lends. So the
- * root has no debt, and its tokens are for the gate and for urgent requests. */
-QOS_PRIV bool htb_priv_lends_freely(const struct htb *tree, const struct htb_request *r)
-{
-    return tree->bound == HTB_BY_FLIGHT && !r->gate;
-}
-
 /* The class whose turn it is below the node (itself, if it is a class); QOS_NONE if none borrows here. */
 QOS_PRIV uint32_t htb_priv_turn(const struct htb *tree, uint32_t id)
 {
@@ -1431,13 +1427,6 @@ QOS_PRIV void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32_t payer,
     }
 }
 
-/* By flight: a class whose next request is at the gate is in its ring only while a lender has tokens for it, as the
- * requests behind it need none. */
-QOS_PRIV bool htb_priv_needs_lender(const struct htb *tree, uint32_t id, const struct htb_request *next)
-{
-    return tree->bound == HTB_BY_FLIGHT && next->gate && !(tree->node[id].flags & HTB_PRIV_GROUP);
-}
-
 /* Sorts a node anew after its next request or its buckets changed: heap `own`, heap `event`, its parent's ring. True if
  * the request that its parent would send next may have changed. */
 QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
@@ -1454,15 +1443,11 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         htb_priv_sub_tokens(tree, request->tokens, n_sub);
         limit_passes = htb_priv_limit_passes(tree, id, n_sub);
         own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
-        if (limit_passes && htb_priv_needs_lender(tree, id, request)) {
-            wake_ns = htb_priv_send_ns(tree, id, n_sub, now_ns);
-            limit_passes = wake_ns <= now_ns;
-        }
         if (own_passes)
             wake_ns = QOS_NEVER;
         else if (limit_passes)
             wake_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
-        else if (wake_ns == QOS_NEVER)
+        else
             wake_ns = tree->bound == HTB_BY_FLIGHT /* then the root's loans delay no request */
                           ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
                           : htb_priv_send_ns(tree, id, n_sub, now_ns);
@@ -1742,7 +1727,8 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
         if (tree->node[at].flags & HTB_PRIV_OWN)
             payer = at;
     htb_priv_sub_tokens(tree, r->tokens, n_sub);
-    r->payer = payer == tree->classes && htb_priv_lends_freely(tree, r) ? QOS_NONE : payer;
+    /* By flight room at the device is what the root lends; its tokens are for the gate and for urgent requests. */
+    r->payer = payer == tree->classes && tree->bound == HTB_BY_FLIGHT ? QOS_NONE : payer;
     htb_priv_charge(tree, id, r->payer, n_sub, now_ns);
     htb_priv_dequeue(tree, r);
     htb_priv_paid(tree, r, id, r->payer);
@@ -1757,35 +1743,18 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
     return r;
 }
 
-/* Has the root tokens for a request at the gate? */
-QOS_PRIV_NOINLINE bool htb_priv_lends_to_gate(struct htb *tree, const struct htb_request *next)
-{
-    int64_t n_sub[HTB_RESOURCES_MAX];
-    htb_priv_sub_tokens(tree, next->tokens, n_sub);
-    htb_priv_refill(tree, tree->classes, tree->now_ns);
-    return htb_priv_rate_passes(tree, tree->classes, n_sub);
-}
-
 /* Who pays next: the node with own tokens whose finish tag is least, or else the root for its ring; QOS_NONE if none.
  * The clock of the tags waits for a device that is more than lag_ns behind. */
 QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
 {
-    for (;;) {
-        const struct htb_request *next;
-        if (tree->own.count != 0) {
-            uint32_t first = htb_priv_heap_min_id(&tree->own);
-            uint64_t clock = htb_priv_tag_clock(tree), tag = tree->cls[first].tag;
-            if (clock > tag && clock - tag > tree->lag_ns)
-                tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
-            return first;
-        }
-        if (!tree->root_ready)
-            return QOS_NONE;
-        next = htb_priv_next_request(tree, tree->classes);
-        if (tree->bound == HTB_BY_RATE || !next->gate || htb_priv_lends_to_gate(tree, next))
-            return tree->classes;
-        htb_priv_place_up(tree, next->slot, true, tree->now_ns); /* others took the tokens: it waits again */
+    if (tree->own.count != 0) {
+        uint32_t first = htb_priv_heap_min_id(&tree->own);
+        uint64_t clock = htb_priv_tag_clock(tree), tag = tree->cls[first].tag;
+        if (clock > tag && clock - tag > tree->lag_ns)
+            tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
+        return first;
     }
+    return tree->root_ready ? tree->classes : QOS_NONE;
 }
 
 QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
@@ -1809,14 +1778,31 @@ QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_requ
     return r;
 }
 
+/* When there is room at the device for the next request: by flight, while what is in flight is below the bound. A gate request
+ * is taken to be there for the time of its tokens; an idle device does not wait for that. QOS_NEVER: a request must
+ * complete first. */
+QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
+{
+    const struct htb_priv_flight *f = &tree->flight;
+    const uint64_t room_ns = qos_sat_sub(f->bound_ns, f->now_ns);
+    const struct htb_request *next;
+    if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->dispatch.dispatch_max || room_ns == 0)
+        return QOS_NEVER;
+    if (QOS_LIKELY(qos_sat_sub(f->gate_end_ns, tree->now_ns) < room_ns))
+        return 0;
+    next = f->now_ns == 0 && payer != QOS_NONE ? htb_priv_next_request(tree, payer) : NULL;
+    return next && !next->gate ? 0 : f->gate_end_ns - room_ns + 1;
+}
+
 /* Moves requests to the dispatch queue while there is room, up to an expired class. Returns a gate request whose turn
  * it is, or NULL. */
 QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t now_ns)
 {
     while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->dispatch.dispatch_max) {
         uint32_t payer = htb_priv_servable(tree);
+        uint64_t room_ns = htb_priv_room_ns(tree, payer);
         struct htb_request *r;
-        if (tree->flight.now_ns >= tree->flight.bound_ns) {
+        if (room_ns > now_ns || room_ns == QOS_NEVER) {
             tree->flight.full = tree->flight.full || payer != QOS_NONE;
             break;
         }
@@ -1827,12 +1813,13 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
         if (htb_priv_is_over(tree, payer, now_ns))
             break;
         r = htb_priv_serve(tree, payer, now_ns);
+        r->flight_ns = tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
         if (r->gate) {
+            tree->flight.gate_end_ns = qos_sat_add(qos_max(tree->flight.gate_end_ns, now_ns), r->flight_ns);
             r->state = HTB_IDLE;
             tree->cls[r->paid_by].u.leaf.outstanding--;
             return r;
         }
-        r->flight_ns = tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
         r->sent_ns = now_ns;
         tree->flight.now_ns += r->flight_ns;
         tree->flight.most_ns = qos_max(tree->flight.most_ns, tree->flight.now_ns);
@@ -1896,12 +1883,12 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     full = tree->dispatch.at_device >= tree->dispatch.device_max;
     if (!full && tree->dispatch.waiting != 0)
         return given_ns;
-    if ((full && tree->gates == 0) || /* a gate request needs no device, only its turn */
-        tree->dispatch.waiting + tree->dispatch.at_device >= tree->dispatch.dispatch_max ||
-        tree->flight.now_ns >= tree->flight.bound_ns)
+    if ((full && tree->gates == 0) || htb_priv_room_ns(tree, QOS_NONE) == QOS_NEVER)
         return QOS_NEVER;
     event_ns = htb_priv_event_ns(tree, now_ns);
-    return event_ns ? event_ns : given_ns;
+    if (event_ns == 0) /* there is a turn, and it may become another's */
+        event_ns = qos_min(htb_priv_room_ns(tree, htb_priv_servable(tree)), htb_priv_heap_min_key(&tree->event));
+    return qos_max(event_ns, given_ns);
 }
 
 QOS_PRIV int64_t htb_priv_corrected(int64_t level, int64_t depth, int64_t more_sub)
@@ -1955,11 +1942,8 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
     if (r->generation == tree->cls[r->paid_by].generation)
         tree->cls[r->paid_by].u.leaf.outstanding--;
     tree->flight.now_ns -= r->flight_ns;
-    if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns)) {
+    if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
         htb_priv_place_up(tree, r->paid_by, true, now_ns);
-        if (tree->bound == HTB_BY_FLIGHT && tree->gates != 0) /* they may wait for what was given back */
-            htb_priv_place_limited(tree, now_ns);
-    }
     r->state = HTB_IDLE;
 }
 
@@ -2497,7 +2481,7 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
     uint32_t i;
     if (tree->own.count == 0 || (!trial && f->bound_ns >= f->knee_ns))
         f->lent_ns = qos_max(f->lent_ns, f->active_ns);
-    if (qos_sat_sub(f->active_ns, f->lent_ns) <= (trial ? tree->burst_ns / 2 : 2 * tree->burst_ns))
+    if (qos_sat_sub(f->active_ns, f->lent_ns) <= (trial ? tree->burst_ns / 2 : tree->burst_ns + tree->burst_ns / 2))
         return false; /* own tokens wait, but not on end */
     f->lent_ns = f->active_ns;
     if (trial) {
@@ -2531,6 +2515,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     struct htb_priv_class *c = &tree->cls[r->paid_by];
     const uint64_t took_ns = qos_elapsed_ns(r->since_ns, now_ns);
     const uint16_t took = htb_priv_log2(took_ns);
+    /* nobody else is at the device, so others are not why it is late */
+    const bool alone = !tree->joined.lease && qos_sat_mul(r->flight_ns, c->u.leaf.outstanding) >= f->now_ns;
     uint32_t i;
     htb_priv_run_clock(tree, now_ns);
     if (tree->bound != HTB_BY_FLIGHT || r->generation != c->generation)
@@ -2548,10 +2534,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     i = htb_priv_watched(tree, r->paid_by);
     if (i != QOS_NONE)
         htb_priv_witness(tree, &f->cls[i], r, now_ns);
-    else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns)) {
+    else if (!alone && r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns))
         htb_priv_watch_also(tree, r->paid_by);
-    }
-
     if (f->settle_ns > r->flight_ns) {
         f->settle_ns -= r->flight_ns;
         return;
@@ -3204,6 +3188,7 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
         htb_priv_refill(tree, id, tree->now_ns);
         tree->node[id].last_ns = now_ns;
     }
+    tree->flight.gate_end_ns = qos_sat_add(now_ns, qos_sat_sub(tree->flight.gate_end_ns, tree->now_ns));
     tree->now_ns = tree->maximize.last_ns = tree->flight.last_ns = tree->flight.changed_ns = now_ns;
     tree->flight.pause_end_ns = 0;
     tree->flight.probe_ns = now_ns;
@@ -3231,7 +3216,7 @@ QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
         if (htb_priv_ready_ns(tree, at, false, n_sub, tree->now_ns) <= tree->now_ns)
             return HTB_TURN;
     }
-    return htb_priv_lends_freely(tree, request) ? HTB_TURN : HTB_LENDERS_TOKENS;
+    return tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
 }
 
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out)
@@ -3705,9 +3690,9 @@ QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t p
 {
     bool waits = tree->cls[id].u.leaf.tail != NULL;
     for (; id != payer && !waits; id = tree->node[id].parent)
-        waits = tree->node[id].parent == tree->classes && tree->bound == HTB_BY_FLIGHT
-                    ? tree->gates != 0
-                    : tree->cls[tree->node[id].parent].u.group.first != QOS_NONE;
+        waits = (tree->node[id].parent != tree->classes ||
+                 tree->bound == HTB_BY_RATE) && /* by flight the root has others */
+                tree->cls[tree->node[id].parent].u.group.first != QOS_NONE;
     return waits;
 }
 
