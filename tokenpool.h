@@ -59,9 +59,9 @@
  *   - An engine needs take and complete only, at any time: a take compares now_ns with
  *     one deadline, and after it reads the period word. Calls that are at most T / 4
  *     apart get 99.9 % of min(R, demand); rarer ones R in each epoch that has a call in
- *     its first quarter. A clock may be cached, and may go back below what it showed.
- *     Behind a transport that answers later than at the clock's next tick, an engine that
- *     starts, or whose clock went back by more than T / 8192, waits for its next epoch.
+ *     its first quarter. A clock may be cached, and may go back. Behind a transport that
+ *     answers after the clock's next tick, who starts, or whose clock went back by over
+ *     T / 8192, waits for its next epoch. A late epoch is noticed up to T / 8 later.
  *   - Of what idle clients leave, a backlogged one gets 99 %, if all are called each
  *     T / 2048, and 98 % if each T / 512, but for what a trial keeps (chapter client).
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
@@ -74,8 +74,8 @@
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
  *     twice that. A monitor's clock must not jump ahead.
  *   - A client that starts anew continues where its slot's report stands. Each start
- *     costs itself at most X = max(batch, R / 8), others nothing; each of the last six
- *     engines of the slot gets QOS_ESTALE. Without debt, and within its limit.
+ *     costs itself at most X = max(batch, R / 8), others nothing; an engine that had the
+ *     slot before gets QOS_ESTALE. Without debt, and within its limit.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
@@ -86,8 +86,8 @@
  *     the last quarter of a period has no reservation until the period after it reports.
  *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
  *     its first period at most T + lease_ns later. Without a monitor engines stop, or
- *     with TOKENPOOL_GO_ON continue with the reservations they had (safe while those
- *     fit), and a clock that went back is waited for.
+ *     with TOKENPOOL_GO_ON continue with the reservations they had, on account of their
+ *     slot's next epoch (safe while those fit), and wait for a clock that went back.
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what
  *     their client was given, so a client that lies can have its own reservation issued
  *     twice, and move the estimate by its own tokens; one that forges its own report can
@@ -414,7 +414,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_EARLY 0u                    /* phase of a report */
 #define TOKENPOOL_PRIV_LAST 1u                     /* in the last quarter */
 #define TOKENPOOL_PRIV_FINAL 2u                    /* carries N */
-#define TOKENPOOL_PRIV_ADVANCE 3u                  /* S is an advance on the next epoch */
+#define TOKENPOOL_PRIV_ADVANCE 3u                  /* S is of tokens without a monitor */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
@@ -495,11 +495,12 @@ QOS_PRIV uint32_t tokenpool_priv_generation(uint64_t terms)
     return (uint32_t)(terms >> 5) & 0x7fu;
 }
 
-/* The word for a monitor that takes over; limit 0: a free slot. */
+/* The word for a monitor that takes over; limit 0: a free slot. The check is a remainder, which a change of one bit
+ * changes, and is never 0. */
 QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uint64_t limit, uint64_t takeovers)
 {
     uint64_t v = tokenpool_priv_terms(reservation, limit, takeovers << 5);
-    return v | (tokenpool_priv_hash(v ^ id) & 0x1fu);
+    return v | (((v >> 5) + id) % 31u + 1u);
 }
 
 /* The word of a weight is an admission's; one that cannot be read is 1. */
@@ -736,10 +737,9 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *
  *   Reports carry K, S (tokens spent), and the engine's incarnation; the last one of a period has N (I/Os completed) in
  *   place of S. Each is a compare-and-swap of the engine's own last report, so an engine that was replaced finds out.
- *   At
- *   most X = max(batch, R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches
- *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void. ALONE reports
- *   an advance, so that a new engine has it, too.
+ *   At most X = max(batch, R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches
+ *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void. S of an
+ *   engine in ALONE is an advance, so the next engine has it as a debt.
  *
  *   Slack. A client that returned tokens and was then refused has lost what it could have used: so much less it
  *   returns in the next period. What stays unspent at the end lowers the slack again.
@@ -815,7 +815,7 @@ struct tokenpool_client {
     uint64_t refused_ns;         /* since when the refused request waits, or the last tick */
     uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
     uint64_t due_ns;             /* when that start is expected; 0: not known */
-    uint64_t first_ns, seen_ns;  /* first and last read that showed `seen` */
+    uint64_t first_ns, seen_ns;  /* first clock after the read that showed `seen` first; last such read */
     uint64_t begin_ns, end_ns;   /* own start, and expected end: for decay */
     uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
     uint64_t tick_ns, next_tick_ns;
@@ -926,7 +926,7 @@ QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint6
     client->trial_wait = (uint8_t)qos_min(client->trial_wait + 1u, 255);
     if (client->reservation - client->kept > little && client->idle_ns < client->head.period_ns / 8 &&
         client->trial_wait >= client->trial_gap) {
-        client->slack = client->reservation;
+        client->slack += client->reservation - client->kept; /* what it returned */
         client->trial_wait = 0;
     }
 }
@@ -1040,6 +1040,8 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
     }
+    if (!client->first_ns && now_ns > client->now_ns)
+        client->first_ns = now_ns;
     client->now_ns = now_ns;
     if (client->state == TOKENPOOL_PRIV_IN_ALONE && now_ns >= client->end_ns) {
         tokenpool_client_priv_lapse(client);
@@ -1157,42 +1159,40 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
-/* The slot's last report was of an engine that went on without a monitor. */
-QOS_PRIV bool tokenpool_client_priv_advanced(const struct tokenpool_client *client)
-{
-    return (client->head.flags & TOKENPOOL_GO_ON) && !client->attached && client->report >> 59 &&
-           (client->report >> 54 & 3) == TOKENPOOL_PRIV_ADVANCE;
-}
-
-/* What an epoch begins with: K, and tokens that count as spent. The first report of an engine continues the slot's. */
-QOS_PRIV void tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *spent)
+/* What an epoch begins with: K, pool tokens, and tokens that count as spent; the phase of its first report. That of an
+ * engine continues the slot's, and is perhaps its only one: a sign of life. An advance of the former engine is on
+ * account of this epoch, or of the next if it was made in this one. */
+QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *gained,
+                                                uint64_t *spent)
 {
     uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
     uint64_t limit = tokenpool_priv_limit(client->seen_terms);
-    uint64_t reported = client->report & TOKENPOOL_TOKENS_MAX,
-             x = tokenpool_client_priv_unreported(client, reservation);
-    bool same = client->report >> 59 == tokenpool_priv_tag(client->seen);
+    uint64_t phase = client->report >> 54 & 3;
+    uint64_t reported = (client->report & TOKENPOOL_TOKENS_MAX) + tokenpool_client_priv_unreported(client, reservation);
+    uint64_t advance = phase == TOKENPOOL_PRIV_ADVANCE ? qos_min(reported, reservation) : 0;
     *kept = reservation;
+    *gained = 0;
     *spent = client->carried;
-    if (tokenpool_client_priv_advanced(client)) { /* in the same epoch nothing is left, and the advance stays */
-        *spent = qos_min(reported, reservation) + x + (same ? qos_min(reservation, limit) : 0);
-        return;
+    if (client->attached)
+        return TOKENPOOL_PRIV_EARLY;
+    if (client->report >> 59 != tokenpool_priv_tag(client->seen)) {
+        *spent += advance;
+        return TOKENPOOL_PRIV_LAST;
     }
-    if (client->attached || !same)
-        return;
     *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
-    *spent = reported + x;
-    if ((client->report >> 54 & 3) == TOKENPOOL_PRIV_FINAL) /* it does not say what was spent */
-        *spent = limit;
+    *spent = phase < TOKENPOOL_PRIV_FINAL ? reported : limit; /* the others do not say what was spent */
     *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
+    *gained = qos_sat_sub(*spent, *kept);
+    *spent += advance;
+    return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
 }
 
 /* Begins the epoch `seen` by its terms. Tokens claimed early from its pool count. */
 QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 {
     bool early = client->early_epoch == client->seen;
-    uint64_t kept, spent;
-    tokenpool_client_priv_opening(client, &kept, &spent);
+    uint64_t kept, gained, spent;
+    (void)tokenpool_client_priv_opening(client, &kept, &gained, &spent);
     client->epoch = client->seen;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
@@ -1204,12 +1204,9 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
     client->limit = tokenpool_priv_limit(client->seen_terms);
     client->kept = client->reported_kept = kept;
-    client->gained = early ? client->early_tokens : 0;
+    client->gained = gained + (early ? client->early_tokens : 0);
     if (!client->attached && client->report >> 59) /* a former engine: it may have emptied the pool */
         client->may_claim = false;
-    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen) &&
-        !tokenpool_client_priv_advanced(client))
-        client->gained += qos_sat_sub(spent, kept);
     if (!early)
         client->tickets = 0;
     client->early_epoch = 0;
@@ -1223,9 +1220,6 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->phase = TOKENPOOL_PRIV_EARLY;
     client->begin_ns = client->now_ns;
     client->idle_ns = client->waited_ns = 0;
-    client->end_ns = client->due_ns > client->now_ns
-                         ? client->due_ns
-                         : qos_sat_add(client->now_ns, tokenpool_client_priv_life_ns(client));
     tokenpool_client_priv_ticked(client);
     tokenpool_client_priv_lease(client, spent);
 }
@@ -1262,6 +1256,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
 {
     uint64_t life_ns = tokenpool_client_priv_life_ns(client), links = 1;
     uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
+    bool chained = client->due_ns != 0;
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
     if (!tokenpool_priv_period_valid(period)) { /* a stray store; the monitor repairs it */
         client->due_ns = qos_default(client->due_ns, client->op_ns);
@@ -1280,13 +1275,16 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         if (client->op_ns < client->deadline_ns) { /* the clock hid time: only the last read counts */
             client->deadline_ns = qos_sat_add(client->seen_ns, 1);
             links = 1;
+            chained = false;
         }
         if (client->deadline_ns)
             client->deadline_ns = qos_sat_add(client->deadline_ns, qos_sat_mul(links, life_ns));
         client->due_ns = client->deadline_ns > client->op_ns ? client->deadline_ns : 0;
+        /* by a single read before it the end may be much later, so K lasts as long as it can */
+        client->end_ns = chained && client->due_ns ? client->due_ns : qos_sat_add(client->op_ns, life_ns);
         client->seen = epoch;
         client->takeovers = takeovers;
-        client->first_ns = client->op_ns;
+        client->first_ns = 0;
     }
     client->seen_ns = client->op_ns;
     client->deadline_ns = qos_max(client->deadline_ns, qos_sat_add(client->op_ns, 1));
@@ -1294,7 +1292,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         client->state = TOKENPOOL_PRIV_IN_TERMS;
         return;
     }
-    if (client->state == TOKENPOOL_PRIV_IN_HOLD && (client->head.flags & TOKENPOOL_GO_ON) &&
+    if (client->state == TOKENPOOL_PRIV_IN_HOLD && (client->head.flags & TOKENPOOL_GO_ON) && client->first_ns &&
         qos_elapsed_ns(client->first_ns, client->op_ns) >= client->head.period_ns + client->head.period_ns / 8) {
         tokenpool_client_priv_lapse(client);
         tokenpool_client_priv_alone(client);
@@ -1536,33 +1534,28 @@ QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *cl
     return client->queued || spent > done || client->idle_ns < elapsed_ns / 8;
 }
 
-/* K rounds up and S down by nothing: both are exact. The last report of a period carries N. An advance stays the
- * advance of its slot until the next epoch. */
+/* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
-    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), debt = client->debt, shown, demand;
-    uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase = TOKENPOOL_PRIV_EARLY;
+    uint64_t kept = client->kept, gained, spent = tokenpool_client_priv_spent(client), shown, demand;
+    uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase;
     uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
     uint32_t epoch = client->epoch;
     demand = tokenpool_client_priv_demand(client, spent, done);
     if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
-        tokenpool_client_priv_opening(client, &kept, &spent);
+        phase = tokenpool_client_priv_opening(client, &kept, &gained, &spent);
         epoch = client->seen;
-        if (!client->attached) /* perhaps its only one: a sign of life */
-            phase = TOKENPOOL_PRIV_LAST;
-        if (tokenpool_client_priv_advanced(client) && client->report >> 59 == tokenpool_priv_tag(epoch)) {
-            phase = TOKENPOOL_PRIV_ADVANCE;
-            debt = qos_sat_sub(spent, qos_min(kept, tokenpool_priv_limit(client->seen_terms)));
-        }
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
         if (need <= tokenpool_client_held(client)) /* a request above the lease */
             spent += qos_sat_sub(need, tokenpool_client_priv_unreported(client, client->reservation));
     }
     client->declared = spent;
-    if (phase == TOKENPOOL_PRIV_ADVANCE && client->state != TOKENPOOL_PRIV_IN_ALONE)
-        spent = debt;
-    shown = phase == TOKENPOOL_PRIV_FINAL ? done : qos_min(spent, TOKENPOOL_TOKENS_MAX);
+    shown = phase == TOKENPOOL_PRIV_FINAL ? done : spent;
+    /* S grows with each start, so that a former engine's report does not come again with its incarnation. */
+    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(epoch))
+        shown = qos_max(shown, (client->report & TOKENPOOL_TOKENS_MAX) + 1);
+    shown = qos_min(shown, TOKENPOOL_TOKENS_MAX);
     return tokenpool_priv_tag(epoch) << 59 | incarnation << 56 | phase << 54 | demand << 52 | kept << 26 | shown;
 }
 

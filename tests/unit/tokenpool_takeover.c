@@ -696,6 +696,43 @@ static void test_seq_comes_round(void)
     }
 }
 
+/* An engine spends late in its first period without a monitor, all at once in the next one, and dies. The engines after it
+ * pay: in no time of T more than twice the capacity is spent. */
+static void test_advance_stays(void)
+{
+    unsigned engines, i;
+    for (engines = 1; engines <= 3; engines++) {
+        struct tokenpool_client a;
+        uint64_t now, alone, then = 0;
+        CHECK_CONTEXT("engine %u after it", engines);
+        rig_config(2, 10, 100, TOKENPOOL_GO_ON);
+        rig_init();
+        rig_join(0, 80, 0);
+        rig_run(&monitor, 0);
+        rig_engine(&a, 0);
+        tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+        CHECK_EQ(spend(&a, 0, 80), 80);
+        for (now = MS; now < 2 * S + S / 8; now += MS)
+            tokenpool_client_run(&a, now, 0);
+        alone = spend(&a, now, 100);
+        for (; now < 2 * S + S / 4; now += MS)
+            alone += spend(&a, now, 100);
+        CHECK_EQ(alone, 2 * 80);
+        for (i = 1; i < engines; i++) { /* those have no tokens, and die, too */
+            CHECK_EQ(tokenpool_client_attach(&a, 0, 0, storage, sizeof storage), QOS_OK);
+            CHECK_EQ(spend(&a, now, 100), 0);
+        }
+        rig_run(&monitor, now);
+        CHECK_EQ(tokenpool_client_attach(&a, 0, 0, storage, sizeof storage), QOS_OK);
+        CHECK_LE(spend(&a, now, 200), 20 + 5); /* of the pool */
+        for (; now < 5 * S; now += MS) {
+            rig_run(&monitor, now);
+            then += now >= 3 * S + S / 2 ? spend(&a, now, 200) : 0;
+        }
+        CHECK_GE(then, 80); /* once */
+    }
+}
+
 /* A monitor that starts again keeps the estimate, and evicts nobody that the grown estimate had admitted. One that was
  * replaced, and does not know it yet, admits nobody and removes nobody. */
 static void test_estimate_and_admissions_stay(void)
@@ -800,6 +837,7 @@ int main(void)
     test_paused();
     test_slot_reused();
     test_no_monitor();
+    test_advance_stays();
     test_seq_comes_round();
     test_estimate_and_admissions_stay();
     test_old_pool_word();

@@ -73,7 +73,6 @@ struct slot {
     uint64_t called_ns, rare_ns; /* its last call; when it last came too late */
     uint64_t called_before_ns;   /* the call before */
     uint64_t had_ns, left_ns;    /* since when its last engine has it; left */
-    uint64_t engines;            /* that got it */
     uint64_t epoch, spent, forced, starts;
     uint64_t refused_ns, first_call_ns;
 };
@@ -85,7 +84,7 @@ struct engine {
     bool attached, twin;
     uint64_t seen_ns, shown_ns, hidden_ns, hidden_at_ns; /* last reading: true time, shown; what its clock hid */
     uint64_t told_epochs;                                /* epochs that began since another attached; of its calls */
-    uint64_t had_ns, number;                             /* since when it has the slot, as which one */
+    uint64_t had_ns;
 };
 
 struct epoch {
@@ -113,7 +112,8 @@ static struct {
     size_t storage_bytes;
     uint64_t shown, last_ns; /* epoch in the period word; when the last epoch began that it showed, */
     bool last;               /* if there was one */
-    uint64_t number, begun_ns, before_ns, disturbed_ns, stray_ns, stray_number, strayed, bound, spends, quiet_ns, kills;
+    uint64_t number, begun_ns, before_ns, late_ns, disturbed_ns, stray_ns, stray_number, strayed, bound, spends,
+        quiet_ns, kills;
     bool strays, go_on, lost;
     /* surplus, over the epochs of the quiet end */
     uint64_t quiet_epochs, quiet_spent, quiet_idle;
@@ -181,8 +181,12 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
     if (t->io_ns && (world_choice(run.w, F_LATE) || world_choice(run.w, world_of(t->cohort, F_CLOCK)) ||
                      world_choice(run.w, world_of(t->cohort, F_PAUSE)) || t->gap_ns > run.T / 500))
         return; /* it wants what its I/Os let it, and they end late */
-    if (t->wants != ALL && ended - begun > run.T + 4 * run.check_ns)
-        return; /* what it wanted after T waits for the next epoch */
+    if (t->io_ns && t->remote && max_of(max_of(t->clean_ns, t->had_ns), run.late_ns) + 4 * run.T > begun)
+        return; /* they lose as much time as a late epoch, or a start, put it out of step, seeds 501401 and 906297 */
+    if (t->io_ns * t->reservation > run.T * t->size)
+        return; /* its reservation has grown above what its I/Os let it, seed 1903 */
+    if (t->wants != ALL && ended - begun > run.T + min_of(4 * run.check_ns, run.T / 4))
+        return; /* what it wanted after T waits for the next epoch; a check may be as long as T, seed 804766 */
     if (!run.before_ns || t->clean_ns >= run.before_ns || strayed(run.before_ns) || t->engine == UINT32_MAX)
         return;
     if (engine[t->engine].hidden_ns > run.T / 4)
@@ -244,6 +248,8 @@ static void epoch_begins(uint32_t e)
             run.last = true;
             run.last_ns = run.begun_ns;
         }
+        if (now - run.begun_ns > run.T + run.T / 64)
+            run.late_ns = now;
         if (run.last && !strayed(run.begun_ns) && now - run.last_ns < run.apart_ns)
             world_fail(run.w, "apart", now, "epoch %" PRIu32 " after %.4f T", e,
                        (double)(now - run.last_ns) / (double)run.T);
@@ -505,10 +511,8 @@ static uint64_t next_of(struct slot *t, struct engine *g, uint64_t shown, uint64
 static bool has_slot(struct slot *t, struct engine *g, struct tokenpool_client_state *info)
 {
     (void)tokenpool_client_info(&g->client, info);
-    if (!g->had_ns && info->running) {
+    if (!g->had_ns && info->running)
         g->had_ns = t->had_ns = ps->now_ns;
-        g->number = ++t->engines;
-    }
     return info->running;
 }
 
@@ -547,9 +551,8 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     if (s == QOS_ERANGE)
         s = QOS_EAGAIN;
     /* Promise `fenced_engine`: an engine that had the slot before gets QOS_ESTALE, once it heard of another epoch. An engine
-     * has the slot from its first epoch on: the client may not be joined when it attaches. The eighth after it looks the
-     * same. */
-    if (has_slot(t, g, &info) && s == QOS_OK && g->had_ns < t->had_ns && t->engines < g->number + 7) {
+     * has the slot from its first epoch on: the client may not be joined when it attaches. */
+    if (has_slot(t, g, &info) && s == QOS_OK && g->had_ns < t->had_ns) {
         if (run.before_ns > t->had_ns && number == run.number && !world_choice(run.w, world_of(t->cohort, F_CLOCK)) &&
             !strayed(run.before_ns) && !run.go_on)
             world_fail(run.w, "fenced_engine", ps->now_ns,
@@ -717,7 +720,7 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
     struct tokenpool_monitor *m = &monitor[id];
     struct tokenpool_monitor_state info;
     uint64_t expected = 0, shown, next;
-    uint64_t others = 0; /* the end of its first call that did not notice another owner */
+    uint64_t others = 0, others_shown = 0; /* the end of its first call that did not notice another owner */
     (void)w;
     if (how != WORLD_START_FIRST || id > 0) {
         enum qos_status s;
@@ -744,7 +747,10 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
             run.disturbed_ns = ps->now_ns;
         (void)tokenpool_monitor_info(m, &info);
         others = !info.active || owned || run.owner == id ? 0 : others ? others : ps->now_ns;
-        if (others && ps->now_ns > others + run.T / 4 + 2 * run.check_ns && !strayed(ps->now_ns))
+        others_shown = others == ps->now_ns ? shown : min_of(others_shown, shown);
+        /* by its clock, too: one that steps back below 0 shows 0, stands still for longer, and no check is due */
+        if (others && ps->now_ns > others + run.T / 4 + 2 * run.check_ns &&
+            shown > others_shown + run.T / 4 + 2 * run.check_ns && !strayed(ps->now_ns))
             world_fail(run.w, "fenced", ps->now_ns,
                        "monitor %" PRIu32 " says that it is active, and %" PRIu32 " has it", id, run.owner);
         if (info.active && run.owner == id && info.bound) {
@@ -973,7 +979,9 @@ static void judge_quiet(void)
         uint64_t calls = t->gap_ns ? run.T / t->gap_ns : 512;
         often = min_of(often, calls);
         reserved += t->reservation;
-        greedy |= t->wants == ALL && t->limit == 0 && t->size <= run.batch && t->io_ns == 0;
+        /* behind a slow transport a claim takes T / 4096, seed 834684 */
+        greedy |= t->wants == ALL && t->limit == 0 && t->size <= run.batch && t->io_ns == 0 &&
+                  (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) != 2 || run.batch * 2048 >= run.C);
         plain &= t->joined && !t->uncertain && t->wants != BURSTS &&
                  world_choice(run.w, world_of(t->cohort, F_LOST)) == 0 &&
                  world_choice(run.w, world_of(t->cohort, F_FORCE)) == 0 &&
