@@ -1413,13 +1413,16 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
 
 /* After a request of class `id` that `payer` lends to: each ring between them moves on. Its clock does not pass who is
  * first there, in the ring or among the claims. */
-QOS_PRIV void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost)
+QOS_PRIV void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost, bool queued)
 {
     for (; id != payer; id = tree->node[id].parent) {
         const uint32_t group = tree->node[id].parent, first = htb_priv_ring_least(tree, group);
         uint64_t *clock = &tree->cls[group].u.group.clock, *tag = &tree->turn[id].tag, least;
         *tag = qos_max(*tag, *clock);
-        least = qos_min(*tag, htb_priv_claimed_tag(tree, group));
+        least = *tag;
+        if (!queued || group != tree->classes ||
+            tree->bound == HTB_BY_RATE) /* by flight claims wait for other tokens */
+            least = qos_min(least, htb_priv_claimed_tag(tree, group));
         *clock = qos_max(*clock, first == QOS_NONE ? least : qos_min(least, tree->turn[first].tag));
         htb_priv_move_ring(tree, id, cost, 0);
         if (QOS_UNLIKELY(*clock >> 62))
@@ -1738,7 +1741,7 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
     for (at = payer; at != tree->classes; at = tree->node[at].parent)
         tree->cls[at].tag = qos_sat_add(tree->cls[at].tag, htb_priv_own_ns(tree, at, r->tokens));
     if (id != payer)
-        htb_priv_move_rings(tree, id, payer, htb_priv_ring_cost(tree, r->tokens));
+        htb_priv_move_rings(tree, id, payer, htb_priv_ring_cost(tree, r->tokens), true);
     htb_priv_place_up(tree, id, true, now_ns);
     return r;
 }
@@ -3910,7 +3913,7 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
     }
     htb_priv_charge(tree, id, way.payer, n_sub, now_ns);
     if (QOS_UNLIKELY(tree->claims != 0) && (n_sub[0] | n_sub[1] | n_sub[2] | n_sub[3]) != 0) {
-        htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n));
+        htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);
         htb_priv_end_claims(tree, id, now_ns);
     }
     return true;

@@ -641,7 +641,7 @@ static void setup(struct world *w)
     struct world_clock_config clock;
     struct world_device_config *d = &run.device_config;
     uint32_t f = world_choice(w, F_CLOCK), slots = (uint32_t)world_value(w, F_DISPATCH), i;
-    double least;
+    double least, loops_ns = 0;
     memset(&clock, 0, sizeof clock);
     memset(d, 0, sizeof *d);
     clock.fault = (enum world_clock_fault)f;
@@ -672,6 +672,10 @@ static void setup(struct world *w)
     for (i = 0; i < tenants; i++)
         if (tenant[i].largest * d->channels / least > run.long_ns)
             run.long_ns = tenant[i].largest * d->channels / least;
+    for (i = 0; i < tenants; i++) /* each caller of htb_take has one there, beside what is in flight */
+        loops_ns += run.by_flight && tenant[i].mode == LOOP ? tenant[i].largest / least : 0;
+    if (loops_ns > run.long_ns)
+        run.long_ns = loops_ns;
     if (run.long_ns <= run.burst_ns)
         run.long_ns = 0;
     run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= 2 * d->channels &&
