@@ -837,7 +837,9 @@ static void world_run(struct world *w)
      * of tags: what was equal may go in another order, so single requests may change places. */
     if (world_choice(w, F_AGAIN) == 1) {
         one_run(w, 123456789123, 1);
-        if (!w->broken && run.digest != was)
+        /* a clock near zero cannot show less than that, so a stall is shorter there */
+        if (!w->broken && run.digest != was &&
+            !(run.clock.config.fault == WORLD_CLOCK_STALL && world_choice(w, F_BASE) == 0))
             world_fail(w, "shifted", run.now, "with another start of the clock the schedule is another");
         return;
     }

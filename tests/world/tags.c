@@ -396,7 +396,9 @@ static void oracle_reserved(void)
         const struct tenant *t = &tenant[e->client];
         double most, gap = (double)(e->at_ns - since[e->client]), longest_gap;
         const struct group *g = &group[t->group];
+        /* What its limit forbids: it cannot make up for a long request of another one faster than its limit's burst. */
         if (t->reservation <= 0 || t->changes || (t->limit > 0 && t->limit < 1.05 * t->reservation) ||
+            (t->limit > 0 && t->limit * run.limit_burst_ns < t->reservation * (run.depth + 1) * longest) ||
             (grouped() && g->limit > 0 && g->limit < 1.05 * g->reservation))
             continue;
         if (e->kind == WAITS)
@@ -432,13 +434,28 @@ static void oracle_reserved(void)
     }
 }
 
+/* Lost requests keep the device's slots until they are cancelled: of those that go before f's, as many as chance loses. */
+static double lost_ns(const struct tenant *f)
+{
+    double sum = 0;
+    uint32_t i;
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        double part = world_value(run.w, world_of(t->cohort, F_CANCEL)) / 1000;
+        double before = (double)t->terms.weight / (double)f->terms.weight;
+        if (part > 0)
+            sum += world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * 1e6 * (5 + 1.5 * part * before);
+    }
+    return sum;
+}
+
 /* Promise `wait_weight`: by weight the head of f's queue waits at most the sum over all j of (w_j / w_f * c_f + c_j) of
  * device time (PS: w_j / w_f * c_f is work, which takes j's time); pauses are no device time. Reward: mean service times lag by a window. */
 static void oracle_starve(void)
 {
     static uint64_t since[CLIENTS];
     static bool waits[CLIENTS];
-    double weights = 0, sum = 0, lost = 0;
+    double weights = 0, sum = 0;
     uint32_t i;
     size_t k;
     if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped())
@@ -452,11 +469,6 @@ static void oracle_starve(void)
         sum += tenant[i].longest_ns;
         waits[i] = false;
     }
-    for (i = 0; i < tenants;
-         i++) /* lost requests keep slots of the device busy until they are cancelled: several in a row */
-        if (world_choice(run.w, world_of(tenant[i].cohort, F_CANCEL)) &&
-            world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 5e6 > lost)
-            lost = world_value(run.w, world_of(tenant[i].cohort, F_CANCEL_AFTER)) * 5e6;
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
@@ -473,8 +485,7 @@ static void oracle_starve(void)
         most = weights / (double)t->terms.weight * (run.ps ? t->largest : t->longest_ns) + sum + (run.depth + 1) * sum;
         if (!run.ps)
             most += 1.2 * 50 * (weights / (double)t->terms.weight * t->longest_ns + sum);
-        if (waits[e->client] && t->limit <= 0 &&
-            gap > most + lost * tenants + (double)run.device_config.pause_ns * 0.01) {
+        if (waits[e->client] && t->limit <= 0 && gap > most + lost_ns(t) + (double)run.device_config.pause_ns * 0.01) {
             world_fail(run.w, run.ps ? "wait_weight" : "wait_reward", e->at_ns,
                        "client %" PRIu32 " waited %.3f ms of device time, allowed %.3f", e->client, gap / 1e6,
                        most / 1e6);
@@ -1100,7 +1111,7 @@ static void completed(const struct world_io *io)
 
 static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
 {
-    uint64_t told_ns = WORLD_NEVER, step = 1, t;
+    uint64_t told_ns = WORLD_NEVER, step = 1, from = w->events, t;
     bool too_long = false;
     uint32_t i;
     memset(&run, 0, sizeof run);
@@ -1139,7 +1150,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
         }
         if (next == WORLD_NEVER)
             break;
-        if (run.draining && (next > run.end_ns + 1000 * WORLD_NS_PER_S || w->events > 3000000)) {
+        if (run.draining && (next > run.end_ns + 1000 * WORLD_NS_PER_S || w->events - from > 3000000)) {
             too_long = true;
             break;
         }
