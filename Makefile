@@ -588,7 +588,7 @@ playground: ## builds one HTML page: the headers in the browser: build/playgroun
 	@tests/packages.sh playground
 	@examples/playground/build.sh $(B)/playground.html
 
-demo: ## runs three tenants on this disk, without and with a scheduler, in a minute
+demo: ## runs four tenants on this disk, without and with a scheduler, in a minute
 	@tests/packages.sh demo
 	@$(MAKE) --no-print-directory $(B)/examples/uring_files
 	@mkdir -p $(B)/demo

@@ -64,8 +64,9 @@
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L, burst B and requests of at most n tokens gets
  *         own tokens       at least R * t - one bucket - n in any time t in which a
- *                          request always waits, if the device keeps up. Who waits for
- *                          a request that takes longer than B gets that much later.
+ *                          request always waits, if the device keeps up. If a request,
+ *                          or one of each class with a rate, takes longer than B there,
+ *                          that much later.
  *                          Stalls of up to lag_ns are made up, if its limit is above
  *                          R. A caller at the gate may be B late. A slower device cuts
  *                          all classes to the same part of R;

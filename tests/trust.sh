@@ -14,7 +14,7 @@
 #     cluster   20 rounds of all faults of real/cluster_etcd (CLUSTER_ROUNDS=n)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
 #     matrix    all 240 rows of real/nginx_matrix
-#     servers   every bug planted into the nginx module, memcached_gate and the nbdkit filter is found by a real test
+#     servers   every bug planted into the nginx module, memcached_gate, the nbdkit filter and uring_files is found by a real test
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -95,7 +95,7 @@ matrix() { tests/real/nginx_matrix.sh all; }
 tenants() { make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh; }
 servers() {
     local kind rc=0
-    for kind in nginx memcached_gate nbdkit; do tests/plants/$kind.sh || rc=1; done
+    for kind in nginx memcached_gate nbdkit uring_files; do tests/plants/$kind.sh || rc=1; done
     return $rc
 }
 prove() { make prove; }
@@ -138,7 +138,7 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm cluster tenants matrix}; do
+for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm cluster tenants matrix servers}; do
     case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | cluster | tenants | matrix | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"

@@ -16,12 +16,13 @@ size=2G
 [ "$free" -gt 524288 ] || { echo "$out: at least 512 MiB of free space is needed" >&2; exit 1; }
 
 cat <<END
-Three tenants share one file on this disk.
+Four tenants share one file on this disk.
   db      small random reads (4 KiB), 32 at a time: a database. Should get a fifth of what the disk can do for it.
   scan    large random reads (128 KiB), 64 at a time: an analytics job that takes all it can get. Comes after 2 s.
   backup  large reads, 16 at a time, and should never take more than a tenth. Comes after 4 s.
+  web     one small read at a time: each should be done within 5 ms of its turn.
 
-First the disk is measured. Then all three run three times: as they come ("without"), through htb.h ("with"), and as they
+First the disk is measured. Then all four run three times: as they come ("without"), through htb.h ("with"), and as they
 come with only as many requests at the disk as htb.h had there ("same depth").
 
 END
@@ -29,7 +30,8 @@ END
     --slice 1s --json "$out/demo.json" --plot "$out" \
     --tenant db:rw=randread,bs=4k,depth=32,reserve=20% \
     --tenant scan:rw=randread,bs=128k,depth=64,reserve=20%,start=2s \
-    --tenant backup:rw=randread,bs=128k,depth=16,limit=10%,start=4s
+    --tenant backup:rw=randread,bs=128k,depth=16,limit=10%,start=4s \
+    --tenant web:rw=randread,bs=4k,depth=1,reserve=1%,latency=5ms
 status=$?
 case $status in
 0) printf '\nEvery promise was kept: look at %s/compare.svg.\n' "$out" ;;

@@ -106,6 +106,7 @@ static void log_event(struct loop *l, const struct sched_request *r, enum event_
     e->tenant = (uint8_t)r->tenant;
     e->kind = (uint8_t)kind;
     e->error = (uint16_t)error;
+    e->place = (uint32_t)((const struct place *)(const void *)r - l->source[r->tenant].place);
 }
 
 /* All places were taken until to_ns. */

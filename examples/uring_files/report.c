@@ -480,8 +480,8 @@ static void put_log(FILE *f, const struct settings *s, const struct run *run)
     uint64_t i;
     for (i = 0; run && i < run->log.count; i++) {
         const struct event *e = &run->log.event[i];
-        fprintf(f, "%s,%" PRIu64 ",%s,%s,%" PRIu64 ",%u,%u\n", run->label, e->at_ns - run->start_ns, kind[e->kind],
-                s->tenant[e->tenant].name, s->tenant[e->tenant].bs, e->cost, e->error);
+        fprintf(f, "%s,%" PRIu64 ",%s,%s,%" PRIu64 ",%u,%u,%u\n", run->label, e->at_ns - run->start_ns, kind[e->kind],
+                s->tenant[e->tenant].name, s->tenant[e->tenant].bs, e->cost, e->error, e->place);
     }
 }
 
@@ -492,7 +492,7 @@ bool report_log(const struct settings *s, const struct runs *runs)
     int n = columns_of(runs, c), i;
     bool ok;
     if (f) {
-        fputs("run,ns,event,tenant,bytes,device_ns,errno\n", f);
+        fputs("run,ns,event,tenant,bytes,device_ns,errno,place\n", f);
         for (i = 0; i < n; i++)
             put_log(f, s, c[i].run);
     }

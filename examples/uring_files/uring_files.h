@@ -25,7 +25,7 @@
 /* a failed request's place is used again after 10 ms, so errors do not cause a busy loop */
 #define FAILED_REST_NS UINT64_C(10000000)
 #define LATENCY_MAX_NS (10 * QOS_NS_PER_S)
-#define LOG_EVENTS_MAX (UINT64_C(1) << 26) /* 1 GiB */
+#define LOG_EVENTS_MAX (UINT64_C(1) << 26) /* 1.5 GiB */
 
 /* A file or device that tenants use. */
 struct target {
@@ -64,6 +64,7 @@ struct event {
     uint32_t cost;
     uint8_t tenant, kind;
     uint16_t error; /* errno of EVENT_FAILED */
+    uint32_t place; /* of its tenant: it has one request at a time */
 };
 struct event_log {
     struct event *event;

@@ -117,7 +117,7 @@ fi
 counts=$(awk -F, '$1 == "with QoS" {n[$3]++} END {print n["dispatch"] + 0, n["done"] + 0}' "$work/log.csv")
 told=$(jq -r '[.with.tenants | (map(.submitted) | add), (map(.completed) | add)] | join(" ")' "$work/demo.json")
 expect "the log has every request ($counts)" [ "$counts" = "$told" ]
-for f in without same_depth with compare latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
+for f in compare latency; do expect "$f.svg is a picture" grep -q '</svg>' "$work/plots/$f.svg"; done
 echo "($((SECONDS - start)) s)"
 
 # ---- the device time in flight is bounded instead of the rate: the bound and the tenant that narrowed it are shown,

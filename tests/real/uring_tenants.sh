@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# proves: uring_files' tenants ask when their settings say, whatever the disk does: at a constant rate to the microsecond, in bursts,
+# proves: after a pause; their latency counts from when a request was wanted; who is late is late. Judged from the log of events and from the
+# proves: settings alone, in numbers that no speed of the disk changes
+# needs: io_uring
+# uses: examples/uring_files
+set -u
+. "$(dirname "$0")/../lib.sh"
+tool=${TOOL:-build/examples/uring_files}
+[ -x "$tool" ] || make -s build/examples/uring_files || exit 1
+work=$(mktemp -d "$PWD/build/uring_tenants-XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+failed=0
+run() {
+    timeout -k 5 200 "$tool" --file "$work/file" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+}
+
+# steady: 4 KiB each 3.90625 ms. bursts: eight of 4 KiB each 15.625 ms. thinker: 20 ms after each request. scan: all that it can get; it has
+# more places than the others, so that without a scheduler they wait behind it.
+tenants=(--tenant steady:bs=4k,rate=1M,arrivals=constant,reserve=2M,latency=5ms --tenant bursts:bs=4k,rate=2M,arrivals=constant,burst=8,depth=4
+    --tenant thinker:bs=4k,depth=1,think=20ms --tenant scan:bs=128k,depth=96)
+for scheduler in none htb; do
+    flight=()
+    [ "$scheduler" = none ] || flight=(--flight)
+    run --size 128M --keep --scheduler $scheduler "${flight[@]}" --runtime 2s --profile-time 300ms --json "$work/$scheduler.json" \
+        --log "$work/$scheduler.csv" --dispatch-depth 96 "${tenants[@]}"
+    case $status in
+    0) ;;
+    *) grep -q 'is not admitted' "$work/err" && inconclusive "the profile leaves no room for 2 MiB/s"
+        bad "$scheduler: status $status: $(cat "$work/out" "$work/err")"; continue ;;
+    esac
+    key=without; [ "$scheduler" = none ] || key=with
+    # When each tenant wanted its requests, by the log; who was late, and the sums of all times.
+    awk -F, -v key="$key" '
+        NR == 1 {next}
+        $3 == "wanted" {
+            t = $4; ++wanted[t]; sum[t] -= $2
+            if (t == "steady") since[$8] = $2
+            if (t == "steady") {
+                if (wanted[t] == 1) begin = $2
+                d = $2 - begin - (wanted[t] - 1) * 3906250; if (d < 0) d = -d; if (d > off) off = d
+            }
+            if (t == "bursts") {
+                if ((wanted[t] - 1) % 8 == 0) {if (wanted[t] > 1) {d = $2 - last - 15625000; if (d < 0) d = -d; if (d > apart) apart = d}; last = $2}
+                else if ($2 != last) alone++
+            }
+            if (t == "thinker") {if (finished && $2 - finished < 20000000) early++}
+        }
+        # A place of a tenant has one request at a time. The turn of each request of `steady` is when it was wanted, as it asks for half of
+        # what it reserved.
+        $3 == "done" {
+            t = $4; ++done[t]; sum[t] += $2
+            if (t == "thinker") finished = $2
+            if (t == "steady") late += $2 > since[$8] + 5000000
+        }
+        $3 == "failed" {++lost}
+        END {
+            printf "{\"off\": %d, \"apart\": %d, \"alone\": %d, \"early\": %d, \"lost\": %d, \"late\": %d", off, apart, alone, early, lost, late
+            for (t in wanted) printf ", \"%s\": {\"wanted\": %d, \"done\": %d, \"mean\": %.0f}", t, wanted[t], done[t], done[t] == wanted[t] ? sum[t] / done[t] : -1
+            print "}"
+        }' "$work/$scheduler.csv" >"$work/seen.json" || bad "$scheduler: the log cannot be read"
+    cat "$work/seen.json"
+    seen() { json "$work/seen.json" "$1"; }
+    both() { jq -en --slurpfile s "$work/seen.json" --slurpfile t "$work/$scheduler.json" "\$s[0] as \$s | \$t[0].$key.tenants as \$t | $1" >/dev/null; }
+    expect "$scheduler: no request failed" seen '.lost == 0'
+    expect "$scheduler: a constant rate is one, to the microsecond" seen '.off < 1000'
+    expect "$scheduler: it asks for 2 s" seen '.steady.wanted >= 505 and .steady.wanted <= 513'
+    expect "$scheduler: bursts of eight, at equal distances" seen '.alone == 0 and .apart < 1000 and .bursts.wanted > 300'
+    expect "$scheduler: who thinks asks 20 ms after a request at the earliest" seen '.early == 0 and .thinker.wanted <= 101 and .thinker.wanted > 2'
+    expect "$scheduler: each latency counts from when the request was wanted" both '[0, 1, 2] | map(. as $i | $s[["steady", "bursts", "thinker"][$i]].mean as $m |
+        $m < 0 or ($t[$i].mean_ns / $m > 0.98 and $t[$i].mean_ns / $m < 1.02)) | all'
+    expect "$scheduler: who is late is late" both '$t[0].timely + $t[0].late == $s.steady.done and ($t[0].late - $s.late | fabs) <= 1'
+    expect "$scheduler: the bytes are those of the requests" both '[0, 1, 2] | map(($t[.].completed * 4096 - $t[.].bytes) / 4096 | . >= 0 and . <= 5) | all'
+done
+# Bursts have four places for eight requests, so half of them wait for a place: their latency is more than that of a request at the disk.
+late_without=$(jq '.without.tenants[0].late' "$work/none.json" 2>/dev/null)
+echo "late without a scheduler: ${late_without:-?} of 512"
+
+# ---- a promise that the disk itself does not keep is no verdict on the scheduler
+run --runtime 1s --profile-time 300ms --judge --flight --tenant web:bs=128k,depth=1,rate=8M,reserve=16M,latency=1us --tenant scan:bs=128k,depth=32
+expect "a microsecond: no verdict, status 3" [ "$status" = 3 ]
+expect "and it says why" grep -q 'web: alone on the device .*: inconclusive' "$work/out"
+
+# ---- wrong settings name the key and what to do
+refused() { # TEXT TENANT...
+    run --tenant "$2"
+    if [ "$status" = 2 ] && grep -q "$1" "$work/err"; then ok "refused: $2"; else bad "not refused: $2: status $status: $(cat "$work/err")"; fi
+}
+refused 'give one of them' a:rate=1M,think=1ms
+refused 'need a rate=' a:burst=4
+refused 'needs a reserve=' a:latency=2ms
+refused 'with --flight' a:reserve=1M,latency=2ms
+refused 'must be one of poisson' a:rate=1M,arrivals=never
+expect "no process left" [ -z "$(jobs -rp)" ]
+finish $failed
