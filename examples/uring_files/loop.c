@@ -161,6 +161,7 @@ static void make_request(struct loop *l, struct source *src)
     const struct tenant *t = src->tenant;
     struct place *p = src->free;
     struct sched_request *r = &p->request;
+    uint64_t left;
     src->free = p->next;
     if (!src->free)
         src->last = NULL;
@@ -175,7 +176,9 @@ static void make_request(struct loop *l, struct source *src)
     r->cost = t->cost[r->op];
     /* It was wanted before now if no place was free, or this thread came late: that wait counts. */
     r->arrival_ns = t->rate ? src->wanted_ns : p->free_ns;
-    src->turn_ns = qos_max(r->arrival_ns, src->turn_ns + src->step_ns);
+    left = src->result->arrived - src->result->completed - src->result->failed;
+    src->turn_ns = qos_min(src->turn_ns + src->step_ns, l->now_ns + l->s->burst_ns + left * src->step_ns);
+    src->turn_ns = qos_max(src->turn_ns, r->arrival_ns);
     p->turn_ns = src->turn_ns;
     p->done_bytes = 0;
     if (t->rate && --src->left_in_burst == 0)

@@ -174,7 +174,8 @@ void targets_close(struct settings *s);
 bool tenant_uses(const struct tenant *t, enum qos_op op);
 bool access_random(enum access_kind rw);
 /* From one request's turn to the next one's at the reserved rate. The turn of a request is when it would begin if that rate were
- * a device of its own: at its arrival, or so long after the turn of the one before, whichever is later. */
+ * a device of its own: at its arrival, or so long after the turn of the one before, whichever is later. Service above the rate
+ * counts for one burst at most. */
 uint64_t tenant_turn_ns(const struct tenant *t);
 extern const char *const access_name[];
 
