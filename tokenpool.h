@@ -1256,7 +1256,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
 {
     uint64_t life_ns = tokenpool_client_priv_life_ns(client), links = 1;
     uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
-    bool chained = client->due_ns != 0;
+    bool sure; /* when the epoch began */
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
     if (!tokenpool_priv_period_valid(period)) { /* a stray store; the monitor repairs it */
         client->due_ns = qos_default(client->due_ns, client->op_ns);
@@ -1275,13 +1275,14 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         if (client->op_ns < client->deadline_ns) { /* the clock hid time: only the last read counts */
             client->deadline_ns = qos_sat_add(client->seen_ns, 1);
             links = 1;
-            chained = false;
         }
+        sure = client->deadline_ns > qos_sat_add(client->seen_ns, 1) ||
+               qos_elapsed_ns(client->deadline_ns, client->op_ns) <= client->head.period_ns / 512;
         if (client->deadline_ns)
             client->deadline_ns = qos_sat_add(client->deadline_ns, qos_sat_mul(links, life_ns));
         client->due_ns = client->deadline_ns > client->op_ns ? client->deadline_ns : 0;
-        /* by a single read before it the end may be much later, so K lasts as long as it can */
-        client->end_ns = chained && client->due_ns ? client->due_ns : qos_sat_add(client->op_ns, life_ns);
+        /* by a read long before its start: then the end may be much later, and K lasts as long as it can */
+        client->end_ns = sure && client->due_ns ? client->due_ns : qos_sat_add(client->op_ns, life_ns);
         client->seen = epoch;
         client->takeovers = takeovers;
         client->first_ns = 0;
