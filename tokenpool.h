@@ -940,7 +940,7 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     tokenpool_client_priv_publish(client);
     qos_counter_add(&client->voided, client->held + client->locked);
     tokenpool_client_priv_learn(client, spent);
-    client->carried = client->state == TOKENPOOL_PRIV_IN_ALONE ? spent : client->debt;
+    client->carried = client->phase == TOKENPOOL_PRIV_ADVANCE ? spent : client->debt;
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
     client->asked = client->report_due = false;
@@ -1045,7 +1045,6 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
     client->now_ns = now_ns;
     if (client->state == TOKENPOOL_PRIV_IN_ALONE && now_ns >= client->end_ns) {
         tokenpool_client_priv_lapse(client);
-        client->carried = client->debt;
         tokenpool_client_priv_alone(client);
     }
     if (tokenpool_client_priv_has(client) && now_ns >= client->next_tick_ns) {
@@ -1159,40 +1158,34 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
-/* What an epoch begins with: K, pool tokens, and tokens that count as spent; the phase of its first report. That of an
- * engine continues the slot's, and is perhaps its only one: a sign of life. An advance of the former engine is on
- * account of this epoch, or of the next if it was made in this one. */
-QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *gained,
-                                                uint64_t *spent)
+/* What an epoch begins with: K, and tokens that count as spent; the phase of its first report. That of an engine
+ * continues the slot's, and is perhaps its only one: a sign of life. */
+QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *spent)
 {
     uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
-    uint64_t limit = tokenpool_priv_limit(client->seen_terms);
-    uint64_t phase = client->report >> 54 & 3;
+    uint64_t limit = tokenpool_priv_limit(client->seen_terms), phase = client->report >> 54 & 3;
     uint64_t reported = (client->report & TOKENPOOL_TOKENS_MAX) + tokenpool_client_priv_unreported(client, reservation);
-    uint64_t advance = phase == TOKENPOOL_PRIV_ADVANCE ? qos_min(reported, reservation) : 0;
     *kept = reservation;
-    *gained = 0;
     *spent = client->carried;
     if (client->attached)
         return TOKENPOOL_PRIV_EARLY;
-    if (client->report >> 59 != tokenpool_priv_tag(client->seen)) {
-        *spent += advance;
-        return TOKENPOOL_PRIV_LAST;
+    if (client->report >> 59 == tokenpool_priv_tag(client->seen)) {
+        *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
+        *spent = phase == TOKENPOOL_PRIV_FINAL ? limit : reported; /* it does not say what was spent */
+        *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
+        return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
     }
-    *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
-    *spent = phase < TOKENPOOL_PRIV_FINAL ? reported : limit; /* the others do not say what was spent */
-    *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
-    *gained = qos_sat_sub(*spent, *kept);
-    *spent += advance;
-    return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
+    if (phase == TOKENPOOL_PRIV_ADVANCE)
+        *spent += qos_min(reported, reservation);
+    return TOKENPOOL_PRIV_LAST;
 }
 
 /* Begins the epoch `seen` by its terms. Tokens claimed early from its pool count. */
 QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 {
     bool early = client->early_epoch == client->seen;
-    uint64_t kept, gained, spent;
-    (void)tokenpool_client_priv_opening(client, &kept, &gained, &spent);
+    uint64_t kept, spent;
+    (void)tokenpool_client_priv_opening(client, &kept, &spent);
     client->epoch = client->seen;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
@@ -1204,9 +1197,11 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
     client->limit = tokenpool_priv_limit(client->seen_terms);
     client->kept = client->reported_kept = kept;
-    client->gained = gained + (early ? client->early_tokens : 0);
+    client->gained = early ? client->early_tokens : 0;
     if (!client->attached && client->report >> 59) /* a former engine: it may have emptied the pool */
         client->may_claim = false;
+    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen))
+        client->gained += qos_sat_sub(spent, kept);
     if (!early)
         client->tickets = 0;
     client->early_epoch = 0;
@@ -1228,6 +1223,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client)
 {
     client->early_epoch = 0;
+    client->carried = client->debt; /* an advance is T old */
     tokenpool_client_priv_begin(client);
     client->state = TOKENPOOL_PRIV_IN_ALONE;
     client->may_claim = false;
@@ -1538,13 +1534,13 @@ QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *cl
 /* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
-    uint64_t kept = client->kept, gained, spent = tokenpool_client_priv_spent(client), shown, demand;
+    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
     uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase;
     uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
     uint32_t epoch = client->epoch;
     demand = tokenpool_client_priv_demand(client, spent, done);
     if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
-        phase = tokenpool_client_priv_opening(client, &kept, &gained, &spent);
+        phase = tokenpool_client_priv_opening(client, &kept, &spent);
         epoch = client->seen;
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
