@@ -530,7 +530,7 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     *shown = read_clock(g, &read);
     for (k = 0; t->remote && k < 300 && tokenpool_client_next(&g->client, *shown, n, &op); k++) {
         perform(t, g, &op);
-        (void)has_slot(t, g, &info); /* many slow operations come before the take, seed 934460 */
+        (void)has_slot(t, g, &info);   /* many slow operations come before the take, seed 934460 */
         *shown = read_clock(g, &read); /* the take has the last one: a lower one would need an operation first */
     }
     if (n == 0 && !t->remote)
