@@ -1892,7 +1892,7 @@ struct tokenpool_monitor {
     int64_t target;             /* of the change under way */
     uint64_t initial;           /* tokens in the pool of the next epoch, once it is ready */
     uint64_t capacity_next;
-    uint64_t busy_left, holders;            /* busy clients at the last check: sum of K - N; how many still have some */
+    uint64_t busy_left;                     /* busy clients at the last check: sum of K - N */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
@@ -2277,7 +2277,7 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     const uint8_t *demand = monitor->demand + first;
     struct tokenpool_monitor_state *info = &monitor->info;
     int32_t largest = (int32_t)info->largest;
-    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, holders = 0, j;
+    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, j;
     for (j = 0; j < n; j++) {
         int32_t most = (int32_t)issued[j], fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0;
         int32_t above = ((int32_t)(word[j] >> 26) & mask) - most, done = (int32_t)word[j] & mask & fresh;
@@ -2290,7 +2290,6 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
         rest &= busy_mask;
         busy += busy_mask & 1;
         busy_left += (uint32_t)rest;
-        holders += rest > 2 * (int32_t)TOKENPOOL_PRIV_REPORT_IOS;
         largest = rest > largest ? rest : largest;
     }
     info->kept += kept;
@@ -2299,7 +2298,6 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     info->largest = (uint64_t)largest;
     info->busy += busy;
     monitor->busy_left += busy_left;
-    monitor->holders += holders;
 }
 
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
@@ -2309,7 +2307,7 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
     uint32_t i, j, n;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
-    monitor->busy_left = monitor->holders = 0;
+    monitor->busy_left = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
         n = (uint32_t)qos_min(monitor->config.clients - i, TOKENPOOL_PRIV_SUM);
         for (j = 0; j < n; j += 8) /* a cache line, written by another core: fetched four blocks ahead */
@@ -2484,25 +2482,11 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
  *   word's (epoch, seq) shows whether it was performed, because only this swap can have written that pair.
  */
 
-/* Tokens that a few clients may hold while the one with the largest residual reservation r keeps pace. It needs the
- * rate r / left, so that at most C left / r clients may be served at once. Those beyond the holders of reservations get
- * what each can use until the next check; two checks are kept back for reports under way. */
-QOS_PRIV uint64_t tokenpool_monitor_priv_few(const struct tokenpool_monitor *monitor, uint64_t left_ns)
-{
-    const struct tokenpool_config *config = &monitor->config;
-    uint64_t sure_ns = qos_sat_sub(left_ns, 2 * config->check_ns), r = monitor->info.largest, at_once, each;
-    if (qos_mul_div_floor(config->client_capacity, sure_ns, config->period_ns) <= r)
-        return 0;
-    at_once = qos_mul_div_floor(monitor->info.capacity, sure_ns, config->period_ns) / r;
-    each = qos_mul_div_floor(config->client_capacity, config->check_ns, config->period_ns);
-    return qos_sat_sub(at_once, monitor->holders) * qos_min(config->batch, each);
-}
-
 /* Tokens that the pool may hold so that the largest residual reservation r of a busy client is still met by equal
  * sharing. While all n busy clients are served, it gets C/n; when the others have spent what they hold, it goes on at a
  * rate S. With W tokens in the others' hands and in the pool this is in time if W <= (S left - r) x C (n - 1) / (n S -
  * C), all in tokens of a period. If r is below C/n it needs no guard. S could be C_L; but from k = C / C_L clients on
- * the node is used whole, so S is the rate with k or k + 1 clients, and a few of the others go on. */
+ * the node is used whole, so S is the rate with k or k + 1 clients. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *monitor, uint64_t left_ns,
                                                uint64_t tokens)
 {
@@ -2518,7 +2502,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *m
     others = n * rate > c ? qos_mul_div_floor(spare, c * (n - 1), n * rate - c) : 0;
     held = qos_sat_sub(info->claimed, qos_sat_sub(info->used, info->kept - info->left)); /* of the pool, not spent */
     others = qos_sat_sub(others, monitor->busy_left - info->largest + held);
-    return qos_min(tokens, qos_max(others, qos_sat_sub(tokenpool_monitor_priv_few(monitor, left_ns), held)));
+    return qos_min(tokens, others);
 }
 
 /* Another monitor has the storage: this one waits, and drops its next operation. */
@@ -2593,7 +2577,6 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
     info->largest = largest;
     info->busy = busy;
     monitor->busy_left = busy_left;
-    monitor->holders = busy;
     info->claimed = info->used = 0;
     initial = tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     info->reserved = reserved;
