@@ -940,7 +940,7 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     tokenpool_client_priv_publish(client);
     qos_counter_add(&client->voided, client->held + client->locked);
     tokenpool_client_priv_learn(client, spent);
-    client->carried = client->state == TOKENPOOL_PRIV_IN_ALONE ? spent : client->debt;
+    client->carried = client->phase == TOKENPOOL_PRIV_ADVANCE ? spent : client->debt;
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
     client->asked = client->report_due = false;
@@ -1045,7 +1045,6 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
     client->now_ns = now_ns;
     if (client->state == TOKENPOOL_PRIV_IN_ALONE && now_ns >= client->end_ns) {
         tokenpool_client_priv_lapse(client);
-        client->carried = client->debt;
         tokenpool_client_priv_alone(client);
     }
     if (tokenpool_client_priv_has(client) && now_ns >= client->next_tick_ns) {
@@ -1159,40 +1158,34 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
-/* What an epoch begins with: K, pool tokens, and tokens that count as spent; the phase of its first report. That of an
- * engine continues the slot's, and is perhaps its only one: a sign of life. An advance of the former engine is on
- * account of this epoch, or of the next if it was made in this one. */
-QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *gained,
-                                                uint64_t *spent)
+/* What an epoch begins with: K, and tokens that count as spent; the phase of its first report. That of an engine
+ * continues the slot's, and is perhaps its only one: a sign of life. */
+QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *spent)
 {
     uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
-    uint64_t limit = tokenpool_priv_limit(client->seen_terms);
-    uint64_t phase = client->report >> 54 & 3;
+    uint64_t limit = tokenpool_priv_limit(client->seen_terms), phase = client->report >> 54 & 3;
     uint64_t reported = (client->report & TOKENPOOL_TOKENS_MAX) + tokenpool_client_priv_unreported(client, reservation);
-    uint64_t advance = phase == TOKENPOOL_PRIV_ADVANCE ? qos_min(reported, reservation) : 0;
     *kept = reservation;
-    *gained = 0;
     *spent = client->carried;
     if (client->attached)
         return TOKENPOOL_PRIV_EARLY;
-    if (client->report >> 59 != tokenpool_priv_tag(client->seen)) {
-        *spent += advance;
-        return TOKENPOOL_PRIV_LAST;
+    if (client->report >> 59 == tokenpool_priv_tag(client->seen)) {
+        *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
+        *spent = phase == TOKENPOOL_PRIV_FINAL ? limit : reported; /* it does not say what was spent */
+        *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
+        return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
     }
-    *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
-    *spent = phase < TOKENPOOL_PRIV_FINAL ? reported : limit; /* the others do not say what was spent */
-    *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
-    *gained = qos_sat_sub(*spent, *kept);
-    *spent += advance;
-    return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
+    if (phase == TOKENPOOL_PRIV_ADVANCE)
+        *spent += qos_min(reported, reservation);
+    return TOKENPOOL_PRIV_LAST;
 }
 
 /* Begins the epoch `seen` by its terms. Tokens claimed early from its pool count. */
 QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 {
     bool early = client->early_epoch == client->seen;
-    uint64_t kept, gained, spent;
-    (void)tokenpool_client_priv_opening(client, &kept, &gained, &spent);
+    uint64_t kept, spent;
+    (void)tokenpool_client_priv_opening(client, &kept, &spent);
     client->epoch = client->seen;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
@@ -1204,9 +1197,11 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
     client->limit = tokenpool_priv_limit(client->seen_terms);
     client->kept = client->reported_kept = kept;
-    client->gained = gained + (early ? client->early_tokens : 0);
+    client->gained = early ? client->early_tokens : 0;
     if (!client->attached && client->report >> 59) /* a former engine: it may have emptied the pool */
         client->may_claim = false;
+    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen))
+        client->gained += qos_sat_sub(spent, kept);
     if (!early)
         client->tickets = 0;
     client->early_epoch = 0;
@@ -1228,6 +1223,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client)
 {
     client->early_epoch = 0;
+    client->carried = client->debt; /* an advance is T old */
     tokenpool_client_priv_begin(client);
     client->state = TOKENPOOL_PRIV_IN_ALONE;
     client->may_claim = false;
@@ -1256,7 +1252,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
 {
     uint64_t life_ns = tokenpool_client_priv_life_ns(client), links = 1;
     uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
-    bool chained = client->due_ns != 0;
+    bool sure; /* when the epoch began */
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
     if (!tokenpool_priv_period_valid(period)) { /* a stray store; the monitor repairs it */
         client->due_ns = qos_default(client->due_ns, client->op_ns);
@@ -1275,13 +1271,14 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         if (client->op_ns < client->deadline_ns) { /* the clock hid time: only the last read counts */
             client->deadline_ns = qos_sat_add(client->seen_ns, 1);
             links = 1;
-            chained = false;
         }
+        sure = client->deadline_ns > qos_sat_add(client->seen_ns, 1) ||
+               qos_elapsed_ns(client->deadline_ns, client->op_ns) <= client->head.period_ns / 512;
         if (client->deadline_ns)
             client->deadline_ns = qos_sat_add(client->deadline_ns, qos_sat_mul(links, life_ns));
         client->due_ns = client->deadline_ns > client->op_ns ? client->deadline_ns : 0;
-        /* by a single read before it the end may be much later, so K lasts as long as it can */
-        client->end_ns = chained && client->due_ns ? client->due_ns : qos_sat_add(client->op_ns, life_ns);
+        /* by a read long before its start: then the end may be much later, and K lasts as long as it can */
+        client->end_ns = sure && client->due_ns ? client->due_ns : qos_sat_add(client->op_ns, life_ns);
         client->seen = epoch;
         client->takeovers = takeovers;
         client->first_ns = 0;
@@ -1537,13 +1534,13 @@ QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *cl
 /* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
-    uint64_t kept = client->kept, gained, spent = tokenpool_client_priv_spent(client), shown, demand;
+    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
     uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase;
     uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
     uint32_t epoch = client->epoch;
     demand = tokenpool_client_priv_demand(client, spent, done);
     if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
-        phase = tokenpool_client_priv_opening(client, &kept, &gained, &spent);
+        phase = tokenpool_client_priv_opening(client, &kept, &spent);
         epoch = client->seen;
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
@@ -1895,7 +1892,7 @@ struct tokenpool_monitor {
     int64_t target;             /* of the change under way */
     uint64_t initial;           /* tokens in the pool of the next epoch, once it is ready */
     uint64_t capacity_next;
-    uint64_t busy_left, holders;            /* busy clients at the last check: sum of K - N; how many still have some */
+    uint64_t busy_left;                     /* busy clients at the last check: sum of K - N */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
@@ -2280,7 +2277,7 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     const uint8_t *demand = monitor->demand + first;
     struct tokenpool_monitor_state *info = &monitor->info;
     int32_t largest = (int32_t)info->largest;
-    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, holders = 0, j;
+    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, j;
     for (j = 0; j < n; j++) {
         int32_t most = (int32_t)issued[j], fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0;
         int32_t above = ((int32_t)(word[j] >> 26) & mask) - most, done = (int32_t)word[j] & mask & fresh;
@@ -2293,7 +2290,6 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
         rest &= busy_mask;
         busy += busy_mask & 1;
         busy_left += (uint32_t)rest;
-        holders += rest > 2 * (int32_t)TOKENPOOL_PRIV_REPORT_IOS;
         largest = rest > largest ? rest : largest;
     }
     info->kept += kept;
@@ -2302,7 +2298,6 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     info->largest = (uint64_t)largest;
     info->busy += busy;
     monitor->busy_left += busy_left;
-    monitor->holders += holders;
 }
 
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
@@ -2312,7 +2307,7 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
     uint32_t i, j, n;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
-    monitor->busy_left = monitor->holders = 0;
+    monitor->busy_left = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
         n = (uint32_t)qos_min(monitor->config.clients - i, TOKENPOOL_PRIV_SUM);
         for (j = 0; j < n; j += 8) /* a cache line, written by another core: fetched four blocks ahead */
@@ -2487,25 +2482,11 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
  *   word's (epoch, seq) shows whether it was performed, because only this swap can have written that pair.
  */
 
-/* Tokens that a few clients may hold while the one with the largest residual reservation r keeps pace. It needs the
- * rate r / left, so that at most C left / r clients may be served at once. Those beyond the holders of reservations get
- * what each can use until the next check; two checks are kept back for reports under way. */
-QOS_PRIV uint64_t tokenpool_monitor_priv_few(const struct tokenpool_monitor *monitor, uint64_t left_ns)
-{
-    const struct tokenpool_config *config = &monitor->config;
-    uint64_t sure_ns = qos_sat_sub(left_ns, 2 * config->check_ns), r = monitor->info.largest, at_once, each;
-    if (qos_mul_div_floor(config->client_capacity, sure_ns, config->period_ns) <= r)
-        return 0;
-    at_once = qos_mul_div_floor(monitor->info.capacity, sure_ns, config->period_ns) / r;
-    each = qos_mul_div_floor(config->client_capacity, config->check_ns, config->period_ns);
-    return qos_sat_sub(at_once, monitor->holders) * qos_min(config->batch, each);
-}
-
 /* Tokens that the pool may hold so that the largest residual reservation r of a busy client is still met by equal
  * sharing. While all n busy clients are served, it gets C/n; when the others have spent what they hold, it goes on at a
  * rate S. With W tokens in the others' hands and in the pool this is in time if W <= (S left - r) x C (n - 1) / (n S -
  * C), all in tokens of a period. If r is below C/n it needs no guard. S could be C_L; but from k = C / C_L clients on
- * the node is used whole, so S is the rate with k or k + 1 clients, and a few of the others go on. */
+ * the node is used whole, so S is the rate with k or k + 1 clients. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *monitor, uint64_t left_ns,
                                                uint64_t tokens)
 {
@@ -2521,7 +2502,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *m
     others = n * rate > c ? qos_mul_div_floor(spare, c * (n - 1), n * rate - c) : 0;
     held = qos_sat_sub(info->claimed, qos_sat_sub(info->used, info->kept - info->left)); /* of the pool, not spent */
     others = qos_sat_sub(others, monitor->busy_left - info->largest + held);
-    return qos_min(tokens, qos_max(others, qos_sat_sub(tokenpool_monitor_priv_few(monitor, left_ns), held)));
+    return qos_min(tokens, others);
 }
 
 /* Another monitor has the storage: this one waits, and drops its next operation. */
@@ -2596,7 +2577,6 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
     info->largest = largest;
     info->busy = busy;
     monitor->busy_left = busy_left;
-    monitor->holders = busy;
     info->claimed = info->used = 0;
     initial = tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     info->reserved = reserved;

@@ -364,30 +364,6 @@ static void test_guard(void)
     CHECK_EQ(tokenpool_client_take(&b, S / 2 + 300 * MS, 1), QOS_OK);
 }
 
-/* Four busy clients, r = 300 of 1000, each at most 500. At 0.75 T no time is to spare, but two clients can be served
- * at once. So another client than the one with the reservation gets the tokens that it can use in a check of T/50: 10
- * of the batch of 30. Client 2 is that other client if it holds more tokens than two reports of 128. */
-static void test_guard_few(uint64_t now, uint64_t second, int64_t pool)
-{
-    uint32_t i;
-    base(4, 1000, TOKENPOOL_GUARD);
-    config.batch = 30;
-    config.client_capacity = 500;
-    config.check_ns = 20 * MS;
-    rig_init();
-    for (i = 0; i < 4; i++)
-        rig_join(i, i == 0 ? 300 : i == 2 ? second : 0, 0);
-    rig_run(&monitor, 0);
-    CHECK(second || rig_pool() == 500);
-    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(30) << 32; /* client 1 claims a batch, and completes it */
-    for (i = 0; i < 4; i++) {
-        rig_report(i, 1, 0, i == 0 ? 300 : i == 2 ? second : 0, i == 1 ? 30 : 0);
-        storage[tokenpool_storage_report(4, i) / 8] |= UINT64_C(2) << 52; /* requests are queued */
-    }
-    rig_run(&monitor, now);
-    CHECK_EQ(rig_pool(), pool);
-}
-
 /* Unused slots change nothing: with 100 to spare at 400 a period the others get 500. */
 static void test_guard_free_slots(void)
 {
@@ -642,11 +618,6 @@ int main(void)
     test_first_ticket();
     test_stray_pool();
     test_guard();
-    test_guard_few(250 * MS, 0, 10);
-    test_guard_few(250 * MS, 256, 10);
-    test_guard_few(250 * MS, 257, 0);
-    test_guard_few(350 * MS, 0, 10);
-    test_guard_few(360 * MS, 0, 0); /* two checks of 0.64 T are kept back: 0.6 T is the least for 300 at 500 a period */
     test_guard_free_slots();
     test_guard_held();
     test_ordered();

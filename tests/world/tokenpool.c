@@ -89,7 +89,7 @@ struct engine {
 
 struct epoch {
     uint64_t run, begun_ns, ended_ns, sum, debts, bound, monitor_starts;
-    bool begun, ended;
+    bool begun, ended, opened; /* opened: the period word said that its terms are there */
 };
 
 static struct slot slot[SLOTS];
@@ -195,8 +195,8 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
                       monitor_starts() != epoch_of(run.before)->monitor_starts ||
                       world_choice(run.w, world_of(t->cohort, F_CHURN)) || goes_back(t)))
         return; /* it went on, on account of the next epochs: of several, if its reservation is less now */
-    if (epoch_of(e)->sum == 0 && monitor_starts() != epoch_of(e)->monitor_starts)
-        return; /* its monitor died before it announced the epoch: nobody has a token of it */
+    if (!epoch_of(e)->opened)
+        return; /* its monitor died, or was replaced (seed 917351), before it announced the epoch: no token is of it */
     /* Behind a slow transport who starts waits for the next epoch, and so does a clock that went back. */
     if (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) == 2 && (starts || ps->stepped || goes_back(t)))
         return;
@@ -279,6 +279,8 @@ static void look(const qos_word_t *word)
         run.lost |= run.owner != ps->current && strayed(ps->now_ns); /* it may find an admission that was hit */
         run.owner = ps->current;
     }
+    if (word == &storage[TOKENPOOL_OFFSET_PERIOD / 8] && (*word & 1))
+        epoch_of(*word >> 28 & 0xfffff)->opened = true;
     if (word == &storage[TOKENPOOL_OFFSET_PERIOD / 8] && run.shown != (*word >> 28 & 0xfffff)) {
         if (epoch_of(run.shown)->ended)
             epoch_of(run.shown)->ended_ns = ps->now_ns; /* now its clients can know */
@@ -528,6 +530,7 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     *shown = read_clock(g, &read);
     for (k = 0; t->remote && k < 300 && tokenpool_client_next(&g->client, *shown, n, &op); k++) {
         perform(t, g, &op);
+        (void)has_slot(t, g, &info);   /* many slow operations come before the take, seed 934460 */
         *shown = read_clock(g, &read); /* the take has the last one: a lower one would need an operation first */
     }
     if (n == 0 && !t->remote)
