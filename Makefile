@@ -479,6 +479,7 @@ prove: ## runs all proofs by Frama-C (the short ones are part of make test)
 	@tests/build/proofs.sh all
 	@tests/build/narrow.sh all
 	@tests/build/commits_model.sh all
+	@tests/build/owner_model.sh all
 
 N ?= 100
 SEED ?= 1
