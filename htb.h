@@ -2444,6 +2444,18 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     }
 }
 
+/* Are others why the class of this request is late? Not if it has the device for itself; nor, without latency_ns, if of what is in
+ * flight its part is the half, and as large as of the root's rate: a narrower bound gives it little more. */
+QOS_PRIV bool htb_priv_others_are_why(const struct htb *tree, const struct htb_request *r)
+{
+    const struct htb_priv_class *c = &tree->cls[r->paid_by];
+    const uint64_t all_ns = tree->flight.now_ns, part_ns = qos_sat_mul(r->flight_ns, c->u.leaf.outstanding);
+    if (tree->joined.lease || c->u.leaf.latency_us)
+        return tree->joined.lease || part_ns < all_ns;
+    return part_ns < all_ns / 2 ||
+           qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens), c->u.leaf.outstanding) < all_ns;
+}
+
 /* A request of a class that was late is complete. */
 QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r, uint64_t now_ns)
 {
@@ -2456,7 +2468,8 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
     if (c->retry_ns > now_ns && (latency_ns != 0 || !tree->joined.lease || c->wish == 0))
         return;
     if (latency_ns == 0)
-        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens), elapsed_ns, room);
+        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens),
+                           htb_priv_others_are_why(tree, r) ? elapsed_ns : 0, room);
     else if (r->since_ns < f->pause_end_ns)
         return;
     else if (now_ns > r->due_ns)
@@ -2519,8 +2532,6 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     struct htb_priv_class *c = &tree->cls[r->paid_by];
     const uint64_t took_ns = qos_elapsed_ns(r->since_ns, now_ns);
     const uint16_t took = htb_priv_log2(took_ns);
-    /* nobody else is at the device, so others are not why it is late */
-    const bool alone = !tree->joined.lease && qos_sat_mul(r->flight_ns, c->u.leaf.outstanding) >= f->now_ns;
     uint32_t i;
     htb_priv_run_clock(tree, now_ns);
     if (tree->bound != HTB_BY_FLIGHT || r->generation != c->generation)
@@ -2538,7 +2549,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     i = htb_priv_watched(tree, r->paid_by);
     if (i != QOS_NONE)
         htb_priv_witness(tree, &f->cls[i], r, now_ns);
-    else if (!alone && r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns))
+    else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns) &&
+             htb_priv_others_are_why(tree, r))
         htb_priv_watch_also(tree, r->paid_by);
     if (f->settle_ns > r->flight_ns) {
         f->settle_ns -= r->flight_ns;

@@ -172,6 +172,8 @@ static struct {
 static void oracle_group(uint32_t g, double n, bool judged)
 {
     double most = (2 * (group[g].limit + group[g].rate) * run.burst_ns + group[g].slack) * (run.jump ? 2 : 1);
+    if (!run.keeps_up)
+        most += group[g].rate * 1e9; /* stalls of up to lag_ns are made up */
     if (g == 0 || group[g].limit <= 0)
         return;
     group[g].above -= (group[g].limit + group[g].rate) * (double)(run.judged_ns - group[g].above_ns);
@@ -353,6 +355,7 @@ static bool begin_scheduler(void)
         struct htb_class terms;
         memset(&terms, 0, sizeof terms);
         terms.group = true;
+        terms.weight = (uint32_t)run.weight_scale;
         terms.rate_per_s[0] = per_s(0.29 * ROOT) + 1000;
         if (group_limit > 0)
             terms.limit_per_s[0] = per_s(group_limit * ROOT);
