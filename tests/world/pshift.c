@@ -328,7 +328,8 @@ static void took(uint32_t j, uint32_t i, bool forced)
  * it; a server that is silent costs others nothing. Called when period `number` is over. */
 static void judge_period(uint64_t number)
 {
-    const struct period *p = period_of(number);
+    const struct period *p = period_of(number), *before = period_of(number - 1);
+    const bool changed = !before->owned || !same(before->nonce, p->nonce);
     uint64_t sum = 0, phi;
     uint32_t i, j, nodes = 2 + run.buckets + run.servers;
     if (!run.quiet || p->from_ns < run.quiet_ns + 3 * T || !p->owned)
@@ -357,6 +358,9 @@ static void judge_period(uint64_t number)
             want += bucket[i].at[j] && server[j].node.up ? bucket[i].rate[j] * 0.9 : 0;
         if (want > (double)bucket[i].reservation)
             want = (double)bucket[i].reservation;
+        /* A change of owners costs at most its period, in tokens under limits; without a fault, too: who asks first has it. */
+        if (changed && bucket[i].limit != QOS_UNLIMITED)
+            continue;
         if (bucket[i].limit == QOS_NOTHING || world_choice(run.w, world_of(k, F_ON_OFF)) ||
             world_choice(run.w, world_of(k, F_CLOSE)) || world_choice(run.w, world_of(k, F_FORCE)))
             continue;
