@@ -357,7 +357,8 @@ static void test_guard(void)
     tokenpool_client_run(&a, S / 2, 0);
     rig_run(&monitor, S / 2);
     CHECK(rig_pool() <= 0);
-    CHECK(rig_info().largest == 30 && rig_info().busy == 2);
+    CHECK_EQ(rig_info().largest, 40); /* 20 of the 30 are reported */
+    CHECK_EQ(rig_info().busy, 1);
     CHECK_EQ(tokenpool_client_take(&a, S / 2 + MS, 21), QOS_OK);
     tokenpool_client_run(&a, S / 2 + 2 * MS, 0);
     rig_run(&monitor, S / 2 + 2 * MS);
