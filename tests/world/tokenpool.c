@@ -547,9 +547,11 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
             t->clean_ns = ps->now_ns; /* it pays its debt */
         tokenpool_client_complete(&g->client, n);
     }
-    /* a reservation is withheld from who was not heard, so it counts for who came often since the epoch before */
-    if (s == QOS_ERANGE && !strayed(run.begun_ns) && n <= t->reservation && t->joined && t->rare_ns < run.before_ns &&
-        t->called_ns + run.T / 4 >= ps->now_ns && t->clean_ns < run.before_ns)
+    /* a reservation is withheld from who was not heard, so it counts for who came often since the epoch before, and has
+     * seen this one (seed 1017951) */
+    if (s == QOS_ERANGE && tokenpool_client_epoch(&g->client) == run.epoch && !strayed(run.begun_ns) &&
+        n <= t->reservation && t->joined && t->rare_ns < run.before_ns && t->called_ns + run.T / 4 >= ps->now_ns &&
+        t->clean_ns < run.before_ns)
         world_fail(run.w, "range", ps->now_ns, "client %" PRIu32 ": %" PRIu64 " tokens are out of range", t->id, n);
     if (s == QOS_ERANGE)
         s = QOS_EAGAIN;
