@@ -223,6 +223,9 @@ static void judge_surplus(uint64_t e)
     uint64_t i, spent = 0, idle = 0;
     if (!run.quiet_ns || run.before_ns < run.quiet_ns)
         return;
+    for (i = 0; i < run.slots; i++) /* one may still be down, or start in this epoch, seed 1046141 */
+        if (slot[i].had_ns > run.before_ns || slot[i].called_ns + run.T / 4 < ps->now_ns)
+            return;
     for (i = 0; i < run.slots; i++) {
         uint64_t got = slot[i].epoch == e ? slot[i].spent : 0;
         spent += got;
