@@ -188,7 +188,6 @@ struct tokenpool_client_state {
     uint64_t held;               /* tokens that can be spent now */
     uint64_t deadline_ns;        /* until when; 0: nothing can be spent */
     uint64_t claims, voided;     /* since attach: claims made; tokens that ended unspent */
-    uint64_t report_bytes;       /* offset of its report in the storage */
     uint32_t generation;         /* of the slot; 0: not known yet */
     bool running;                /* it has tokens of a period that has not ended */
     bool stale;                  /* the slot or the storage is another's now: attach again */
@@ -216,7 +215,7 @@ struct tokenpool_monitor_state {
     uint64_t last_used; /* total of the period before */
     uint64_t last_put, last_claimed, last_reserved, last_bound, last_capacity; /* of the period before, final */
     uint32_t clients;                                                          /* admitted */
-    uint32_t busy;                                                             /* of them not idle, by their reports */
+    uint32_t busy;   /* of them not idle, by their reports; with TOKENPOOL_GUARD, as is largest */
     uint32_t lost;   /* takeover: clients whose admission could not be read */
     bool active;     /* false: another monitor has the storage, or this one waits to take it */
     bool converting; /* the pool is in use, unused reservations go there */
@@ -1788,7 +1787,6 @@ QOS_API enum qos_status tokenpool_client_info(const struct tokenpool_client *cli
     out->deadline_ns = tokenpool_client_priv_has(client) ? tokenpool_client_priv_until_ns(client) : 0;
     out->claims = qos_counter_read(&client->claims);
     out->voided = qos_counter_read(&client->voided);
-    out->report_bytes = tokenpool_storage_report(client->head.clients, client->id);
     out->generation = client->generation;
     out->running = tokenpool_client_priv_has(client);
     out->stale = client->state >= TOKENPOOL_PRIV_IN_OUT;
@@ -2270,7 +2268,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
  * does not depend on who reported: all fields are below 2^26, so that differences have a sign. */
 QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
-                                         uint32_t n)
+                                         uint32_t n, bool guard)
 {
     const int32_t tag = (int32_t)tokenpool_priv_tag(monitor->epoch), mask = (int32_t)TOKENPOOL_TOKENS_MAX;
     const uint32_t *issued = monitor->issued + first;
@@ -2283,14 +2281,16 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
         int32_t above = ((int32_t)(word[j] >> 26) & mask) - most, done = (int32_t)word[j] & mask & fresh;
         int32_t k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
         int32_t rest = k > done ? k - done : 0;
-        int32_t busy_mask = (((int32_t)(word[j] >> 52) & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
         kept += (uint32_t)k;
         used += (uint32_t)done;
         left += (uint32_t)rest;
-        rest &= busy_mask;
-        busy += busy_mask & 1;
-        busy_left += (uint32_t)rest;
-        largest = rest > largest ? rest : largest;
+        if (guard) { /* more than a third of the time */
+            int32_t busy_mask = (((int32_t)(word[j] >> 52) & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
+            rest &= busy_mask;
+            busy += busy_mask & 1;
+            busy_left += (uint32_t)rest;
+            largest = rest > largest ? rest : largest;
+        }
     }
     info->kept += kept;
     info->left += left;
@@ -2305,6 +2305,7 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
 {
     const qos_word_t *reports = tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_slot(monitor, 3, 0));
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
+    bool guard = (monitor->config.flags & TOKENPOOL_GUARD) != 0;
     uint32_t i, j, n;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
     monitor->busy_left = 0;
@@ -2314,10 +2315,12 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
             __builtin_prefetch(&reports[qos_min(i + j + 4 * TOKENPOOL_PRIV_SUM, monitor->config.clients - 1)]);
         for (j = 0; j < n; j++)
             word[j] = qos_atomic_load_relaxed(&reports[i + j]);
-        if (n == TOKENPOOL_PRIV_SUM) /* a constant: gcc -O2 vectorises no other number */
-            tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM);
+        if (n == TOKENPOOL_PRIV_SUM && !guard) /* a constant: gcc -O2 vectorises no other number */
+            tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, false);
+        else if (n == TOKENPOOL_PRIV_SUM)
+            tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, true);
         else
-            tokenpool_monitor_priv_add(monitor, word, i, n);
+            tokenpool_monitor_priv_add(monitor, word, i, n, guard);
     }
 }
 
@@ -2555,28 +2558,26 @@ QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monit
 /* Prepares the counts of a new period and its pool word. The old pool serves until the swap. */
 QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
 {
-    uint64_t largest = 0, reserved = 0, busy_left = 0, overrun = monitor->config.overrun, initial;
+    uint64_t reserved = 0, overrun = monitor->config.overrun, initial;
     struct tokenpool_monitor_state *info = &monitor->info;
-    uint32_t i, busy = 0;
+    uint32_t i;
     info->last_put = info->put;
     info->last_reserved = info->reserved;
     info->last_bound = info->bound;
     info->last_capacity = info->capacity;
     info->capacity = monitor->capacity_next;
     info->clients = monitor->clients;
+    monitor->busy_left = info->largest = info->busy = 0;
     for (i = 0; i < monitor->config.clients; i++) {
         if (monitor->state[i] == TOKENPOOL_PRIV_FRESH)
             monitor->state[i] = TOKENPOOL_PRIV_LIVE;
         monitor->issued[i] = monitor->state[i] == TOKENPOOL_PRIV_LIVE ? monitor->reservation[i] : 0;
         reserved += monitor->issued[i];
-        busy += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] != 0;
-        largest = monitor->demand[i] ? qos_max(largest, monitor->issued[i]) : largest;
-        busy_left += monitor->demand[i] ? monitor->issued[i] : 0;
+        info->busy += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] != 0;
+        info->largest = monitor->demand[i] ? qos_max(info->largest, monitor->issued[i]) : info->largest;
+        monitor->busy_left += monitor->demand[i] ? monitor->issued[i] : 0;
     }
     info->kept = info->left = reserved;
-    info->largest = largest;
-    info->busy = busy;
-    monitor->busy_left = busy_left;
     info->claimed = info->used = 0;
     initial = tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     info->reserved = reserved;

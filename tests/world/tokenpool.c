@@ -223,6 +223,9 @@ static void judge_surplus(uint64_t e)
     uint64_t i, spent = 0, idle = 0;
     if (!run.quiet_ns || run.before_ns < run.quiet_ns)
         return;
+    for (i = 0; i < run.slots; i++) /* one may still be down, or start in this epoch, seed 1046141 */
+        if (slot[i].had_ns > run.before_ns || slot[i].called_ns + run.T / 4 < ps->now_ns)
+            return;
     for (i = 0; i < run.slots; i++) {
         uint64_t got = slot[i].epoch == e ? slot[i].spent : 0;
         spent += got;
@@ -547,9 +550,11 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
             t->clean_ns = ps->now_ns; /* it pays its debt */
         tokenpool_client_complete(&g->client, n);
     }
-    /* a reservation is withheld from who was not heard, so it counts for who came often since the epoch before */
-    if (s == QOS_ERANGE && !strayed(run.begun_ns) && n <= t->reservation && t->joined && t->rare_ns < run.before_ns &&
-        t->called_ns + run.T / 4 >= ps->now_ns && t->clean_ns < run.before_ns)
+    /* a reservation is withheld from who was not heard, so it counts for who came often since the epoch before, and has
+     * seen this one (seed 1017951) */
+    if (s == QOS_ERANGE && tokenpool_client_epoch(&g->client) == run.epoch && !strayed(run.begun_ns) &&
+        n <= t->reservation && t->joined && t->rare_ns < run.before_ns && t->called_ns + run.T / 4 >= ps->now_ns &&
+        t->clean_ns < run.before_ns)
         world_fail(run.w, "range", ps->now_ns, "client %" PRIu32 ": %" PRIu64 " tokens are out of range", t->id, n);
     if (s == QOS_ERANGE)
         s = QOS_EAGAIN;
