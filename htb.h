@@ -64,9 +64,8 @@
  *   - The memory holds pointers to queued requests: it is private to one process.
  *   - A class of rate R, limit L, burst B and requests of at most n tokens gets
  *         own tokens       at least R * t - one bucket - n in any time t in which a
- *                          request always waits, if the device keeps up. If a request,
- *                          or one of each class with a rate, takes longer than B there,
- *                          that much later.
+ *                          request always waits, if the device keeps up; later by what
+ *                          one request of each class takes, if that is more than B.
  *                          Stalls of up to lag_ns are made up, if its limit is above
  *                          R. A caller at the gate may be B late. A slower device cuts
  *                          all classes to the same part of R;
@@ -1782,9 +1781,9 @@ QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_requ
     return r;
 }
 
-/* When there is room at the device for the next request: by flight, while what is in flight is below the bound. A gate request
- * is taken to be there for the time of its tokens; an idle device does not wait for that. QOS_NEVER: a request must
- * complete first. */
+/* When there is room at the device for the next request: by flight, while what is in flight is below the bound. A gate
+ * request is taken to be there for the time of its tokens; an idle device does not wait for that. QOS_NEVER: a request
+ * must complete first. */
 QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
 {
     const struct htb_priv_flight *f = &tree->flight;
@@ -2444,8 +2443,8 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     }
 }
 
-/* Are others why the class of this request is late? Not if it has the device for itself; nor, without latency_ns, if of what is in
- * flight its part is the half, and as large as of the root's rate: a narrower bound gives it little more. */
+/* Are others why the class of this request is late? Not if it has the device for itself; nor, without latency_ns, if of
+ * what is in flight its part is the half, and as large as of the root's rate: a narrower bound gives it little more. */
 QOS_PRIV bool htb_priv_others_are_why(const struct htb *tree, const struct htb_request *r)
 {
     const struct htb_priv_class *c = &tree->cls[r->paid_by];
@@ -2514,9 +2513,8 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
     return false;
 }
 
-/* A request is complete: what does it show of its class, and of the bound? */
-/* With latency_ns: a request is complete before its turn, by what others left. Turns follow, but for burst_ns and for what is
- * outstanding: who had more than its rate is not made to wait for it. */
+/* With latency_ns: a request is complete before its turn, by what others left. Turns follow, but for burst_ns and for
+ * what is outstanding: who had more than its rate is not made to wait for it. */
 QOS_PRIV void htb_priv_turn_early(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
     struct htb_priv_class *c = &tree->cls[r->paid_by];
@@ -2526,6 +2524,7 @@ QOS_PRIV void htb_priv_turn_early(struct htb *tree, const struct htb_request *r,
         c->u.leaf.turn_ns = qos_min(c->u.leaf.turn_ns, qos_sat_add(now_ns, qos_sat_add(tree->burst_ns, ahead_ns)));
 }
 
+/* A request is complete: what does it show of its class, and of the bound? */
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
