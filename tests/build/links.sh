@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: every link from one document to another, or to a file of the repository, is valid: the file exists, and so
 # does the heading after a '#'. Every file that a document names in `backticks` by its path exists too, and so does
-# every function, type and constant of a header.
+# every function, type and constant of a header. Each fault of tests/twochoice_faults.txt has the test that it names.
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0 links=0 names=0 words=0
@@ -33,6 +33,12 @@ for m in README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md examples/README.md d
     done < <(prose "$m" | grep -oE '`[^`/]+`' |
         grep -oE '\b((qos|htb|tags|pshift|twochoice|tokenpool)_[a-z0-9_]*[a-z0-9]|(QOS|HTB|TAGS|PSHIFT|TWOCHOICE|TOKENPOOL)_[A-Z0-9_]+)\b' | sort -u)
 done
+while read -r fault test what; do # what: a name, then, after two blanks, what it shows
+    file=tests/$test what=${what%%  *}
+    [ -e "$file" ] || file=$file.c
+    grep -qF -- "$what" "$file" || bad "tests/twochoice_faults.txt: $fault: $test has no '$what'"
+    names=$((names + 1))
+done < <(grep '^W[0-9]' tests/twochoice_faults.txt)
 [ "$links" -gt 0 ] && [ "$names" -gt 0 ] && [ "$words" -gt 0 ] || bad "no link or no name was found: this test reads nothing"
 [ $failed -eq 0 ] && echo "$links links, $names file names and $words names of headers lead somewhere"
 finish $failed

@@ -238,6 +238,7 @@ static void pulls_of_others(void)
             twochoice_maintainer_remote_load(&maintainer, now, o.piece.target, 0);
         else
             CHECK_EQ(o.todo, TWOCHOICE_WAIT);
+    CHECK_EQ(o.next_ns, QOS_NEVER); /* until a pull ends: whoever sleeps until then does not spin */
     CHECK_EQ(twochoice_table_pull_cancel(&t, others), QOS_OK);
     for (i = 0; i < 100 && o.todo != TWOCHOICE_COPY; i++, now += 100000)
         if (next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD)

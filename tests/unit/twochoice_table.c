@@ -31,8 +31,13 @@ static void configuration(void)
     config.max_writes = TWOCHOICE_MAX_WRITES;
     config.max_pulls = TWOCHOICE_MAX_PULLS;
     CHECK_EQ(twochoice_table_memsize(&config), size); /* 0 means the default */
+    config.max_fragments = 1000; /* as stated: 64 bytes a fragment, 128 an open write or pull, 12 KiB */
+    CHECK_LE(twochoice_table_memsize(&config),
+             UINT64_C(64) * 1000 + 128 * (TWOCHOICE_MAX_WRITES + TWOCHOICE_MAX_PULLS) + 12288);
+    config.max_writes = config.max_pulls = 1;
+    CHECK_LE(twochoice_table_memsize(&config), UINT64_C(64) * 1000 + 128 * 2 + 12288);
+    config.max_writes = 0;
     config.max_fragments = 10;
-    config.max_pulls = 1;
     size = twochoice_table_memsize(&config);
     check_mem_new(&m, size, 64, 0);
     CHECK_EQ(twochoice_table_init(&t, NULL, size, &config), QOS_EINVAL);
