@@ -370,7 +370,7 @@ static struct {
     uint64_t count, seed;
     double at_s;
 } world_class[WORLD_CLASSES_MAX];
-static uint32_t world_classes;
+static uint32_t world_classes, world_kinds;
 
 static double world_seconds(void)
 {
@@ -385,7 +385,6 @@ static void world_kind(struct world *w, double at_s)
         const char *oracle;
         bool needs[WORLD_FIELDS_MAX];
     } kind[256], k;
-    static uint32_t kinds;
     uint32_t f, i;
     world_shrink(w, 500);
     memset(&k, 0, sizeof k);
@@ -393,11 +392,11 @@ static void world_kind(struct world *w, double at_s)
     for (f = 0; f < WORLD_FIELD_COUNT; f++) /* the same of any cohort */
         k.needs[f < (uint32_t)F_COUNT ? f : (uint32_t)F_COUNT + (f - (uint32_t)F_COUNT) % (uint32_t)F_COHORT] |=
             w->choice[f] != 0;
-    for (i = 0; i < kinds; i++)
+    for (i = 0; i < world_kinds; i++)
         if (strcmp(kind[i].oracle, k.oracle) == 0 && memcmp(kind[i].needs, k.needs, sizeof k.needs) == 0)
             return;
-    if (kinds < 256)
-        kind[kinds++] = k;
+    if (world_kinds < 256)
+        kind[world_kinds++] = k;
     printf("KIND %.1f %s | ", at_s, w->broken);
     world_print(w, stdout);
     fflush(stdout);
@@ -435,7 +434,8 @@ static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool 
     printf("%s: %" PRIu64 " worlds, %" PRIu64 " events, %.1f s, %.0f events/s; %" PRIu64 " worlds broken in %" PRIu32
            " ways\n",
            WORLD_HEADER, n, events, world_seconds() - begin,
-           (double)events / (world_seconds() - begin > 0 ? world_seconds() - begin : 1), broken, world_classes);
+           (double)events / (world_seconds() - begin > 0 ? world_seconds() - begin : 1), broken,
+           world_classes + world_kinds);
     for (i = 0; i < world_classes; i++)
         printf("    %-24s %6" PRIu64 " worlds, the first after %.1f s, seed %" PRIu64 "\n", world_class[i].oracle,
                world_class[i].count, world_class[i].at_s, world_class[i].seed);
