@@ -36,7 +36,8 @@ grep -q 'another takes over' "$out/takeover.txt"
 run ordered --periods 4 --period 300ms --table 64M --ordered
 # The verdict is checked: if tokens of a reservation are lost, the tool must not blame a slow machine.
 mkdir -p "$out/planted" && cp ./*.h "$out/planted"
-sed -i 's/client->held = qos_sat_sub(client->allowance, spent);/client->held = qos_sat_sub(client->allowance \/ 2, spent);/' "$out/planted/tokenpool.h"
+sed -i 's/left = qos_sat_sub(client->allowance, spent);/left = qos_sat_sub(client->allowance \/ 2, spent);/' "$out/planted/tokenpool.h"
+! cmp -s tokenpool.h "$out/planted/tokenpool.h" || { echo "the text of the planted bug is not in tokenpool.h"; exit 1; }
 # shellcheck disable=SC2046
 clang -std=gnu11 -O1 $(says examples/tokenpool_shm/main.c flags) -I"$out/planted" -I. -Iexamples/common \
     -o "$out/broken" examples/tokenpool_shm/*.c build/examples/objects/common/*.o \
