@@ -20,7 +20,7 @@ static const char examples[] =
     "  bs=4k  depth=16     block size; requests outstanding: a new one is made when one is done\n"
     "  think=2ms           and so long after it\n"
     "  rate=5M             bytes per second that it asks for, whether requests are done or not; at most\n"
-    "                      `depth` (128) are made: others wait, and latency counts from when each was wanted\n"
+    "                      `depth` (128) are made: others wait, which counts as latency\n"
     "  arrivals=constant   of that rate (default poisson)   burst=8   so many requests at a time\n"
     "  latency=5ms         with reserve and --flight: done so long after its turn at the reserved rate\n"
     "  reserve=20M         guaranteed bytes per second; refused if they do not fit\n"
