@@ -75,7 +75,7 @@
  *     twice that. A monitor's clock must not jump ahead.
  *   - A client that starts anew continues where its slot's report stands. Each start
  *     costs itself at most X = max(batch, R / 8), others nothing; an engine that had the
- *     slot before gets QOS_ESTALE. Without debt but an advance (see below), within limits.
+ *     slot before gets QOS_ESTALE. Without debt but an advance, and within its limit.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
