@@ -562,7 +562,7 @@ bench: ## measures everything, each beside its peer, into build/bench/
 	@tests/packages.sh bench
 	@$(MAKE) --no-print-directory -j$(JOBS) bench-programs
 	@set -e; for b in $(BENCHES); do $(B)/bench/$$b --json $(B)/bench/$$b.jsonl; done
-	@set -e; for s in $(wildcard bench/*.sh bench/kernel/*.sh); do $$s; done
+	@set -e; for s in $(filter-out bench/report.sh,$(wildcard bench/*.sh bench/kernel/*.sh)); do $$s; done
 
 bench-quick: ## measures the headers, each beside its peer, in three minutes
 	@tests/packages.sh bench

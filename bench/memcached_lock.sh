@@ -16,7 +16,10 @@ trap 'kill "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 gcc -std=gnu11 -O2 -D_GNU_SOURCE -DGATE_LOCK_TIMES=200000 -DQOS_DECLARE_ONLY -I. -Iexamples/common -c -o "$d/buckets.o" examples/memcached_gate/buckets.c || exit 1
 objects=()
 for o in build/examples/objects/memcached_gate/*.o; do [ "${o##*/}" = buckets.o ] || objects+=("$o"); done
-gcc -o "$d/gate" "$d/buckets.o" "${objects[@]}" build/examples/objects/common/*.o build/bodies/native_*.o -lzmq -pthread -lm || exit 1
+for o in build/examples/objects/cluster_agent/*.o; do [ "${o##*/}" = main.o ] || objects+=("$o"); done
+# shellcheck disable=SC2046 # several words
+gcc -o "$d/gate" "$d/buckets.o" "${objects[@]}" build/examples/objects/common/*.o build/bodies/native_*.o \
+    $(sed -n 's,^// links: ,,p' examples/memcached_gate/main.c) -lm || exit 1
 base=$((21000 + RANDOM % 8000)) user=()
 [ "$(id -u)" -ne 0 ] || user=(-u nobody)
 begin() { # PORT FILE COMMAND...

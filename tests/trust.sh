@@ -14,6 +14,7 @@
 #     cluster   20 rounds of all faults of real/cluster_etcd (CLUSTER_ROUNDS=n)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
 #     matrix    all 240 rows of real/nginx_matrix
+#     bench     every script of bench/ runs to its end, in short (their figures are make bench's)
 #     servers   every bug planted into the nginx module, memcached_gate, the nbdkit filter and uring_files is found by a real test
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
 set -u
@@ -98,6 +99,14 @@ servers() {
     for kind in nginx memcached_gate nbdkit uring_files; do tests/plants/$kind.sh || rc=1; done
     return $rc
 }
+bench() {
+    local script rc=0
+    tests/packages.sh bench || return 1
+    for script in bench/*.sh bench/kernel/*.sh; do
+        [ "$script" = bench/report.sh ] || "$script" --quick || { echo "$script failed"; rc=1; }
+    done
+    return $rc
+}
 prove() { make prove; }
 plant() { make plant; }
 compilers() { tests/build/flags.sh all; }
@@ -138,8 +147,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm cluster tenants matrix servers}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | cluster | tenants | matrix | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm cluster tenants matrix bench servers}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | cluster | tenants | matrix | bench | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"
