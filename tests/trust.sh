@@ -13,7 +13,7 @@
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 #     cluster   20 rounds of all faults of real/cluster_etcd (CLUSTER_ROUNDS=n)
 #     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
-#     matrix    all 240 rows of real/nginx_matrix
+#     matrix    all 240 rows of real/nginx_matrix, and what else nginx does to a response
 #     bench     every script of bench/ runs to its end, in short (their figures are make bench's)
 #     servers   every bug planted into the nginx module, memcached_gate, the nbdkit filter and uring_files is found by a real test
 # Without a step: all of them. Steps that passed on this commit are not repeated. build/trust/log lists the steps with their dates.
@@ -92,7 +92,7 @@ warm() {
     make -s build/native/property/pshift_warm || return 1
     for seed in {1..100}; do QOS_TEST_SEED=$seed build/native/property/pshift_warm || return 1; done
 }
-matrix() { tests/real/nginx_matrix.sh all; }
+matrix() { tests/real/nginx_matrix.sh all features; }
 tenants() { make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh; }
 servers() {
     local kind rc=0

@@ -7,16 +7,17 @@
  *     response   a body filter passes on what has tokens and keeps the remainder of the chain: buffers that refer to
  *                parts of files, or nginx's own output buffers. It takes tokens for a chunk when the client has taken
  *                the last one, and for several chunks at once if the client is fast: each call has a fixed cost. So a
- *                slow or aborted download pays for what moved and one such step more.
+ *                slow or aborted download pays for what moved and one such step more. It stands behind the filters that
+ *                put pages and slices together (all come as the main request's) or make them longer, and before gzip.
  *
  * While no request waits, a worker takes tokens for small requests ahead: all workers together hold at most what the
  * tenant's limit gives in a millisecond, and for all tenants what the zone's rate gives in one.
  */
 #include "ngx_http_qos.h"
 
-#define QOS_BUFFERED 0x08 /* in r->buffered, which keeps four bits for filters */
+#define QOS_BUFFERED 0x40 /* in c->buffered: of the bits for filters behind the postpone filter */
 
-/* Of a request, and of each subrequest: a page of parts, a file in slices. All charge the account of the main request. */
+/* Of a main request; its subrequests (parts of a page, slices of a file) are charged to it. */
 struct qos_ctx {
     struct qos_zone *zone;
     uint32_t id;
@@ -27,7 +28,7 @@ struct qos_ctx {
     ngx_chain_t *free, *busy; /* our own buffers */
     size_t ahead;             /* chunks that go at once; grows while the client takes them at once */
     bool delayed;             /* c->write->delayed is ours */
-    bool begun;               /* a request of its own, not a part of one */
+    bool begun;               /* counted as a request; not if only a part of it is charged */
     bool refused;             /* its answer is free: it must not wait for what its tenant has not */
 };
 
@@ -49,6 +50,7 @@ static void on_cleanup(void *data)
     if (ctx->delayed)
         c->write->delayed = 0;
     ctx->delayed = false;
+    c->buffered &= ~QOS_BUFFERED & 0xff;
     ctx->recv = NULL;
     if (ctx->begun)
         qos_zone_end(ctx->zone, ctx->id);
@@ -73,33 +75,19 @@ static struct qos_ctx *new_context(ngx_http_request_t *r, struct qos_zone *zone,
     return ctx;
 }
 
-/* An internal redirect drops the contexts of modules, but keeps the cleanups. */
+/* Of the main request `r`. An internal redirect drops the contexts of modules, but keeps the cleanups. */
 static struct qos_ctx *find_context(ngx_http_request_t *r)
 {
     struct qos_ctx *ctx = ngx_http_get_module_ctx(r, ngx_http_qos_module);
     ngx_http_cleanup_t *cleanup;
     if (ctx || (!r->internal && !r->filter_finalize))
         return ctx;
-    for (cleanup = r->main->cleanup; cleanup && !ctx; cleanup = cleanup->next)
-        if (cleanup->handler == on_cleanup && ((struct qos_ctx *)cleanup->data)->request.r == r)
+    for (cleanup = r->cleanup; cleanup && !ctx; cleanup = cleanup->next)
+        if (cleanup->handler == on_cleanup)
             ctx = cleanup->data;
     if (ctx)
         ngx_http_set_ctx(r, ctx, ngx_http_qos_module);
     return ctx;
-}
-
-/* NGX_OK with *ctx NULL: nobody is charged. A subrequest may skip the preaccess phase (a slice does), so it gets its
- * context when its first bytes come. */
-static ngx_int_t context_of(ngx_http_request_t *r, struct qos_ctx **ctx)
-{
-    const struct qos_ctx *main;
-    *ctx = find_context(r);
-    if (*ctx || r == r->main || (main = find_context(r->main)) == NULL)
-        return NGX_OK;
-    *ctx = new_context(r, main->zone, main->id);
-    if (*ctx)
-        (*ctx)->refused = main->refused;
-    return *ctx ? NGX_OK : NGX_ERROR;
 }
 
 /* ---- response */
@@ -154,10 +142,8 @@ static ngx_int_t hold(ngx_http_request_t *r, struct qos_ctx *ctx)
 {
     ngx_connection_t *c = r->connection;
     ngx_event_t *write = c->write;
-    r->buffered |= QOS_BUFFERED;
-    /* As limit_rate does it: the delay is ours, not the client's. Only for the request whose bytes go to the client now:
-     * parts that wait behind it must not delay it. */
-    if (ctx->response.wait && !write->delayed && r == c->data) {
+    c->buffered |= QOS_BUFFERED;
+    if (ctx->response.wait && !write->delayed) { /* as limit_rate does it: the delay is ours, not the client's */
         /* what TLS has of the last chunk goes before the pause */
         if (write->ready && (c->buffered & NGX_LOWLEVEL_BUFFERED) && next_body_filter(r, NULL) == NGX_ERROR)
             return NGX_ERROR;
@@ -215,20 +201,19 @@ static ngx_int_t pass_on(ngx_http_request_t *r, struct qos_ctx *ctx)
             return rc;
         ctx->ahead = client_is_behind(ctx, c) ? 1 : ngx_min(2 * ctx->ahead, QOS_STEP_CHUNKS);
     }
-    r->buffered &= ~QOS_BUFFERED & 0xf;
+    c->buffered &= ~QOS_BUFFERED & 0xff;
     return rc;
 }
 
-static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+static ngx_int_t body_filter(ngx_http_request_t *part, ngx_chain_t *in)
 {
-    struct qos_ctx *ctx;
+    ngx_http_request_t *r = part->main;
+    struct qos_ctx *ctx = find_context(r);
     ngx_connection_t *c = r->connection;
     ngx_int_t rc;
     size_t size;
-    if (context_of(r, &ctx) != NGX_OK)
-        return NGX_ERROR;
-    if (!ctx || ctx->refused || r->subrequest_in_memory) /* what stays in memory is not sent */
-        return next_body_filter(r, in);
+    if (!ctx || ctx->refused)
+        return next_body_filter(part, in);
     if (in && !ctx->in && !ctx->response.wait && ctx->response.credit == 0 && !client_is_behind(ctx, c) &&
         (size = chain_size(in, ctx->zone->chunk + 1)) <= ctx->zone->chunk) { /* most responses: whole, without copies */
         rc = take_for(ctx, size);
@@ -239,7 +224,7 @@ static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     if (in && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK)
         return NGX_ERROR;
     if (!ctx->in) /* woken, but everything was sent: the write filter must not be called with nothing */
-        return r->out || c->buffered || r->postponed ? next_body_filter(r, NULL) : NGX_OK;
+        return r->out || c->buffered ? next_body_filter(r, NULL) : NGX_OK;
     if (ctx->response.wait)
         return hold(r, ctx);
     if (c->buffered & (NGX_HTTP_WRITE_BUFFERED | NGX_LOWLEVEL_BUFFERED))
@@ -250,7 +235,7 @@ static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
 static void go_response(struct qos_side *side)
 {
-    ngx_http_request_t *r = side->r;
+    ngx_http_request_t *r = side->r, *part;
     ngx_connection_t *c = r->connection;
     struct qos_ctx *ctx = find_context(r);
     ngx_http_set_log_request(c->log, r);
@@ -260,8 +245,10 @@ static void go_response(struct qos_side *side)
     }
     if (body_filter(r, NULL) == NGX_ERROR)
         ngx_http_finalize_request(r, NGX_ERROR);
-    else
-        r->write_event_handler(r);
+    else {
+        part = c->data; /* whose bytes go to the client now */
+        part->write_event_handler(part);
+    }
     ngx_http_run_posted_requests(c);
 }
 
@@ -358,20 +345,21 @@ static bool find_key(ngx_http_request_t *r, const struct qos_loc_conf *conf, ngx
 static ngx_int_t on_preaccess(ngx_http_request_t *r)
 {
     struct qos_loc_conf *conf = ngx_http_get_module_loc_conf(r, ngx_http_qos_module);
-    struct qos_ctx *ctx = find_context(r);
+    struct qos_ctx *ctx = find_context(r->main);
     ngx_connection_t *c = r->connection;
     ngx_str_t key;
     uint64_t wait_ns;
     ngx_int_t rc;
     if (ctx)
-        return ctx->request.wait ? NGX_AGAIN : NGX_DECLINED;
-    if (!conf->zone || (r != r->main && find_context(r->main)))
+        return r == r->main && ctx->request.wait ? NGX_AGAIN : NGX_DECLINED;
+    if (!conf->zone ||
+        (r != r->main && (r->header_only || r->subrequest_in_memory))) /* the client gets nothing of it */
         return NGX_DECLINED;
     if (!conf->zone->held) /* a reload with master_process off: no process has begun */
         return NGX_HTTP_SERVICE_UNAVAILABLE;
-    if (!find_key(r, conf, &key) || !(ctx = new_context(r, conf->zone, qos_zone_id(conf->zone, &key))))
+    if (!find_key(r, conf, &key) || !(ctx = new_context(r->main, conf->zone, qos_zone_id(conf->zone, &key))))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    if (r != r->main) /* a part of a request that nobody is charged for */
+    if (r != r->main) /* a part of a request that was free: from here on it is charged */
         return NGX_DECLINED;
 
     ctx->begun = true;

@@ -1,5 +1,5 @@
 # Downloads and uploads by stock curl through examples/nginx, for tests/real/nginx_matrix.sh, which says what is proved.
-# usage: nginx_matrix.py MODULE DIRECTORY SECTION...   sections: pairs all fixed ids connections lock metrics, or a row and how
+# usage: nginx_matrix.py MODULE DIRECTORY SECTION...   sections: pairs all fixed features ids connections lock metrics, or a row and how
 # often it is tried: HTTP/1.1,TLS,proxy,4k,failed_reload=50
 # Prints lines "ok: ...", "FAILED: ..." (never excused), "TIME: ..." (failed, unless the machine was disturbed).
 import itertools, os, random, re, signal, socket, subprocess, sys, threading, time
@@ -328,6 +328,74 @@ def fetch(port, tenant, path="/f", timeout=30):
     return (int(head.split()[1]) if head else 0), head, n
 
 
+# What else nginx does to a response or a body: each as a location, its directives after "@" with those of the module or without.
+FEATURES = {
+    "auth_request": "location /%s/ { auth_request /allowed; alias FILES/; @ }",
+    "internal redirect": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/redirect/; @ }",
+    "error page": "location /%s/ { alias /nowhere/; error_page 404 =200 /plain/f; @ }",
+    "named location": "location /%s/ { try_files /none @named; @ }",
+    "additions": "location /%s/ { alias FILES/; addition_types *; add_before_body /plain/mib; add_after_body /plain/part3; @ }",
+    "longer words": "location /%s/ { alias FILES/; sub_filter_types *; sub_filter_once off; sub_filter a aaaaaaaaaaaaaaaa; @ }",
+    "shorter words": "location /%s/ { alias FILES/; sub_filter_types *; sub_filter_once off; sub_filter abc +; gzip on; gzip_types *; @ }",
+    "gunzip": "location /%s/ { gunzip on; proxy_set_header Accept-Encoding gzip; proxy_pass http://127.0.0.1:ORIGIN/gzip/; @ }",
+    "gzipped parts": "location /%s/ { alias FILES/; ssi on; ssi_types *; gzip on; gzip_types *; @ }",
+    "parts of a page that is free": "location /%s/ { alias FILES/paid/; ssi on; ssi_types *; }",
+    "a free answer to a question that is not": "location /%s/ { auth_request /allowed; alias FILES/; }",
+    "mirror": "location /%s/ { mirror /mirror; proxy_pass http://127.0.0.1:ORIGIN/; @ }",
+    "no buffers": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/; proxy_buffering off; @ }",
+    "old origin": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/; proxy_http_version 1.0; proxy_max_temp_file_size 0; @ }",
+    "threads": "location /%s/ { alias FILES/; aio threads; directio 64k; output_buffers 2 32k; @ }",
+    "small buffers": "location /%s/ { alias FILES/; sendfile off; output_buffers 1 1k; postpone_output 100000; @ }",
+    "limit_rate": "location /%s/ { alias FILES/; limit_rate 3m; @ }",
+    "cache": "location /%s/ { proxy_cache c; proxy_cache_lock on; proxy_cache_valid 1m; proxy_pass http://127.0.0.1:ORIGIN/; @ }",
+}
+
+
+def features():
+    """Each feature gives the bytes that it gives without the module, and its tenant's limit holds over two downloads at once,
+    by HTTP/1.1 and by HTTP/2 over TLS."""
+    n, origin = Nginx("features"), free_port()
+    ports = {way: free_port() for way in (("qos", "http"), ("qos", "https"), ("free", "http"), ("free", "https"))}
+
+    def server(which, tenant):
+        at = lambda name, what: (what % name.replace(" ", "_")).replace("@", tenant and "qos zone=z key=%s;" % name.replace(" ", "_")) \
+            .replace("FILES", files).replace("ORIGIN", str(origin))
+        return "server { listen 127.0.0.1:%d; listen 127.0.0.1:%d ssl http2; ssl_certificate %s/crt; ssl_certificate_key %s/key; root %s;\n" % (
+            ports[which, "http"], ports[which, "https"], top, top, files) + \
+            "\n".join(at(name, what.replace("@n", "\0")).replace("\0", "@n") for name, what in FEATURES.items()) + \
+            "\nlocation /plain/ { alias %s/; } location /parts/ { alias %s/; %s } location /inner/ { internal; alias %s/; }\n" % (
+                files, files, tenant and "qos zone=z key=parts_of_a_page_that_is_free;", files) + \
+            "location @named { rewrite ^.*/(.*)$ /$1 break; proxy_pass http://127.0.0.1:%d; }\n" % origin + \
+            "location = /allowed { internal; proxy_pass http://127.0.0.1:%d/k; %s }\nlocation = /mirror { internal; proxy_pass http://127.0.0.1:%d/k; } }\n" % (
+                origin, tenant and "qos zone=z key=nobody;", origin)
+    n.write("sendfile on; qos_zone name=z size=4m rate=1g burst=20ms;\n" +
+            "".join("qos_tenant zone=z key=%s limit=%dm;\n" % (x.replace(" ", "_"), LIMIT) for x in FEATURES) +
+            "qos_tenant zone=z key=nobody limit=64k; proxy_cache_path %s/cache keys_zone=c:1m;\n" % n.dir + server("qos", "yes") + server("free", "") +
+            "server { listen 127.0.0.1:%d; root %s; location /gzip/ { alias %s/; gzip on; gzip_types *; gzip_http_version 1.0; }\n"
+            "location ~ ^/redirect/(.*) { add_header X-Accel-Redirect /inner/$1; return 200 ''; } }" % (origin, files, files))
+    n.start()
+
+    name_of = lambda name: "page" if "parts" in name else "f"
+    out = lambda name, which, how: "%s/%s.%s.%s" % (n.dir, name.replace(" ", "_"), which, how)
+    got = {}
+
+    def get(name, which, how):
+        more = ["-H", "Accept-Encoding: gzip"] if "gzip on" in FEATURES[name] else []
+        got[name, which, how] = curl("%s://127.0.0.1:%d/%s/%s" % (how, ports[which, how], name.replace(" ", "_"), name_of(name)),
+                                     out(name, which, how), "--http2" if how == "https" else "--http1.1", *more)
+    for which in ("free", "qos"):
+        side_by_side([lambda x=x, how=how: get(x, which, how) for x in FEATURES for how in ("http", "https")], 2 * len(FEATURES))
+    for name in FEATURES:
+        all_four = [got[name, which, how] for which in ("free", "qos") for how in ("http", "https")]
+        ours = all_four[2:]
+        moved, took = sum(x[1] for x in ours), max(x[5] for x in ours) - min(x[6] for x in ours)
+        expect("%s: the same bytes as without the module, %d" % (name, ours[0][1]), all(x[0] == 0 and x[4] == 200 and x[1] > 0 for x in all_four) and
+               all(same(out(name, "qos", how), out(name, "free", how)) for how in ("http", "https")), str([x[:5] for x in all_four]))
+        if "free answer" not in name:
+            expect("%s: %.4f of its limit" % (name, moved / took / (LIMIT * MIB)), moved <= 1.01 * LIMIT * MIB * took, "more than 1.01")
+    n.stop()
+
+
 def ids():
     """A removed tenant's download is not charged to a new one: neither its limit nor its reservation."""
     n = Nginx("ids", 1)
@@ -517,7 +585,9 @@ with open(files + "/f", "wb") as f:
 text = open(files + "/f", "rb").read()
 for i in range(SIZE // MIB):
     open(files + "/part%d" % i, "wb").write(text[i * MIB:(i + 1) * MIB])
-open(files + "/page", "w").write("".join('<!--# include virtual="/parts/part%d" -->' % i for i in range(SIZE // MIB)))
+os.makedirs(files + "/paid")
+for page in (files + "/page", files + "/paid/page"):
+    open(page, "w").write("".join('<!--# include virtual="/parts/part%d" -->' % i for i in range(SIZE // MIB)))
 open(files + "/mib", "wb").write(text[:MIB])
 open(files + "/k", "wb").write(text[:1024])
 with open(files + "/large", "wb") as f:
@@ -526,7 +596,7 @@ os.chmod(files, 0o755)
 subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", top + "/key", "-out", top + "/crt", "-days", "2",
                 "-subj", "/CN=localhost"], check=True, stderr=subprocess.DEVNULL)
 sections = {"pairs": lambda: matrix("every pair", pairwise()), "all": lambda: matrix("all", itertools.product(*factors)),
-            "fixed": lambda: matrix("what was wrong once", fixed), "ids": ids, "connections": connections, "lock": lock, "metrics": metrics}
+            "fixed": lambda: matrix("what was wrong once", fixed), "features": features, "ids": ids, "connections": connections, "lock": lock, "metrics": metrics}
 for what in sys.argv[3:]:
     begin = time.monotonic()
     if what in sections:
