@@ -209,9 +209,10 @@ void clients_tick(struct worker *w)
 void clients_leave(struct worker *w)
 {
     struct client *c, *next;
+    char byte;
     for (c = w->all; c; c = next) {
         next = c->after;
-        if (at_rest(c))
+        if (at_rest(c) && recv(c->source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* nothing came that is not read */
             client_gone(c);
     }
 }
