@@ -696,16 +696,26 @@ static bool same(const struct map *got, const struct map *state, const struct ma
     return true;
 }
 
-/* The recovered table may be that of a later state, too, in which the record of a failed call counts: a write at home
- * makes a table what it was before. */
+/* The table if the record of a failed call counts: for a pull any part of it may. */
+static bool gives(const struct doubt *d, const struct map *m)
+{
+    const bool pull = d->write == UINT64_MAX;
+    if (d->write == 0 || d->base < first_state)
+        return false;
+    return same(m, pull ? &states[d->base - first_state] : &d->map, pull ? &d->map : NULL);
+}
+
+/* The recovered table may be that of a later state, too, in which the record of a failed call counts: a write at home,
+ * or a pull, makes a table what it was before. Then any write in between may count. */
 static void find_maybe(const struct map *m, uint64_t found)
 {
     uint64_t k, w;
     for (k = 0; k < DOUBTS; k++) {
         const struct doubt *d = &doubts[k];
-        if (d->write == 0 || d->write == UINT64_MAX || d->base < found || !same(m, &d->map, NULL))
+        if (d->base < found || !gives(d, m))
             continue;
-        writes[d->write].maybe = true;
+        if (d->write != UINT64_MAX)
+            writes[d->write].maybe = true;
         for (w = 1; w <= write_count; w++)
             if (writes[w].run == run_number && writes[w].change > found && writes[w].change <= d->base)
                 writes[w].maybe = true;
@@ -770,10 +780,7 @@ static void recover(void)
             break;
     for (w = 0; k == UINT64_MAX && w < DOUBTS; w++) {
         const struct doubt *d = &doubts[w];
-        if (d->write == 0 || d->base < first_state)
-            continue;
-        if (!same(&m, d->write == UINT64_MAX ? &states[d->base - first_state] : &d->map,
-                  d->write == UINT64_MAX ? &d->map : NULL))
+        if (!gives(d, &m))
             continue;
         k = d->base - first_state;
         if (d->write != UINT64_MAX) {
