@@ -80,11 +80,11 @@
  *
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
- *   - Placement: k writes reserve at 2k servers, or all; a write goes where one asks, or
- *     home. After timeout_ns without an end it goes to another server, too. A server that
- *     lies holds at most ceil(2k / servers) writes of a request until then, and harms no
- *     request that did not reserve there. A client that reserves and does not write
- *     idles a server for at most 4 leads (lead_ns) an ask; clients are asked in turn.
+ *   - Placement: k writes reserve at 2k servers, 4k if these are busy, or all; each goes
+ *     where one asks, or home; after timeout_ns without an end to another server, too. A
+ *     server that lies holds at most ceil(2k / servers) writes of a request until then,
+ *     and harms no request that did not reserve there. A client that reserves and does
+ *     not write idles a server for at most 4 leads (lead_ns) an ask; clients take turns.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
  *     written elsewhere.
@@ -3699,8 +3699,12 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  *
  *   A write that takes 3/2 of its bound and two round trips is overdue. It is sent to another server, too, if this is
  *   needed at most once in 8 writes; after timeout_ns always; never one at its own home, where bytes are overwritten in
- *   place. Where servers are fewer than 2k, one reservation is for
- *   several writes, ceil(2k / servers). Servers are drawn in proportion to the rate that was heard last.
+ *   place. Where servers are fewer than 2k, one reservation is for several writes, ceil(2k / servers). Servers are
+ *   drawn in proportion to the rate that was heard last.
+ *
+ *   If all have answered, and fewer places than writes are left end within twice what a write usually takes from its
+ *   request's begin, the client reserves once more, at 2 servers for each write that is left. Where all servers are
+ *   busy, that is usual, so this costs few messages.
  *
  *   Rates change, and a server that is always declined would never be seen to recover. So 1 request in 128 believes no
  *   slow server whose times are older than 8 writes of it.
@@ -3765,7 +3769,7 @@ struct twochoice_priv_request {
     struct twochoice_priv_sent *sent;
     uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
     uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
-    bool curious;
+    bool curious, wider;                           /* wider: it reserved at more than 2k servers */
 };
 struct twochoice_placement {
     struct twochoice_priv_request *request;
@@ -3777,6 +3781,7 @@ struct twochoice_placement {
     uint32_t servers, max_writes, max_requests, max_offers;
     uint64_t min_write_bytes, timeout_ns, client, draws, requests, turns;
     uint64_t typical_ns, round_trip_ns; /* of the servers heard */
+    uint64_t usual_ns;                  /* from a request's begin to the end of a write, by the bound */
     uint32_t budget;                    /* for writes that are sent twice: 1 a write, 8 for one */
     bool include_home;
     struct twochoice_priv_clock clock;
@@ -3961,8 +3966,7 @@ QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, str
         if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
             placement->drawn[r->offer[i].server] = placement->draws;
     for (i = 0; i < r->writes; i++)
-        if (r->sent[i].again ||
-            (r->sent[i].state == TWOCHOICE_PRIV_WRITE_BOUND && r->sent[i].server != r->sent[i].home))
+        if (r->sent[i].again || (r->sent[i].state == TWOCHOICE_PRIV_WRITE_BOUND && !r->sent[i].small))
             placement->drawn[r->sent[i].server] = placement->draws;
     for (i = 0; i < r->writes && placement->include_home && planned < slots; i++) {
         uint32_t home = r->sent[i].home;
@@ -4009,6 +4013,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->len_bytes = 0;
     r->due_ns = r->begun_ns = now_ns;
     r->curious = qos_rng_below(&placement->rng, 128) == 0;
+    r->wider = false;
     for (i = 0; i < k; i++) {
         const bool small = writes[i].len_bytes < placement->min_write_bytes;
         const struct twochoice_priv_sent sent = {
@@ -4089,6 +4094,7 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     uint64_t took_ns = qos_min(qos_elapsed_ns(s->at_ns, now_ns), placement->timeout_ns);
     s->state = TWOCHOICE_PRIV_WRITE_UNBOUND;
     s->again = true;
+    s->small = false; /* now it is like any other */
     r->unbound++;
     r->due_ns = now_ns;
     placement->service_ns[s->server] = qos_max(placement->service_ns[s->server], took_ns);
@@ -4131,20 +4137,6 @@ QOS_PRIV bool twochoice_priv_enough_better(const struct twochoice_placement *pla
     return false;
 }
 
-/* A server that has written for the request, while others still let it wait: it is worth a second reservation if it
- * would take as long as until now again, and fewer places are better than writes are left. */
-QOS_PRIV void twochoice_priv_offer_again(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                         uint32_t server, uint64_t now_ns)
-{
-    uint32_t i;
-    for (i = 0; i < r->offers; i++)
-        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED && r->offer[i].server == server)
-            return;
-    if (placement->state[server] == TWOCHOICE_UP &&
-        !twochoice_priv_enough_better(placement, r, QOS_NONE, now_ns, now_ns + 2 * (now_ns - r->begun_ns), false))
-        (void)twochoice_priv_offer_at(placement, r, server, 1);
-}
-
 QOS_API enum qos_status twochoice_placement_ended(struct twochoice_placement *placement, uint64_t now_ns,
                                                   uint64_t request, uint32_t write, bool durable)
 {
@@ -4162,8 +4154,6 @@ QOS_API enum qos_status twochoice_placement_ended(struct twochoice_placement *pl
         twochoice_priv_unbind(placement, r, s, now_ns);
     if (!durable || s->state == TWOCHOICE_PRIV_WRITE_ENDED)
         return QOS_OK;
-    if (s->state == TWOCHOICE_PRIV_WRITE_BOUND && r->unbound > 0)
-        twochoice_priv_offer_again(placement, r, s->server, now_ns);
     r->unbound -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND;
     r->small -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND && s->small;
     s->state = TWOCHOICE_PRIV_WRITE_ENDED;
@@ -4204,8 +4194,12 @@ QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *placement, struct 
     s->server = o->server;
     s->at_ns = now_ns;
     s->late_ns = now_ns + placement->timeout_ns;
-    if (o->service_ns)
+    if (o->service_ns) {
+        const uint64_t old_ns = placement->usual_ns;
+        const uint64_t takes_ns = qos_min(now_ns + bound_ns - r->begun_ns, placement->timeout_ns);
+        placement->usual_ns = old_ns ? old_ns - old_ns / 16 + takes_ns / 16 : takes_ns;
         s->late_ns = qos_min(s->late_ns, now_ns + bound_ns + bound_ns / 2 + 2 * placement->round_trip_ns);
+    }
     r->unbound--;
     r->small -= s->small;
     qos_counter_add(&placement->counters.granted, 1);
@@ -4236,8 +4230,6 @@ QOS_PRIV bool twochoice_priv_go_home(struct twochoice_placement *placement, stru
     while (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || r->sent[i].small != small)
         i++;
     home.server = r->sent[i].home;
-    r->sent[i].small = false; /* if it fails there, it is like any other */
-    r->small -= small;
     return twochoice_priv_bind(placement, r, &home, i, now_ns, out);
 }
 
@@ -4348,6 +4340,19 @@ QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, stru
     return false;
 }
 
+/* All servers have answered, and too few places end within twice what is usual: are others asked, too? Once. */
+QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *placement, const struct twochoice_priv_request *r,
+                                    uint64_t now_ns)
+{
+    uint32_t i;
+    if (r->wider || r->unbound == 0 || placement->usual_ns == 0)
+        return false;
+    for (i = 0; i < r->offers; i++)
+        if (r->offer[i].state == TWOCHOICE_PRIV_OFFER_PLANNED || r->offer[i].state == TWOCHOICE_PRIV_OFFER_WAITS)
+            return false;
+    return !twochoice_priv_enough_better(placement, r, QOS_NONE, now_ns, now_ns + 2 * placement->usual_ns, false);
+}
+
 /* The next order of one request; false: none before r->due_ns. */
 QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                   uint64_t now_ns, struct twochoice_place_order *out)
@@ -4361,6 +4366,10 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
             slots += r->offer[i].left;
     if (slots < r->unbound)
         slots += twochoice_priv_plan(placement, r, 2 * (r->unbound - slots));
+    else if (twochoice_priv_widens(placement, r, now_ns)) {
+        r->wider = true;
+        (void)twochoice_priv_plan(placement, r, 2 * r->unbound);
+    }
     if (r->unbound && slots == 0)
         return twochoice_priv_go_home(placement, r, false, now_ns, out);
     if (twochoice_priv_reserve(placement, r, now_ns, out))

@@ -615,11 +615,12 @@ static void play_compacted_log(const struct adversary_program *p, struct adversa
 
 /* ---- a server that lies to a client ---------------------------------------------------------------------------- */
 
-enum { SAYS, ASKS, HONEST_ASKS, PASSES, LIES };
+enum { SAYS, ASKS, HONEST_SAYS, HONEST_ASKS, PASSES, LIES };
 static const struct adversary_op lie_ops[LIES] = {
     {"says", 0, UINT64_MAX, 0, UINT64_MAX}, /* the liar answers: wait, service */
     {"asks", 0, UINT64_MAX, 0, UINT64_MAX}, /* it asks with these bounds */
-    {"honest", 0, 7, 1, 3000},              /* an honest server asks, and takes b us */
+    {"busy", 0, 63, 1, 3000},               /* an honest server answers that it waits b us */
+    {"honest", 0, 63, 1, 3000},             /* an honest server asks, and takes b us */
     {"passes", 1, 3000, 0, 0},              /* a us pass */
 };
 
@@ -634,7 +635,8 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
     struct twochoice_write writes[8];
     uint64_t request = 0, now = 0;
     uint32_t n = 0, held = 0, most = 0, at[8], step, i;
-    const uint32_t servers = 2 + p->step[0].op % 7;
+    bool honest;
+    const uint32_t servers = 2 + p->step[0].op % LIES + p->step[1].op % LIES, k = 1 + (uint32_t)(p->step[2].b % 8);
     memset(&config, 0, sizeof config);
     config.servers = servers;
     config.max_writes = 8;
@@ -642,11 +644,11 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
     config.seed = p->steps;
     must(twochoice_placement_init(&placement, memory, sizeof memory, &config), QOS_OK);
     for (i = 0; i < 8; i++) {
-        writes[i].home = 1 + i % (servers - 1);
+        writes[i].home = i % servers;
         writes[i].len_bytes = 1 << 20;
         at[i] = QOS_NONE;
     }
-    must(twochoice_placement_begin(&placement, 0, writes, 8, 0, &request), QOS_OK);
+    must(twochoice_placement_begin(&placement, 0, writes, k, 0, &request), QOS_OK);
     for (step = 0; step < 60; step++) {
         const struct adversary_step *s = adversary_at(p, step);
         while (twochoice_placement_step(&placement, now, &o), o.todo != TWOCHOICE_PLACE_WAIT) {
@@ -660,19 +662,20 @@ static void play_lies(const struct adversary_program *p, struct adversary_score 
             }
         }
         m = reserved[n ? s->a % n : 0];
-        for (i = 0; i < n && s->op != HONEST_ASKS; i++) /* the liar's last reservation */
+        honest = s->op == HONEST_SAYS || s->op == HONEST_ASKS;
+        for (i = 0; i < n && !honest; i++) /* the liar's last reservation */
             m = reserved[i].server == 0 ? reserved[i] : m;
-        if (s->op == PASSES || n == 0 || (m.server == 0) != (s->op != HONEST_ASKS)) {
+        if (s->op == PASSES || n == 0 || (m.server == 0) == honest) {
             now += s->op == PASSES ? s->a * 1000 : 1;
             continue;
         }
-        m.type = s->op == SAYS ? TWOCHOICE_ANSWER : TWOCHOICE_ASK;
-        m.wait_ns = s->op == HONEST_ASKS ? 0 : s->a;
-        m.service_ns = s->op == HONEST_ASKS ? s->b * 1000 : s->b;
+        m.type = s->op == SAYS || s->op == HONEST_SAYS ? TWOCHOICE_ANSWER : TWOCHOICE_ASK;
+        m.wait_ns = s->op == HONEST_SAYS ? s->b * 1000 : honest ? 0 : s->a;
+        m.service_ns = honest ? s->b * 1000 : s->b;
         (void)twochoice_placement_heard(&placement, now, &m, &answer);
     }
     score->harm = most;
-    score->bound = (16 + servers - 1) / servers;
+    score->bound = (2 * k + servers - 1) / servers;
 }
 
 /* ---- a client that lies to a server ----------------------------------------------------------------------------- */

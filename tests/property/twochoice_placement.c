@@ -1,7 +1,8 @@
 // proves: a client sends each write once, where a server asked for it: not if as many other places would surely end
 // proves: earlier as writes are left, and it declines no other ask; again only after a failure or when it is overdue. It
-// proves: reserves at 2k servers that are up, and leaves no reservation behind. Servers refuse, are silent, hang, fail and
-// proves: ask as they like, and messages are lost, late, repeated and out of order: every request ends.
+// proves: reserves at 2k servers that are up, in all at 4k and 2 more for each refusal and each write that is sent again,
+// proves: and leaves no reservation behind. Servers refuse, are silent, hang, fail and ask as they like, and messages are
+// proves: lost, late, repeated and out of order: every request ends.
 #include "check.h"
 #include "twochoice.h"
 
@@ -29,9 +30,10 @@ struct write {
     uint64_t at, overdue;
 };
 struct request {
-    bool used;
+    bool used, busy; /* busy: its servers are */
     uint64_t id, begun;
     uint32_t k, unbound, open;
+    uint32_t asked, lost, back; /* servers; of them without an answer or refused; writes taken back */
     struct write write[K];
 };
 static struct place place[PLACES];
@@ -104,7 +106,7 @@ static void server_gets(const struct twochoice_message *m)
         return;
     a.type = TWOCHOICE_ANSWER;
     a.state = chance(world.refuses) ? TWOCHOICE_FULL : TWOCHOICE_UP;
-    a.wait_ns = check_between(&rng, 0, 4000);
+    a.wait_ns = check_between(&rng, 0, 4000) * (request[p->request].busy ? 10 : 1);
     a.service_ns = check_between(&rng, 100, 1500);
     a.idle_ns = 0;
     if (!chance(100)) /* some ask at once */
@@ -161,8 +163,23 @@ static uint32_t perhaps_unbound(uint32_t r)
     return n;
 }
 
+/* A server is reserved at that was not before. */
+static void asks_more(struct request *q)
+{
+    uint32_t i, back = 0;
+    for (i = 0; i < q->k; i++) {
+        const struct write *w = &q->write[i];
+        back += w->times - (w->times > 0 && (w->ended || (w->bound && now < w->overdue)));
+    }
+    q->back = back > q->back ? back : q->back;
+    q->asked++;
+    if (2 * q->k <= world.servers) /* else one reservation is for several writes */
+        CHECK_LE(q->asked, 4 * q->k + 2 * (q->lost + q->back));
+}
+
 static void sends(const struct twochoice_message *m)
 {
+    bool fresh = true;
     uint32_t r = 0, i, each;
     struct place *p = place_of(m->turn), *q = NULL;
     while (r < REQUESTS && request[r].id != m->request)
@@ -176,6 +193,7 @@ static void sends(const struct twochoice_message *m)
                 CHECK_GE(better(p->request, p, ends(p, 0), true), unbound(p->request)); /* declined for a reason */
             else
                 CHECK_GE(now, p->state == SENT ? p->at + TIMEOUT / 4 : p->at + 2 * p->wait + TIMEOUT);
+            request[p->request].lost += p->state != ASKING;
         }
         close_place(p);
         post(m, TO_SERVER);
@@ -186,15 +204,16 @@ static void sends(const struct twochoice_message *m)
     CHECK(m->server < world.servers && world.up[m->server]);
     each = (2 * request[r].k + world.servers - 1) / world.servers;
     CHECK(m->count >= 1 && m->count <= each);
-    for (i = 0; i < PLACES && !q; i++) {
-        if (place[i].used && place[i].request == r && place[i].server == m->server)
-            CHECK(place[i].state == CLOSED); /* one at a time at a server */
+    for (i = 0; i < PLACES && !q; i++)
         q = place[i].used ? NULL : &place[i];
-    }
-    for (; i < PLACES; i++)
-        if (place[i].used && place[i].request == r && place[i].server == m->server)
-            CHECK(place[i].state == CLOSED);
+    for (i = 0; i < PLACES; i++)
+        if (place[i].used && place[i].request == r && place[i].server == m->server) {
+            CHECK(place[i].state == CLOSED); /* one at a time at a server */
+            fresh = false;
+        }
     CHECK(q != NULL);
+    if (fresh)
+        asks_more(&request[r]);
     memset(q, 0, sizeof *q);
     q->used = true;
     q->server = m->server;
@@ -301,6 +320,7 @@ static void hear(const struct twochoice_message *m)
         return;
     if (m->state != TWOCHOICE_UP) {
         refused++;
+        request[p->request].lost++;
         close_place(p);
         return;
     }
@@ -341,6 +361,7 @@ static void begin(uint32_t r)
     uint32_t i, up = 0, each, got = 0, homes_in = 0;
     memset(q, 0, sizeof *q);
     q->used = true;
+    q->busy = chance(200);
     q->k = q->unbound = q->open = (uint32_t)check_between(&rng, 1, K);
     for (i = 0; i < q->k; i++) {
         w[i].home = q->write[i].home = (uint32_t)check_between(&rng, 0, world.servers - 1);
