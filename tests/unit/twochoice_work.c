@@ -1,0 +1,200 @@
+// proves: what the first page says a call costs, counted in basic blocks that are run, not in time. A write, a query and
+// proves: refers() cost O(log n), however many fragments there are, and writes are open at home or away, in order or not;
+// proves: a message of a client O(1), however many have reservations. 100 times as many may cost 3 times as much.
+// flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
+// variants: native
+// coverage: no
+#include "check.h"
+#include "twochoice.h"
+#include "twochoice_calls.h"
+
+#ifdef __clang__ /* only looks for faults here */
+#define NOT_COUNTED __attribute__((no_sanitize("coverage")))
+#else
+#define NOT_COUNTED __attribute__((no_sanitize_coverage))
+#endif
+
+/* The compiler calls it at the begin of each basic block, of the bodies in this program, too (-D). */
+static volatile uint64_t blocks;
+void __sanitizer_cov_trace_pc(void);
+NOT_COUNTED void __sanitizer_cov_trace_pc(void)
+{
+    blocks = blocks + 1;
+}
+
+static struct twochoice_table t;
+static struct check_rng rng;
+
+/* What one kind of call costs with few of the others (0) and with many (1). */
+struct work {
+    uint64_t blocks[2], calls[2];
+};
+
+static void add(struct work *w, int many, uint64_t before)
+{
+    w->blocks[many] += blocks - before;
+    w->calls[many]++;
+}
+
+static void judge(const char *what, const struct work *w)
+{
+    const double few = (double)w->blocks[0] / (double)w->calls[0], many = (double)w->blocks[1] / (double)w->calls[1];
+    printf("%-32s %7.1f blocks a call, %7.1f with 100 times as many\n", what, few, many);
+    CHECK_CONTEXT("%s", what);
+    CHECK_WITHIN(many / few, 0, 3);
+}
+
+static void open_table(struct check_mem *m, uint32_t max_fragments, uint32_t max_writes)
+{
+    struct twochoice_table_config config;
+    memset(&config, 0, sizeof config);
+    config.max_fragments = max_fragments;
+    config.max_writes = max_writes;
+    config.home = 1;
+    check_mem_new(m, twochoice_table_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &config), QOS_OK);
+}
+
+/* Writes that are open: all are begun, then each is ended, or cancelled, and another one is begun. */
+static void open_writes(bool home, bool in_order)
+{
+    static uint64_t stamp[20000], place[20000];
+    struct work begins = {{0, 0}, {0, 0}}, ends = {{0, 0}, {0, 0}}, cancels = {{0, 0}, {0, 0}};
+    char what[64];
+    int many;
+    for (many = 0; many < 2; many++) {
+        const uint32_t n = many ? 20000 : 200;
+        struct twochoice_piece p;
+        struct check_mem m;
+        uint64_t before, next = 0;
+        uint32_t i, k, refers = 0;
+        size_t pieces;
+        open_table(&m, 300000, n);
+        for (i = 0; i < n + 3000; i++) {
+            k = in_order ? i % n : i < n ? i : (uint32_t)check_between(&rng, 0, n - 1);
+            if (i >= n) {
+                before = blocks;
+                refers += twochoice_table_refers(&t, 1, stamp[k], place[k], 4096);
+                if (i % 2) {
+                    CHECK_EQ(twochoice_table_write_end(&t, stamp[k], &p, 1, &pieces), QOS_OK);
+                    add(&ends, many, before);
+                } else {
+                    CHECK_EQ(twochoice_table_write_cancel(&t, stamp[k]), QOS_OK);
+                    add(&cancels, many, before);
+                }
+            }
+            place[k] = 4096 * (in_order ? next++ : check_between(&rng, 0, UINT64_C(1) << 40));
+            before = blocks;
+            CHECK_EQ(twochoice_table_write_begin(&t, 1, home ? TWOCHOICE_LOCAL : 2, place[k], 4096, &stamp[k]), QOS_OK);
+            if (i >= n)
+                add(&begins, many, before);
+        }
+        CHECK_EQ(refers, 3000);
+        CHECK(check_mem_free(&m));
+    }
+    (void)snprintf(what, sizeof what, "begin %s, %s", home ? "at home" : "away", in_order ? "in order" : "anywhere");
+    judge(what, &begins);
+    (void)snprintf(what, sizeof what, "end %s, %s", home ? "at home" : "away", in_order ? "in order" : "anywhere");
+    judge(what, &ends);
+    (void)snprintf(what, sizeof what, "cancel %s, %s", home ? "at home" : "away", in_order ? "in order" : "anywhere");
+    judge(what, &cancels);
+}
+
+/* Fragments that are there. */
+static void fragments(bool in_order)
+{
+    struct work writes = {{0, 0}, {0, 0}}, finds = {{0, 0}, {0, 0}}, references = {{0, 0}, {0, 0}};
+    char what[64];
+    int many;
+    for (many = 0; many < 2; many++) {
+        const uint32_t n = many ? 200000 : 2000;
+        struct twochoice_piece p;
+        struct check_mem m;
+        uint64_t before;
+        uint32_t i;
+        open_table(&m, n + 2000, 8);
+        for (i = 0; i < n + 1000; i++) {
+            const uint64_t at = 16384 * (in_order ? i : check_between(&rng, 0, UINT64_C(1) << 40));
+            before = blocks;
+            CHECK_EQ(redirect(&t, 7, at, 4096, 2), QOS_OK);
+            if (i >= n)
+                add(&writes, many, before);
+        }
+        for (i = 0; i < 1000; i++) {
+            const uint64_t at =
+                in_order ? 16384 * check_between(&rng, 0, n) : check_between(&rng, 0, UINT64_C(15) << 50);
+            before = blocks;
+            twochoice_table_find(&t, 7, at, &p);
+            CHECK_EQ(twochoice_table_query(&t, 7, at, 1, &p, 1), 1);
+            CHECK_EQ(twochoice_table_next(&t, 7, at, &p), true);
+            add(&finds, many, before);
+            before = blocks;
+            CHECK(twochoice_table_refers(&t, 7, p.version, p.offset, p.end - p.offset));
+            add(&references, many, before);
+        }
+        CHECK(check_mem_free(&m));
+    }
+    (void)snprintf(what, sizeof what, "a write, %s", in_order ? "in order" : "anywhere");
+    judge(what, &writes);
+    (void)snprintf(what, sizeof what, "find, query, next; %s", in_order ? "in order" : "anywhere");
+    judge(what, &finds);
+    (void)snprintf(what, sizeof what, "refers, %s", in_order ? "in order" : "anywhere");
+    judge(what, &references);
+}
+
+/* Reservations at a server, of as many clients; those of one client are looked through, as is said there. */
+static void reservations(void)
+{
+    struct work heard = {{0, 0}, {0, 0}}, asked = {{0, 0}, {0, 0}};
+    int many;
+    for (many = 0; many < 2; many++) {
+        const uint32_t n = many ? 6000 : 60;
+        static struct twochoice_intake intake;
+        struct twochoice_intake_config config;
+        struct twochoice_message r, ask, answer;
+        struct check_mem m;
+        uint64_t before, now = 0;
+        uint32_t i;
+        memset(&config, 0, sizeof config);
+        config.max_reservations = n + 10;
+        check_mem_new(&m, twochoice_intake_memsize(&config), 64, 0);
+        CHECK_EQ(twochoice_intake_init(&intake, m.mem, m.size, &config), QOS_OK);
+        memset(&r, 0, sizeof r);
+        r.type = TWOCHOICE_RESERVE;
+        r.count = 1;
+        r.len_bytes = 1 << 20;
+        for (i = 0; i < n + 3000; i++) {
+            r.request = r.turn = i;
+            r.client = i % (n + 5);
+            before = blocks;
+            CHECK(twochoice_intake_heard(&intake, now, &r, &answer));
+            CHECK_EQ(answer.state, TWOCHOICE_UP);
+            if (i < n)
+                continue;
+            add(&heard, many, before);
+            now += 1000000;
+            before = blocks;
+            CHECK(twochoice_intake_ask(&intake, now, &ask));
+            twochoice_intake_arrived(&intake, now, ask.client, ask.request, ask.turn, 1 << 20);
+            now += 100000;
+            twochoice_intake_end(&intake, now, 1 << 20);
+            add(&asked, many, before);
+        }
+        CHECK(check_mem_free(&m));
+    }
+    judge("RESERVE", &heard);
+    judge("ask, arrive, end", &asked);
+}
+
+int main(void)
+{
+    int i;
+    check_begin("unit/twochoice_work");
+    check_rng_init(&rng, check_seed());
+    for (i = 0; i < 4; i++)
+        open_writes(i / 2, i % 2);
+    for (i = 0; i < 2; i++)
+        fragments(i);
+    reservations();
+    return check_end();
+}
