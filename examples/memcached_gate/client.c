@@ -212,7 +212,7 @@ void clients_leave(struct worker *w)
     char byte;
     for (c = w->all; c; c = next) {
         next = c->after;
-        if (at_rest(c) && recv(c->source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* nothing came that is not read */
+        if (at_rest(c) && recv(c->source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) /* nothing unread */
             client_gone(c);
     }
 }
