@@ -251,7 +251,7 @@ struct pshift_message {
     uint64_t period;       /* grant: the owner's; report: the largest that the server has heard of, 0: none */
     uint64_t seq;          /* of this message; a server and, for each server, a controller count from 1 */
     uint64_t answers;  /* grant: the newest report that was merged; report: the newest grant of this owner, 0: none */
-    uint64_t left_ns;  /* grant: until the owner's period ends; report: 0 */
+    uint64_t left_ns;  /* until the owner's period ends; a report's estimates are of this time, T if it has ended */
     uint64_t capacity; /* report: operations that the server expects to serve until the period ends; grant: 0 */
     struct pshift_range ack[PSHIFT_RANGES]; /* grant: reports that were merged, the newest first; report: none */
 };
@@ -316,7 +316,8 @@ struct pshift_controller_config {
     uint32_t records;      /* 1..PSHIFT_RECORDS_MAX; maximum of (bucket, server) pairs in two periods */
     struct qos_u128 nonce; /* that of its struct pshift_owner */
     uint64_t period_ns;    /* T, of all controllers and servers; 0: one second */
-    uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2 */
+    uint32_t silent_after; /* rounds without a report after which a server counts as silent; 0: 2. A round that is
+                            * repeated, within T / 32 of it, is one round */
 };
 
 struct pshift_controller_state {
@@ -2914,7 +2915,7 @@ struct pshift_agent {
     uint64_t heard;                                     /* newest grant of this owner */
     uint64_t ends_ns;                                   /* when the period's tokens end; 0: no grant has come */
     uint64_t served;                                    /* by all queues, at the last measure */
-    uint64_t capacity;                                  /* at the last measure */
+    uint64_t capacity, left_ns;                         /* at the last measure: the estimate; the time that it is of */
     struct pshift_priv_stamp stamp[PSHIFT_PRIV_STAMPS]; /* of the last measurements; the newest is stamps - 1 */
     uint64_t stamps;
     struct pshift_range ack[PSHIFT_RANGES]; /* of the newest grant */
@@ -3009,7 +3010,7 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem,
         agent->slot[q] = QOS_NONE;
     pshift_priv_set_clear(&agent->dirty, config->scheduler->config.queues);
     agent->used = agent->freed_count = agent->open = agent->dirty_count = agent->at = 0;
-    agent->seq = agent->period = agent->capacity = agent->heard = agent->ends_ns = agent->stamps = 0;
+    agent->seq = agent->period = agent->capacity = agent->left_ns = agent->heard = agent->ends_ns = agent->stamps = 0;
     agent->first_seq = 1;
     agent->owner.hi = agent->owner.lo = 0;
     for (q = 0; q < PSHIFT_RANGES; q++)
@@ -3184,6 +3185,7 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
             pshift_priv_set_write(&scheduler->touched, q, false);
     }
     agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, left_ns);
+    agent->left_ns = left_ns;
     agent->served = scheduler->counters.granted;
     agent->due = true;
 }
@@ -3235,7 +3237,7 @@ QOS_API enum qos_status pshift_agent_report(struct pshift_agent *agent, struct p
     message->period = agent->period;
     message->seq = agent->seq;
     message->answers = agent->heard;
-    message->left_ns = 0;
+    message->left_ns = agent->left_ns;
     message->capacity = agent->capacity;
     for (n = 0; n < PSHIFT_RANGES; n++)
         message->ack[n] = none;
@@ -3595,7 +3597,8 @@ QOS_API enum qos_status pshift_owner_holds(const struct pshift_owner *owner, uin
  *   4. Restart: what the server may have served after its last report counts against the limit, but not towards the
  *      reservation. A boot nonce is believed when it has answered a grant that was made for it: a late report of a
  *      dead start cannot.
- *   5. Silence: a server without a report for more than silent_after rounds has no demand and no capacity. What it may
+ *   5. Silence: a server without a report for more than silent_after rounds has no demand and no capacity. A plan that
+ *      is repeated for answers is no new round, as servers need not report between the two. What a silent server may
  *      serve counts against the limits until the period ends.
  *   6. A report is merged entry by entry. An entry is skipped if its record has merged a later report, or if there is
  *      no room for its pair. Each report is acknowledged, as part of a range. A grant is repeated each round until a
@@ -3636,10 +3639,10 @@ struct pshift_priv_peer {
     uint64_t candidate_seq;     /* its newest report */
     uint64_t newest, grant_seq; /* newest report merged; grants made */
     uint64_t heard;             /* round of the last report */
-    uint64_t capacity;
-    uint64_t told, asked; /* tick of the last message sent to it; to the candidate */
-    uint32_t first, last; /* its records */
-    uint32_t at;          /* record at which the next message begins */
+    uint64_t capacity, left_ns; /* that it told: the estimate; the time that it is of */
+    uint64_t told, asked;       /* tick of the last message sent to it; to the candidate */
+    uint32_t first, last;       /* its records */
+    uint32_t at;                /* record at which the next message begins */
     uint32_t expected; /* record that the next entry of a report is about, if it comes in the order of the last one */
     bool silent;       /* at the last plan */
     struct pshift_range merged[PSHIFT_RANGES];
@@ -3667,8 +3670,10 @@ struct pshift_controller {
     struct pshift_priv_half r, l;
     struct pshift_controller_state info;
     void *r_mem, *l_mem;
-    uint64_t start_ns; /* of the period */
-    uint64_t tick;     /* grows with each begin and plan; each time, a message to each server is due */
+    uint64_t start_ns;             /* of the period */
+    uint64_t rounds;               /* for silence: plans but repeated ones */
+    uint64_t round_ns, granted_ns; /* when the last of them was granted; the last plan, 0: it was not */
+    uint64_t tick;                 /* grows with each begin and plan; each time, a message to each server is due */
     uint64_t planned_period;
     uint32_t bucket_slots, record_slots, entries, laid_buckets;
     bool laid;
@@ -3768,9 +3773,9 @@ QOS_PRIV enum qos_status pshift_priv_half_init(struct pshift_priv_half *half, vo
 QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
                                                const struct pshift_controller_config *config)
 {
-    const struct pshift_priv_peer unknown = {{0, 0},   {0, 0},   0,         0,         0,        0,
-                                             0,        0,        QOS_NEVER, QOS_NEVER, QOS_NONE, QOS_NONE,
-                                             QOS_NONE, QOS_NONE, false,     {{0, 0}}};
+    const struct pshift_priv_peer unknown = {{0, 0},   {0, 0},   0,        0,         0,         0,
+                                             0,        0,        0,        QOS_NEVER, QOS_NEVER, QOS_NONE,
+                                             QOS_NONE, QOS_NONE, QOS_NONE, false,     {{0, 0}}};
     const struct pshift_controller_state no_info = {0, 0, 0, 0, 0, 0, 0, 0, 0, false};
     struct pshift_controller scratch;
     struct pshift_solver_config sizes;
@@ -3800,6 +3805,7 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
     controller->entries = sizes.entries;
     controller->info = no_info;
     controller->tick = controller->planned_period = controller->start_ns = 0;
+    controller->rounds = controller->round_ns = controller->granted_ns = 0;
     controller->laid_buckets = 0;
     controller->laid = false;
     for (i = 0; i < controller->bucket_slots; i++)
@@ -3907,13 +3913,14 @@ QOS_PRIV void pshift_priv_keep_buckets(struct pshift_controller *c)
 /* Has the server not reported for more than silent_after rounds, or never? */
 QOS_PRIV bool pshift_priv_silent(const struct pshift_controller *c, const struct pshift_priv_peer *peer)
 {
-    return (peer->boot.hi | peer->boot.lo) == 0 || c->info.round - peer->heard > c->config.silent_after;
+    return (peer->boot.hi | peer->boot.lo) == 0 || c->rounds - peer->heard > c->config.silent_after;
 }
 
 QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t start_ns,
                                                 uint64_t period)
 {
     struct pshift_controller *c = controller;
+    uint64_t used;
     uint32_t i, n = 0;
     if (period <= c->info.period)
         return QOS_ESTALE;
@@ -3925,9 +3932,10 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
         struct pshift_priv_record x = c->record[i];
         if ((pshift_priv_used(&x) == 0 && x.demand == 0) || pshift_priv_silent(c, &c->peer[x.server]))
             continue;
-        /* Until reports come, we expect the period to be like the last one. */
-        c->peer[x.server].capacity = qos_sat_add(c->peer[x.server].capacity, pshift_priv_used(&x));
-        x.demand = qos_min(qos_sat_add(pshift_priv_used(&x), x.demand), PSHIFT_COUNT_MAX);
+        /* Until reports come, the period may be like the last one. Estimates of less than T lack what is used. */
+        used = c->peer[x.server].left_ns < c->config.period_ns ? pshift_priv_used(&x) : 0;
+        c->peer[x.server].capacity = qos_sat_add(c->peer[x.server].capacity, used);
+        x.demand = qos_min(qos_sat_add(used, x.demand), PSHIFT_COUNT_MAX);
         x.served = x.banked = x.old_max = x.new_max = x.target = x.r_total = x.total = 0;
         x.mark_seq = x.last_seq = x.acked_seq = x.seen_seq = 0;
         x.changed = false;
@@ -4146,8 +4154,9 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
     if (message->seq > peer->newest) {
         const uint64_t capacity = qos_min(message->capacity, PSHIFT_COUNT_MAX);
         peer->capacity = early && !ours ? qos_max(capacity, peer->capacity) : capacity;
+        peer->left_ns = message->left_ns;
         peer->newest = message->seq;
-        peer->heard = c->info.round;
+        peer->heard = c->rounds;
     }
     pshift_priv_peer_note(peer, message->seq);
     for (k = 0; k < message->count; k++) {
@@ -4391,6 +4400,11 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
     if (options && options->initial_only)
         return QOS_EINVAL;
     c->info.round++;
+    if (c->granted_ns == 0 || c->granted_ns - c->round_ns >= c->config.period_ns / 32) {
+        c->rounds++;
+        c->round_ns = c->granted_ns;
+    }
+    c->granted_ns = 0;
     pshift_priv_listen(c);
     pshift_priv_plan_rows(c, options);
     c->info.withheld = 0;
@@ -4458,6 +4472,7 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
         return QOS_ENOENT;
     if (entries_max == 0)
         return QOS_EINVAL;
+    c->granted_ns = now_ns;
     if (left_ns == 0 || c->info.period == 0)
         return QOS_EAGAIN;
     peer = &c->peer[server];

@@ -21,7 +21,7 @@ static struct tenant {
     bool open, closing;
 } tenant[BUCKETS];
 static struct {
-    uint64_t seq, first_seq, period, boot, owner, heard, ends, now, last, granted, measured, capacity;
+    uint64_t seq, first_seq, period, boot, owner, heard, ends, now, last, granted, measured, capacity, left;
     uint64_t of[SEQ_MOST]; /* when the measurement of each report was */
     struct pshift_range ack[PSHIFT_RANGES];
     uint32_t permille, used, freed[QUEUES], freed_count;
@@ -179,6 +179,7 @@ static void measure(void)
             t->state = NEWS;
     }
     model.capacity = extended(model.granted - model.measured, interval_ns, remaining_ns);
+    model.left = remaining_ns;
     model.measured = model.granted;
     model.first_seq = model.seq + 1;
     model.due = true;
@@ -224,7 +225,7 @@ static void report(void)
         CHECK_EQ(m.seq, ++model.seq);
         model.of[model.seq % SEQ_MOST] = model.measured_once ? model.last : UINT64_MAX; /* without a time */
         CHECK(m.server == 5 && m.boot.hi == 1 && m.boot.lo == model.boot);
-        CHECK(m.owner.hi == 0 && m.owner.lo == model.owner && m.answers == model.heard && m.left_ns == 0);
+        CHECK(m.owner.hi == 0 && m.owner.lo == model.owner && m.answers == model.heard && m.left_ns == model.left);
         for (k = 0; k < PSHIFT_RANGES; k++)
             CHECK(m.ack[k].first == 0 && m.ack[k].last == 0);
         CHECK_EQ(m.period, model.period);

@@ -258,6 +258,30 @@ static void expects_the_same(void)
     close_controller();
 }
 
+/* A server whose period has ended reports estimates of a whole period: the next one is not expected to be twice that. */
+static void estimates_of_a_whole_period(void)
+{
+    struct pshift_report_entry entry = needs(7, 60, 110);
+    struct pshift_message m;
+    struct pshift_problem p;
+    struct pshift_solution s;
+    memset(&p, 0, sizeof p);
+    memset(&s, 0, sizeof s);
+    open_controller(1, 1, 1);
+    CHECK_EQ(pshift_controller_change(&controller, 7, 1000, 0), QOS_OK);
+    say(0, 40, needs(7, 60, 50));
+    plan();
+    m = head(0, 100);
+    m.left_ns = QOS_NS_PER_S;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &entry), QOS_OK);
+    next_period();
+    plan();
+    CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_OK);
+    CHECK_EQ(p.capacity[0], 100);
+    CHECK_EQ(p.demand[0], 110);
+    close_controller();
+}
+
 /* New pairs of a bucket use the spare entries of its row: the plan stays warm four times. */
 static void stays_warm(void)
 {
@@ -352,6 +376,29 @@ static void silence(void)
     plan();
     CHECK_EQ(state().silent, 0);
     CHECK_EQ(granted(1, 1, &n, &m).r_total, 50);
+    close_controller();
+}
+
+/* Plans that are repeated at once, as answers come, are one round: no server falls silent by them. Time goes on in grants. */
+static void repeated_rounds(void)
+{
+    const uint64_t round_ns = QOS_NS_PER_S / 8;
+    struct pshift_grant_entry entry;
+    struct pshift_message m = blank;
+    uint32_t k;
+    open_controller(1, 1, 1);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 100, 0), QOS_OK);
+    say(0, 60, needs(1, 0, 100));
+    for (k = 0; k < 40; k++) {
+        plan();
+        CHECK_EQ(state().silent, 0);
+        CHECK_EQ(pshift_controller_grant(&controller, round_ns + k, 0, &m, &entry, 1), QOS_OK);
+    }
+    for (k = 2; k < 6; k++) {
+        plan();
+        CHECK_EQ(state().silent, k > 2 ? 1 : 0); /* the third round since the report */
+        (void)!pshift_controller_grant(&controller, k * round_ns, 0, &m, &entry, 1);
+    }
     close_controller();
 }
 
@@ -588,9 +635,11 @@ int main(void)
     for (stream = 0; stream < check_scaled(100); stream++)
         acknowledgements(stream);
     expects_the_same();
+    estimates_of_a_whole_period();
     stays_warm();
     asks_for_nothing();
     silence();
+    repeated_rounds();
     ceilings();
     ceiling_of_a_new_pair();
     keeps_the_busy();

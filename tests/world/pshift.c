@@ -103,6 +103,7 @@ struct period {
     uint64_t number, from_ns, until_ns; /* when its tokens may be spent, true time */
     struct qos_u128 nonce;              /* whose it is */
     uint64_t served[BUCKETS], forced[BUCKETS];
+    uint64_t waits[BUCKETS][SERVERS]; /* requests, when it began */
     bool owned;
 };
 
@@ -325,12 +326,18 @@ static void took(uint32_t j, uint32_t i, bool forced)
 }
 
 /* Promise `reservation`, in periods without any fault: who wants it, and whose reservations fit with a fifth to spare, gets
- * it; a server that is silent costs others nothing. Called when period `number` is over. */
+ * it; a server that is silent costs others nothing. A bucket that closes and opens queues may want all that it reserved at any
+ * one of its servers, and what waits when the period begins is wanted where it waits: what is reserved must fit there.
+ * Of a server's capacity a fifth is spare, and what no token can use: half an interval until the controller's next round begins
+ * the period, and an interval at its end, as tokens end before it by the age of the report that their grant answers. Called
+ * when period `number` is over. */
 static void judge_period(uint64_t number)
 {
     const struct period *p = period_of(number), *before = period_of(number - 1);
     const bool changed = !before->owned || !same(before->nonce, p->nonce);
-    uint64_t sum = 0, phi;
+    const uint64_t intervals = (uint64_t)world_value(run.w, F_INTERVALS),
+                   used = intervals < 8 ? 1000 - 1500 / intervals : 800;
+    uint64_t sum = 0, phi, taken[SERVERS] = {0};
     uint32_t i, j, nodes = 2 + run.buckets + run.servers;
     if (!run.quiet || p->from_ns < run.quiet_ns + 3 * T || !p->owned)
         return;
@@ -338,16 +345,20 @@ static void judge_period(uint64_t number)
     for (i = 0; i < run.buckets; i++) {
         double all = 0;
         for (j = 0; j < run.servers; j++)
-            if (bucket[i].at[j] && server[j].node.up) {
-                uint64_t d = (uint64_t)(bucket[i].rate[j] * 0.9);
+            if (world_choice(run.w, world_of(bucket[i].cohort, F_CLOSE))) {
+                taken[j] += bucket[i].at[j] ? bucket[i].reservation : 0;
+            } else if (bucket[i].at[j] && server[j].node.up) {
+                uint64_t d = (uint64_t)(bucket[i].rate[j] * 0.9) + p->waits[i][j];
                 flow_room[1 + i][1 + run.buckets + j] = d;
                 all += (double)d;
             }
         flow_room[0][1 + i] = (double)bucket[i].reservation < all ? bucket[i].reservation : (uint64_t)all;
         sum += flow_room[0][1 + i];
     }
-    for (j = 0; j < run.servers; j++)
-        flow_room[1 + run.buckets + j][nodes - 1] = server[j].node.up ? server[j].capacity * 8 / 10 : 0;
+    for (j = 0; j < run.servers; j++) {
+        uint64_t room = server[j].node.up ? server[j].capacity * used / 1000 : 0;
+        flow_room[1 + run.buckets + j][nodes - 1] = room > taken[j] ? room - taken[j] : 0;
+    }
     phi = max_flow(nodes);
     if (phi < sum)
         return; /* not all fit */
@@ -660,6 +671,7 @@ static void controller_round(uint32_t c)
 {
     struct controller *x = &controller[c];
     uint64_t number, start, shown;
+    uint32_t i, j;
     owner_turn(c);
     shown = clock_of(&x->node);
     if (pshift_owner_holds(&x->owner, shown, &number, &start) != QOS_OK)
@@ -674,6 +686,9 @@ static void controller_round(uint32_t c)
             world_fail(run.w, "begin", run.now, "period %" PRIu64 " cannot begin", number);
         if (x->period)
             judge_period(x->period);
+        for (i = 0; i < run.buckets; i++)
+            for (j = 0; j < run.servers; j++)
+                p->waits[i][j] = server[j].arrived[i] - server[j].served[i] - server[j].cancelled[i];
         x->period = number;
         world_trace(run.now, 90 + c, "period", number);
     }
@@ -930,7 +945,7 @@ static void begin_cluster(void)
         later(CUT, 0, T);
 }
 
-/* The last faults: from now on every message arrives, and who is down starts again. */
+/* The last faults: from now on every message arrives, and who is down starts again. All is quiet when the last pause is over. */
 static void be_quiet(void)
 {
     uint32_t i;
@@ -944,10 +959,11 @@ static void be_quiet(void)
         server[0].node.up = false;
         server[0].node.gone = true;
     }
-    for (i = 0; i < run.servers; i++)
-        server[i].node.paused_ns = 0;
-    for (i = 0; i < run.controllers; i++)
-        controller[i].node.paused_ns = 0;
+    for (i = 0; i < run.servers + run.controllers; i++) {
+        const uint64_t paused_ns = node_of(i < run.servers ? i : SERVERS + i - run.servers)->paused_ns;
+        run.quiet_ns = paused_ns > run.quiet_ns ? paused_ns : run.quiet_ns;
+    }
+    run.end_ns += run.quiet_ns - run.now;
 }
 
 static void cluster(void)
