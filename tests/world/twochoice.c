@@ -1,5 +1,6 @@
 // proves: twochoice.h's table in a world of its own: no acknowledged byte is lost or stale after any power cut, failed write or
-// proves: sync, killed process, lost or repeated message; recovery gives a prefix of the changes; a write counts at most once
+// proves: sync, killed process, lost or repeated message, for a reader that is late, too; recovery gives a prefix of the
+// proves: changes; a write counts at most once, and not before it is bound; nothing writes at home beside another
 #define WORLD_HEADER "twochoice"
 #define WORLD_FIELDS(X)                                                                                                \
     X(STEPS, "steps", "100 30 300 1000")                                                                               \
@@ -23,7 +24,11 @@
     X(COMMITS, "commits", "4 1 20")                                                                                    \
     X(PULLING, "pulls", "4 0 1 20")                                                                                    \
     X(COMPACTIONS, "compactions", "2 0 10 40")                                                                         \
-    X(FEW, "pieces_at_once", "all one")
+    X(FEW, "pieces_at_once", "all one")                                                                                \
+    X(UNBOUND, "unbound_permille", "0 500")                                                                            \
+    X(READS, "reads", "0 2 10")                                                                                        \
+    X(PARTS, "refers_asked", "all part")                                                                               \
+    X(GIVES_UP, "pulls_cancelled_permille", "0 200")
 #define WORLD_COHORTS 0u
 #define WORLD_COHORT(X) X(NONE, "none", "0")
 #include "examples/world/storage.h"
@@ -43,6 +48,7 @@
 #define STATES 2000
 #define COMMITS 3
 #define PULLS 3
+#define READERS 3
 
 enum stage { FREE, BEGUN, WRITTEN, ENDED, OVER };
 struct write {
@@ -51,8 +57,8 @@ struct write {
     uint64_t failed;                                  /* the same for a record that failed: it would be this one */
     uint32_t target, run;
     enum stage stage;
-    bool held, acked, forgotten; /* held: the target has the piece */
-    bool maybe;                  /* it counts or not: a crash left a table that both give */
+    bool held, acked, unbound; /* held: the target has the piece */
+    bool maybe;                /* it counts or not: a crash left a table that both give */
 };
 struct map {
     uint64_t stamp[OBJECTS][BYTES];
@@ -69,14 +75,20 @@ struct pull {
     uint64_t value[BYTES];
     size_t count;
     uint32_t id;
-    int stage; /* 0 none, 1 started, 2 copied, 3 ready: home may be written, 4 written */
+    bool cancelled;
+    int stage; /* 0 none, 1 started, 2 copied, 3 ready: home may be written, 4 written, 5 its finish failed */
 };
 struct drop {
     uint64_t at, write;
 };
+/* A client that asks the home where a byte is, and reads it there some time later. */
+struct reader {
+    uint64_t object, byte, stamp, floor, settled; /* the latter: when it asked first */
+    bool asked;
+};
 
 static struct world_storage disk;
-static struct world_rng rng;
+static struct world_rng rng, more; /* more: for what a world may have besides, which leaves the others as they are */
 static struct twochoice_table table;
 static struct twochoice_table_config config;
 static unsigned char memory[1 << 20] __attribute__((aligned(64)));
@@ -100,10 +112,11 @@ static uint64_t home[OBJECTS][BYTES], floor_of[OBJECTS][BYTES], settled[OBJECTS]
 static struct pending commits[COMMITS];
 static struct pull pulls[PULLS];
 static struct drop drops[WRITES];
+static struct reader readers[READERS];
 static uint64_t drop_count;
 static uint32_t run_number;
 static bool compacting, swap_due, swapped, dead, formatted;
-static uint64_t acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped;
+static uint64_t acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped, reads;
 
 #define TRACE(...) (world_tracing ? (void)printf(__VA_ARGS__) : (void)0)
 #define FAULT(oracle, ...) (world->broken ? (void)0 : world_fail(world, oracle, now, __VA_ARGS__))
@@ -206,13 +219,9 @@ static uint64_t number_of_latest(void)
 }
 
 /* May this byte be read with the value of write w? */
-static bool allowed(uint64_t o, uint64_t b, uint64_t w)
+static bool allowed(uint64_t w, uint64_t floor, uint64_t settled_value)
 {
-    if (w == settled[o][b])
-        return true;
-    if (w == 0)
-        return floor_of[o][b] == 0;
-    return writes[w].over >= floor_of[o][b];
+    return w == settled_value || (w == 0 ? floor == 0 : writes[w].over >= floor);
 }
 
 /* The value of a byte where the table says it is; false: its target does not have it. */
@@ -259,7 +268,7 @@ static void check_values(const struct map *m, const char *when, bool settle)
                       "%s: the table refers to stamp %" PRIu64 " for byte %" PRIu64 " of object %" PRIu64
                       ", and its target no longer has it",
                       when, m->stamp[o][b], b, o);
-            else if (!allowed(o, b, w))
+            else if (!allowed(w, floor_of[o][b], settled[o][b]))
                 FAULT("stale",
                       "%s: byte %" PRIu64 " of object %" PRIu64 " has the value of write %" PRIu64
                       ", which an acknowledged write has replaced (stamp %" PRIu64 ")",
@@ -289,6 +298,15 @@ static void check_now(void)
         check_values(&m, "while it serves", false);
     if (!world->broken && twochoice_table_verify(&table) != QOS_OK)
         FAULT("tree", "the tree is not sound");
+}
+
+static void check_logs(void)
+{
+    int log;
+    for (log = 0; log < 2; log++)
+        if (config.max_log_bytes && handle[log] >= 0 && disk.file[handle[log]].now_len > config.max_log_bytes)
+            FAULT("log_size", "log %d has %" PRIu64 " bytes, more than max_log_bytes", log,
+                  disk.file[handle[log]].now_len);
 }
 
 static void acknowledge(uint64_t change)
@@ -323,6 +341,16 @@ static void acknowledge(uint64_t change)
 
 /* ---- what happens ---- */
 
+/* Is the piece still needed? The question may be about any part of it. */
+static bool refers(const struct write *x, uint64_t from, uint64_t to)
+{
+    if (world_choice(world, F_PARTS)) {
+        from = world_between(&more, from, to - 1);
+        to = world_between(&more, from + 1, to);
+    }
+    return twochoice_table_refers(&table, x->object, x->stamp, from, to - from);
+}
+
 static void note_drop(uint64_t object, const struct twochoice_piece *p)
 {
     struct twochoice_table_state s;
@@ -332,8 +360,7 @@ static void note_drop(uint64_t object, const struct twochoice_piece *p)
     for (w = 1; w <= write_count; w++)
         if (writes[w].stamp == p->version && writes[w].object == object && writes[w].held)
             break;
-    if (w > write_count ||
-        twochoice_table_refers(&table, object, p->version, writes[w].offset, writes[w].end - writes[w].offset))
+    if (w > write_count || refers(&writes[w], writes[w].offset, writes[w].end))
         return;
     if (twochoice_table_info(&table, &s) == QOS_OK && drop_count < WRITES) {
         drops[drop_count].at = s.changes;
@@ -362,12 +389,28 @@ static void send_drops(void)
     if (s.changes == s.durable_changes && write_count && world_chance(&rng, 200)) { /* a target lists what it holds */
         uint64_t w = world_between(&rng, 1, write_count);
         struct write *x = &writes[w];
-        if (x->held && x->stage == OVER && x->target != TWOCHOICE_LOCAL &&
-            !twochoice_table_refers(&table, x->object, x->stamp, x->offset, x->end - x->offset)) {
+        if (x->held && x->stage == OVER && x->target != TWOCHOICE_LOCAL && !refers(x, x->offset, x->end)) {
             TRACE("%" PRIu64 " listed, and dropped: write %" PRIu64 "\n", now, w);
             x->held = false;
         }
     }
+}
+
+/* For any byte only one write at home, or one pull that writes there, is under way. but: the one that asks. */
+static void check_home(uint64_t object, uint64_t from, uint64_t to, const void *but)
+{
+    uint64_t w, i;
+    for (w = 1; w <= write_count; w++) {
+        const struct write *x = &writes[w];
+        if (x != but && x->run == run_number && (x->stage == BEGUN || x->stage == WRITTEN) && !x->unbound &&
+            x->target == TWOCHOICE_LOCAL && x->object == object && x->offset < to && from < x->end)
+            FAULT("home", "write %" PRIu64 " is at home, and another one, or a pull, writes there, too", w);
+    }
+    for (w = 0; w < PULLS; w++)
+        for (i = 0; &pulls[w] != but && (pulls[w].stage == 3 || pulls[w].stage == 4) && i < pulls[w].count; i++)
+            if (pulls[w].piece.object == object && pulls[w].ready[i].offset < to && from < pulls[w].ready[i].end)
+                FAULT("home", "a pull of stamp %" PRIu64 " writes at home, and another one, or a write, too",
+                      pulls[w].piece.version);
 }
 
 static void begin_write(void)
@@ -387,7 +430,9 @@ static void begin_write(void)
     x.begun = now;
     x.over = UINT64_MAX;
     x.run = run_number;
-    st = twochoice_table_write_begin(&table, x.object, x.target, x.offset, x.end - x.offset, &x.stamp);
+    x.unbound = world_chance(&more, (uint32_t)world_value(world, F_UNBOUND));
+    st = twochoice_table_write_begin(&table, x.object, x.unbound ? TWOCHOICE_UNBOUND : x.target, x.offset,
+                                     x.end - x.offset, &x.stamp);
     if (st != QOS_OK) {
         refused++;
         if (st != QOS_EFULL && st != QOS_EAGAIN && st != QOS_EIO)
@@ -398,6 +443,8 @@ static void begin_write(void)
         if (writes[w].stamp == x.stamp)
             FAULT("stamp_twice", "stamp %" PRIu64 " was given out twice", x.stamp);
     x.stage = BEGUN;
+    if (!x.unbound && x.target == TWOCHOICE_LOCAL)
+        check_home(x.object, x.offset, x.end, NULL);
     writes[++write_count] = x;
     TRACE("%" PRIu64 " write %" PRIu64 ": object %" PRIu64 " [%" PRIu64 ", %" PRIu64 ") to %d, stamp %" PRIu64 "\n",
           now, write_count, x.object, x.offset, x.end, x.target == TWOCHOICE_LOCAL ? -1 : (int)x.target, x.stamp);
@@ -477,6 +524,28 @@ static void cancel_write(uint64_t w)
             doubts[k].write = 0;
 }
 
+/* Its target becomes known. */
+static void bind_write(struct write *x)
+{
+    struct twochoice_piece piece;
+    enum qos_status st;
+    size_t n;
+    if (twochoice_table_write_end(&table, x->stamp, &piece, 1, &n) != QOS_EINVAL)
+        FAULT("bind", "a write without a target ends");
+    if (!refers(x, x->offset, x->end))
+        FAULT("bind", "refers() is false for an open write that has no target yet");
+    st = twochoice_table_write_bind(&table, x->stamp, x->target);
+    TRACE("%" PRIu64 " bind stamp %" PRIu64 ": %d\n", now, x->stamp, (int)st);
+    x->unbound = st != QOS_OK;
+    if (st != QOS_OK && (st != QOS_EAGAIN || x->target != TWOCHOICE_LOCAL))
+        FAULT("bind", "write_bind says %d", (int)st);
+    if (st == QOS_OK && x->target == TWOCHOICE_LOCAL)
+        check_home(x->object, x->offset, x->end, x);
+    if (st == QOS_OK && (twochoice_table_write_bind(&table, x->stamp, x->target) != QOS_OK ||
+                         twochoice_table_write_bind(&table, x->stamp, 4) != QOS_EBUSY))
+        FAULT("bind", "a bound write is bound again");
+}
+
 /* The next step of a random open write. */
 static void step_write(void)
 {
@@ -497,7 +566,9 @@ static void step_write(void)
             cancel_write(w);
             return;
         }
-        if (x->target != TWOCHOICE_LOCAL) {
+        if (x->unbound) {
+            bind_write(x);
+        } else if (x->target != TWOCHOICE_LOCAL) {
             x->held = true;
             x->stage = WRITTEN;
         } else { /* in two parts: a crash may come between */
@@ -603,8 +674,14 @@ static void step_pull(void)
     enum qos_status st;
     uint64_t b;
     size_t i, n = 0;
+    if (p->stage >= 3 && !p->cancelled && world_chance(&more, (uint32_t)world_value(world, F_GIVES_UP))) {
+        p->cancelled = true; /* its writes at home go on, and nothing is converted */
+        if (twochoice_table_pull_cancel(&table, p->id) != QOS_EBUSY)
+            FAULT("pull", "a pull that may write ends at once when it is cancelled");
+    }
     switch (p->stage) {
     case 0:
+        p->cancelled = false;
         if (twochoice_table_pull_start(&table, world_between(&rng, 0, OBJECTS - 1), world_between(&rng, 0, BYTES - 1),
                                        world_between(&rng, 1, BYTES), &p->id, &p->piece) == QOS_OK)
             p->stage = 1;
@@ -630,10 +707,13 @@ static void step_pull(void)
         return;
     case 2:
         st = twochoice_table_pull_ready(&table, p->id, p->ready, 8, &p->count);
-        if (st == QOS_OK)
-            p->stage = 3;
-        else if (st != QOS_EAGAIN)
+        if (st != QOS_OK && st != QOS_EAGAIN)
             FAULT("pull", "pull_ready says %d", (int)st);
+        if (st != QOS_OK)
+            return;
+        p->stage = 3;
+        for (i = 0; i < p->count; i++)
+            check_home(p->piece.object, p->ready[i].offset, p->ready[i].end, p);
         return;
     case 3:
         for (i = 0; i < p->count; i++)
@@ -654,8 +734,9 @@ static void step_pull(void)
             return;
         }
         m = next_state(true);
+        p->stage = 5;
         if (st == QOS_OK) {
-            for (i = 0; i < p->count; i++)
+            for (i = 0; i < p->count && !p->cancelled; i++)
                 for (b = p->ready[i].offset; b < p->ready[i].end; b++)
                     if (m->stamp[p->piece.object][b] == p->piece.version)
                         m->stamp[p->piece.object][b] = 0;
@@ -681,6 +762,33 @@ static void step_pull(void)
             note_drop(p->piece.object, &replaced[i]);
     }
     }
+}
+
+static void step_reader(void)
+{
+    struct reader *r = &readers[world_between(&more, 0, READERS - 1)];
+    struct twochoice_piece p;
+    uint64_t value = 0;
+    if (!r->asked) {
+        r->object = world_between(&more, 0, OBJECTS - 1);
+        r->byte = world_between(&more, 0, BYTES - 1);
+        r->floor = floor_of[r->object][r->byte];
+        r->settled = settled[r->object][r->byte];
+    } else if (value_of(r->object, r->byte, r->stamp, &value)) {
+        reads++;
+        r->asked = false;
+        if (!allowed(value, r->floor, r->settled))
+            FAULT("stale",
+                  "a reader of byte %" PRIu64 " of object %" PRIu64 " gets write %" PRIu64
+                  ", which had been replaced when it asked",
+                  r->byte, r->object, value);
+        return;
+    }
+    twochoice_table_find(&table, r->object, r->byte, &p);
+    if (r->asked && p.target != TWOCHOICE_LOCAL && p.version == r->stamp)
+        FAULT("lost", "a reader is sent to stamp %" PRIu64 " again, which its target no longer has", r->stamp);
+    r->stamp = p.target == TWOCHOICE_LOCAL ? 0 : p.version;
+    r->asked = true;
 }
 
 /* ---- a crash ---- */
@@ -817,6 +925,7 @@ static void recover(void)
     acked_change = first_state;
     memset(commits, 0, sizeof commits);
     memset(pulls, 0, sizeof pulls);
+    memset(readers, 0, sizeof readers);
     drop_count = 0;
     compacting = swap_due = swapped = false;
     memset(doubts, 0, sizeof doubts);
@@ -829,9 +938,10 @@ static void world_run(struct world *w)
     struct world_storage_config d;
     struct twochoice_table_state s;
     uint64_t cuts, kills, i, steps;
-    uint64_t weight[5];
+    uint64_t weight[6];
     world = w;
     world_rng_init(&rng, w->seed, 5);
+    world_rng_init(&more, w->seed, 6);
     memset(&d, 0, sizeof d);
     d.write_fails_permille = (uint32_t)world_value(w, F_WRITE_FAILS);
     d.sync_fails_permille = (uint32_t)world_value(w, F_SYNC_FAILS);
@@ -856,6 +966,7 @@ static void world_run(struct world *w)
     weight[2] = (uint64_t)world_value(w, F_COMMITS);
     weight[3] = (uint64_t)world_value(w, F_PULLING);
     weight[4] = (uint64_t)world_value(w, F_COMPACTIONS);
+    weight[5] = (uint64_t)world_value(w, F_READS);
     world_storage_init(&disk, &d, w->seed);
     memset(writes, 0, sizeof writes);
     memset(home, 0, sizeof home);
@@ -864,6 +975,7 @@ static void world_run(struct world *w)
     memset(states, 0, sizeof states[0]);
     memset(commits, 0, sizeof commits);
     memset(pulls, 0, sizeof pulls);
+    memset(readers, 0, sizeof readers);
     write_count = drop_count = now = acked_change = first_state = 0;
     state_count = 1;
     run_number = 0;
@@ -880,7 +992,7 @@ static void world_run(struct world *w)
     if (!formatted)
         recover();
     for (now = 1; now < steps && !w->broken && !dead; now++) {
-        uint64_t sum = weight[0] + weight[1] + weight[2] + weight[3] + weight[4], x;
+        uint64_t sum = weight[0] + weight[1] + weight[2] + weight[3] + weight[4] + weight[5], x;
         w->events++;
         if (cuts && world_between(&rng, 0, cuts) == 0)
             world_storage_cut_in(&disk, world_between(&rng, 0, 12));
@@ -897,13 +1009,15 @@ static void world_run(struct world *w)
         case 1: step_write(); break;
         case 2: step_commit(); break;
         case 3: step_pull(); break;
-        default: step_compaction(); break;
+        case 4: step_compaction(); break;
+        default: step_reader(); break;
         }
         if (disk.off || w->broken)
             continue;
         if (twochoice_table_info(&table, &s) == QOS_OK && s.log_broken && world_chance(&rng, 200))
             step_compaction();
         send_drops();
+        check_logs();
         if (world_chance(&rng, 50))
             check_now();
     }
@@ -922,7 +1036,7 @@ int main(int argc, char **argv)
     int result = world_main(argc, argv, "tests/world/twochoice.worlds", 2500, open);
     printf("%" PRIu64 " writes acknowledged, %" PRIu64 " crashes, %" PRIu64 " repeated ends, %" PRIu64
            " begins refused, %" PRIu64 " pulls, %" PRIu64 " compactions, %" PRIu64 " I/O errors, %" PRIu64
-           " pieces dropped\n",
-           acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped);
+           " pieces dropped, %" PRIu64 " reads\n",
+           acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped, reads);
     return result;
 }
