@@ -326,8 +326,8 @@ static void took(uint32_t j, uint32_t i, bool forced)
 }
 
 /* Promise `reservation`, in periods without any fault: who wants it, and whose reservations fit with a fifth to spare, gets
- * it; a server that is silent costs others nothing. A bucket that closes and opens queues may want all that it reserved at any
- * one of its servers, and what waits when the period begins is wanted where it waits: what is reserved must fit there.
+ * it; a server that is silent costs others nothing. A bucket that closes and opens queues, or pauses, may want all that it
+ * reserved at any one of its servers, and what waits when the period begins is wanted where it waits: what is reserved must fit there.
  * Of a server's capacity a fifth is spare, and what no token can use: half an interval until the controller's next round begins
  * the period, and an interval at its end, as tokens end before it by the age of the report that their grant answers. Called
  * when period `number` is over. */
@@ -345,7 +345,8 @@ static void judge_period(uint64_t number)
     for (i = 0; i < run.buckets; i++) {
         double all = 0;
         for (j = 0; j < run.servers; j++)
-            if (world_choice(run.w, world_of(bucket[i].cohort, F_CLOSE))) {
+            if (world_choice(run.w, world_of(bucket[i].cohort, F_CLOSE)) ||
+                world_choice(run.w, world_of(bucket[i].cohort, F_ON_OFF))) {
                 taken[j] += bucket[i].at[j] ? bucket[i].reservation : 0;
             } else if (bucket[i].at[j] && server[j].node.up) {
                 uint64_t d = (uint64_t)(bucket[i].rate[j] * 0.9) + p->waits[i][j];
