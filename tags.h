@@ -2691,11 +2691,13 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     return true;
 }
 
-/* Is the share tag at most `requests` charges ahead of V? */
+/* Is the share tag at most `requests` charges ahead of V? Tags are sums of rounded parts: what is equal but for the
+ * rounding must not depend on it, so 2^-24 of a charge more is no lead. */
 QOS_PRIV bool tags_priv_within(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge, uint64_t requests)
 {
-    struct qos_u128 low = qos_mul_wide(charge.lo, requests), most;
-    most = qos_add_wide(tags_priv_wide(charge.hi * requests, 0), low); /* < 2^46 * 2^17 */
+    struct qos_u128 most = tags_priv_wide(charge.hi >> 24, charge.hi << 40 | charge.lo >> 24);
+    most = qos_add_wide(most, qos_mul_wide(charge.lo, requests));
+    most = qos_add_wide(most, tags_priv_wide(charge.hi * requests, 0)); /* < 2^46 * 2^17 */
     return !tags_priv_less(most, tags_priv_lead(tag, v));
 }
 

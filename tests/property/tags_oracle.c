@@ -372,7 +372,8 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
     if (f->work > o.largest)
         o.largest = f->work;
     charge = per_weight(c, f->work, &c->rest);
-    f->free = f->by_reservation && c->stag + charge - o.V > charge * o.lead;
+    /* 2^-24 of a charge is no lead: what is equal but for rounding */
+    f->free = f->by_reservation && c->stag + charge - o.V > charge * o.lead + charge / (1 << 24);
     uncharged += f->free;
     if (f->surplus && c->surplus > o.VS)
         o.VS = c->surplus;
