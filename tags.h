@@ -2695,7 +2695,7 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
  * rounding must not depend on it, so 2^-24 of a charge more is no lead. */
 QOS_PRIV bool tags_priv_within(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge, uint64_t requests)
 {
-    struct qos_u128 most = tags_priv_wide(charge.hi >> 24, charge.hi << 40 | charge.lo >> 24);
+    struct qos_u128 most = tags_priv_wide(charge.hi >> 24, (charge.hi & 0xffffff) << 40 | charge.lo >> 24);
     most = qos_add_wide(most, qos_mul_wide(charge.lo, requests));
     most = qos_add_wide(most, tags_priv_wide(charge.hi * requests, 0)); /* < 2^46 * 2^17 */
     return !tags_priv_less(most, tags_priv_lead(tag, v));
