@@ -3640,6 +3640,7 @@ struct pshift_priv_peer {
     uint64_t newest, grant_seq; /* newest report merged; grants made */
     uint64_t heard;             /* round of the last report */
     uint64_t capacity, left_ns; /* that it told: the estimate; the time that it is of */
+    uint64_t used;              /* of its records in the last period, when one begins */
     uint64_t told, asked;       /* tick of the last message sent to it; to the candidate */
     uint32_t first, last;       /* its records */
     uint32_t at;                /* record at which the next message begins */
@@ -3773,9 +3774,9 @@ QOS_PRIV enum qos_status pshift_priv_half_init(struct pshift_priv_half *half, vo
 QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
                                                const struct pshift_controller_config *config)
 {
-    const struct pshift_priv_peer unknown = {{0, 0},   {0, 0},   0,        0,         0,         0,
-                                             0,        0,        0,        QOS_NEVER, QOS_NEVER, QOS_NONE,
-                                             QOS_NONE, QOS_NONE, QOS_NONE, false,     {{0, 0}}};
+    const struct pshift_priv_peer unknown = {{0, 0},   {0, 0},   0,        0,        0,         0,
+                                             0,        0,        0,        0,        QOS_NEVER, QOS_NEVER,
+                                             QOS_NONE, QOS_NONE, QOS_NONE, QOS_NONE, false,     {{0, 0}}};
     const struct pshift_controller_state no_info = {0, 0, 0, 0, 0, 0, 0, 0, 0, false};
     struct pshift_controller scratch;
     struct pshift_solver_config sizes;
@@ -3916,32 +3917,42 @@ QOS_PRIV bool pshift_priv_silent(const struct pshift_controller *c, const struct
     return (peer->boot.hi | peer->boot.lo) == 0 || c->rounds - peer->heard > c->config.silent_after;
 }
 
+/* Until reports come, we expect the period to be like the last one. An estimate of less than T lacks what was used; one
+ * of T may have been made while the server had no tokens. */
+QOS_PRIV uint64_t pshift_priv_expect(const struct pshift_controller *c, uint32_t server, uint64_t used,
+                                     uint64_t estimate)
+{
+    const bool whole = c->peer[server].left_ns >= c->config.period_ns;
+    return qos_min(whole ? qos_max(used, estimate) : qos_sat_add(used, estimate), PSHIFT_COUNT_MAX);
+}
+
 QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t start_ns,
                                                 uint64_t period)
 {
     struct pshift_controller *c = controller;
-    uint64_t used;
     uint32_t i, n = 0;
     if (period <= c->info.period)
         return QOS_ESTALE;
-    for (i = 0; i < c->config.servers; i++)
+    for (i = 0; i < c->config.servers; i++) {
         c->peer[i].first = c->peer[i].last = c->peer[i].expected = QOS_NONE;
+        c->peer[i].used = 0;
+    }
     for (i = 0; i < c->info.buckets; i++)
         c->contract[i].records = 0;
     for (i = 0; i < c->info.records; i++) {
         struct pshift_priv_record x = c->record[i];
         if ((pshift_priv_used(&x) == 0 && x.demand == 0) || pshift_priv_silent(c, &c->peer[x.server]))
             continue;
-        /* Until reports come, the period may be like the last one. Estimates of less than T lack what is used. */
-        used = c->peer[x.server].left_ns < c->config.period_ns ? pshift_priv_used(&x) : 0;
-        c->peer[x.server].capacity = qos_sat_add(c->peer[x.server].capacity, used);
-        x.demand = qos_min(qos_sat_add(used, x.demand), PSHIFT_COUNT_MAX);
+        x.demand = pshift_priv_expect(c, x.server, pshift_priv_used(&x), x.demand);
+        c->peer[x.server].used = qos_sat_add(c->peer[x.server].used, pshift_priv_used(&x));
         x.served = x.banked = x.old_max = x.new_max = x.target = x.r_total = x.total = 0;
         x.mark_seq = x.last_seq = x.acked_seq = x.seen_seq = 0;
         x.changed = false;
         c->contract[x.bucket].records++;
         c->record[n++] = x;
     }
+    for (i = 0; i < c->config.servers; i++)
+        c->peer[i].capacity = pshift_priv_expect(c, i, c->peer[i].used, c->peer[i].capacity);
     pshift_priv_keep_buckets(c);
     c->info.records = n;
     for (i = 0; i < c->record_slots; i++)

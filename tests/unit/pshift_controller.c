@@ -279,6 +279,14 @@ static void estimates_of_a_whole_period(void)
     CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_OK);
     CHECK_EQ(p.capacity[0], 100);
     CHECK_EQ(p.demand[0], 110);
+    say(0, 40, needs(7, 60, 50));
+    m = head(0, 3); /* it measured its service while it had no tokens */
+    m.left_ns = QOS_NS_PER_S;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &entry), QOS_OK);
+    next_period();
+    plan();
+    CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_OK);
+    CHECK_EQ(p.capacity[0], 60);
     close_controller();
 }
 
