@@ -4411,6 +4411,7 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
     if (options && options->initial_only)
         return QOS_EINVAL;
     c->info.round++;
+    /* Invariant 5. Time is known from grants: a plan that was not granted counts as a round. */
     if (c->granted_ns == 0 || c->granted_ns - c->round_ns >= c->config.period_ns / 32) {
         c->rounds++;
         c->round_ns = c->granted_ns;

@@ -328,60 +328,60 @@ def fetch(port, tenant, path="/f", timeout=30):
     return (int(head.split()[1]) if head else 0), head, n
 
 
-# What else nginx does to a response or a body: each as a location, its directives after "@" with those of the module or without.
+# What else nginx does to a response or a body: each as a location; QOS are the directives of the module, or none.
 FEATURES = {
-    "auth_request": "location /%s/ { auth_request /allowed; alias FILES/; @ }",
-    "internal redirect": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/redirect/; @ }",
-    "error page": "location /%s/ { alias /nowhere/; error_page 404 =200 /plain/f; @ }",
-    "named location": "location /%s/ { try_files /none @named; @ }",
-    "additions": "location /%s/ { alias FILES/; addition_types *; add_before_body /plain/mib; add_after_body /plain/part3; @ }",
-    "longer words": "location /%s/ { alias FILES/; sub_filter_types *; sub_filter_once off; sub_filter a aaaaaaaaaaaaaaaa; @ }",
-    "shorter words": "location /%s/ { alias FILES/; sub_filter_types *; sub_filter_once off; sub_filter abc +; gzip on; gzip_types *; @ }",
-    "gunzip": "location /%s/ { gunzip on; proxy_set_header Accept-Encoding gzip; proxy_pass http://127.0.0.1:ORIGIN/gzip/; @ }",
-    "gzipped parts": "location /%s/ { alias FILES/; ssi on; ssi_types *; gzip on; gzip_types *; @ }",
+    "auth_request": "location /%s/ { auth_request /allowed; alias FILES/; QOS }",
+    "internal redirect": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/redirect/; QOS }",
+    "error page": "location /%s/ { alias /nowhere/; error_page 404 =200 /plain/f; QOS }",
+    "named location": "location /%s/ { try_files /none @named; QOS }",
+    "additions": "location /%s/ { alias FILES/; addition_types *; add_before_body /plain/mib; add_after_body /plain/part3; QOS }",
+    "longer words": "location /%s/ { alias FILES/; sub_filter_types *; sub_filter_once off; sub_filter a aaaaaaaaaaaaaaaa; QOS }",
+    "shorter words": "location /%s/ { alias FILES/; sub_filter_types *; sub_filter_once off; sub_filter abc +; gzip on; gzip_types *; QOS }",
+    "gunzip": "location /%s/ { gunzip on; proxy_set_header Accept-Encoding gzip; proxy_pass http://127.0.0.1:ORIGIN/gzip/; QOS }",
+    "gzipped parts": "location /%s/ { alias FILES/; ssi on; ssi_types *; gzip on; gzip_types *; QOS }",
     "parts of a page that is free": "location /%s/ { alias FILES/paid/; ssi on; ssi_types *; }",
     "a free answer to a question that is not": "location /%s/ { auth_request /allowed; alias FILES/; }",
-    "mirror": "location /%s/ { mirror /mirror; proxy_pass http://127.0.0.1:ORIGIN/; @ }",
-    "no buffers": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/; proxy_buffering off; @ }",
-    "old origin": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/; proxy_http_version 1.0; proxy_max_temp_file_size 0; @ }",
-    "threads": "location /%s/ { alias FILES/; aio threads; directio 64k; output_buffers 2 32k; @ }",
-    "small buffers": "location /%s/ { alias FILES/; sendfile off; output_buffers 1 1k; postpone_output 100000; @ }",
-    "limit_rate": "location /%s/ { alias FILES/; limit_rate 3m; @ }",
-    "cache": "location /%s/ { proxy_cache c; proxy_cache_lock on; proxy_cache_valid 1m; proxy_pass http://127.0.0.1:ORIGIN/; @ }",
+    "mirror": "location /%s/ { mirror /mirror; proxy_pass http://127.0.0.1:ORIGIN/; QOS }",
+    "no buffers": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/; proxy_buffering off; QOS }",
+    "old origin": "location /%s/ { proxy_pass http://127.0.0.1:ORIGIN/; proxy_http_version 1.0; proxy_max_temp_file_size 0; QOS }",
+    "threads": "location /%s/ { alias FILES/; aio threads; directio 64k; output_buffers 2 32k; QOS }",
+    "small buffers": "location /%s/ { alias FILES/; sendfile off; output_buffers 1 1k; postpone_output 100000; QOS }",
+    "limit_rate": "location /%s/ { alias FILES/; limit_rate 3m; QOS }",
+    "cache": "location /%s/ { proxy_cache c; proxy_cache_lock on; proxy_cache_valid 1m; proxy_pass http://127.0.0.1:ORIGIN/; QOS }",
 }
 
 
 def features():
     """Each feature gives the bytes that it gives without the module, and its tenant's limit holds over two downloads at once,
     by HTTP/1.1 and by HTTP/2 over TLS."""
-    n, origin = Nginx("features"), free_port()
+    n, origin, slug = Nginx("features"), free_port(), lambda name: name.replace(" ", "_")
     ports = {way: free_port() for way in (("qos", "http"), ("qos", "https"), ("free", "http"), ("free", "https"))}
 
     def server(which, tenant):
-        at = lambda name, what: (what % name.replace(" ", "_")).replace("@", tenant and "qos zone=z key=%s;" % name.replace(" ", "_")) \
+        at = lambda name, what: (what % slug(name)).replace("QOS", tenant and "qos zone=z key=%s;" % slug(name)) \
             .replace("FILES", files).replace("ORIGIN", str(origin))
         return "server { listen 127.0.0.1:%d; listen 127.0.0.1:%d ssl http2; ssl_certificate %s/crt; ssl_certificate_key %s/key; root %s;\n" % (
             ports[which, "http"], ports[which, "https"], top, top, files) + \
-            "\n".join(at(name, what.replace("@n", "\0")).replace("\0", "@n") for name, what in FEATURES.items()) + \
+            "\n".join(at(name, what) for name, what in FEATURES.items()) + \
             "\nlocation /plain/ { alias %s/; } location /parts/ { alias %s/; %s } location /inner/ { internal; alias %s/; }\n" % (
                 files, files, tenant and "qos zone=z key=parts_of_a_page_that_is_free;", files) + \
             "location @named { rewrite ^.*/(.*)$ /$1 break; proxy_pass http://127.0.0.1:%d; }\n" % origin + \
             "location = /allowed { internal; proxy_pass http://127.0.0.1:%d/k; %s }\nlocation = /mirror { internal; proxy_pass http://127.0.0.1:%d/k; } }\n" % (
                 origin, tenant and "qos zone=z key=nobody;", origin)
     n.write("sendfile on; qos_zone name=z size=4m rate=1g burst=20ms;\n" +
-            "".join("qos_tenant zone=z key=%s limit=%dm;\n" % (x.replace(" ", "_"), LIMIT) for x in FEATURES) +
+            "".join("qos_tenant zone=z key=%s limit=%dm;\n" % (slug(x), LIMIT) for x in FEATURES) +
             "qos_tenant zone=z key=nobody limit=64k; proxy_cache_path %s/cache keys_zone=c:1m;\n" % n.dir + server("qos", "yes") + server("free", "") +
             "server { listen 127.0.0.1:%d; root %s; location /gzip/ { alias %s/; gzip on; gzip_types *; gzip_http_version 1.0; }\n"
             "location ~ ^/redirect/(.*) { add_header X-Accel-Redirect /inner/$1; return 200 ''; } }" % (origin, files, files))
     n.start()
 
     name_of = lambda name: "page" if "parts" in name else "f"
-    out = lambda name, which, how: "%s/%s.%s.%s" % (n.dir, name.replace(" ", "_"), which, how)
+    out = lambda name, which, how: "%s/%s.%s.%s" % (n.dir, slug(name), which, how)
     got = {}
 
     def get(name, which, how):
         more = ["-H", "Accept-Encoding: gzip"] if "gzip on" in FEATURES[name] else []
-        got[name, which, how] = curl("%s://127.0.0.1:%d/%s/%s" % (how, ports[which, how], name.replace(" ", "_"), name_of(name)),
+        got[name, which, how] = curl("%s://127.0.0.1:%d/%s/%s" % (how, ports[which, how], slug(name), name_of(name)),
                                      out(name, which, how), "--http2" if how == "https" else "--http1.1", *more)
     for which in ("free", "qos"):
         side_by_side([lambda x=x, how=how: get(x, which, how) for x in FEATURES for how in ("http", "https")], 2 * len(FEATURES))
