@@ -44,9 +44,8 @@
  *         mem = aligned_alloc(QOS_CACHE_LINE, tags_memsize(&config));
  *         if (!mem || tags_init(&tags, mem, tags_memsize(&config), &config) != QOS_OK)
  *             return 1; // tags_config_error(&config) says why
- *         if (tags_add(&tags, 0, 0, &fast) || tags_add(&tags, 0, 1, &slow))
- *             return 1;
- *         if (tags_arrive(&tags, 0, 0, 3, 1) || tags_arrive(&tags, 0, 1, 2, 1))
+ *         if (tags_add(&tags, 0, 0, &fast) || tags_add(&tags, 0, 1, &slow) ||
+ *             tags_arrive(&tags, 0, 0, 3, 1) || tags_arrive(&tags, 0, 1, 2, 1))
  *             return 1; // 3 requests of client 0, 2 of client 1; each costs 1
  *         while (tags_pull(&tags, 1000, 1, &grant) == QOS_OK) { // 1: its cost
  *             // send the oldest request of grant.client; it took the device 1000 ns
@@ -64,18 +63,19 @@
  *   read by any thread. Notation: client m against client f; w the weight, R the
  *   reservation, L the limit, c the largest cost of a request; work is counted at
  *   dispatch and does not count if it is cancelled. Whatever m does (pauses, bursts,
- *   failures, cancelled requests, other terms, removal and return, wrong costs within
- *   cost_max):
+ *   failures, cancelled requests, other terms, removal, wrong costs within cost_max):
  *
  *   - Limit. In any window of t ns m is sent at most  L * (t + limit_burst_ns) / 10^9 + 1
- *     requests, after a pause or a return too. Forced ones add force_debt_requests + 1.
+ *     requests, after a pause or a return too. Forced ones add force_debt_requests + 1
+ *     (with count_cost, of cost_max).
  *   - Weight (PS). While f keeps requests queued and is below its limit, m gets by weight
  *     and by force, in any window in which f gets W_f in all, at most
  *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m  +  K
- *     k is 1 (so equal clients with requests of cost 1 differ by at most 2 of them), or
- *     force_debt_requests + 1 for a client that forced requests. k_f is lead_requests if
- *     f has a reservation. K is 0, or if m waited at its limit the largest c times the
- *     clients over the sum of w. TAGS_ALLOW: what is above limits is shared so by itself.
+ *     k is 1 (so equal clients with requests of cost 1 differ by at most 2 of them); who
+ *     forced some has force_debt_requests + 1 of cost_max more. k_f is lead_requests if f
+ *     has a reservation. K is 0, or if m waited at its limit the largest c times those
+ *     that wait as it comes back over the sum of their w. TAGS_ALLOW: what is above
+ *     limits is shared so by itself.
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
  *     device, is 1; else but for 1.2 window + D services. A service beyond 2 estimates
  *     counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
@@ -83,20 +83,20 @@
  *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If
  *     all reservations fit, f misses from becoming backlogged on what it reserved for the
- *     time of D requests, and one (in any window: two). It also misses what its own
- *     limit forbids and what forced requests take. If they do not fit, or after a stall,
- *     all are served in proportion: up to reserve_lag_ns is made up, and what is older is
- *     dropped, the same time for all. Where a part p of the device is reserved, the
- *     weights then wait for  p / (1 - p) * reserve_lag_ns.
+ *     time of D requests, and one (in any window: two), besides what its own limit
+ *     forbids and forced requests take. If they do not fit, or after a stall (a request
+ *     longer than reserve_lag_ns, too), all are served in proportion: up to
+ *     reserve_lag_ns is made up, older is dropped, the same time for all. Where a part p
+ *     of the device is reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
  *   - Wait. By reservation at most  2 c_f / R_f  and the time of D requests; by weight
  *     sum over all j of (w_j / w_f * c_f + c_j)  of the time that reservations leave.
- *   - A forced request passes all others, also reservations: use it for the server's own
- *     work only. The bound "Weight" includes what m forces.
+ *   - A forced request passes all others, also reservations: for the server's own work.
  *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
- *     they took (grant.cost) is charged: what is above is theirs at the device.
+ *     they took (grant.cost) is charged.
  *   - Groups. All this holds between two groups and between two clients of one group, not
- *     across. A client's reservation waits for its group too: one request more.
- *     Any service counts at both levels, and the limits of both hold.
+ *     across. A client's reservation waits for its group too: one request more. A group's
+ *     fits if the longest requests of its clients do. Any service counts at both levels,
+ *     and the limits of both hold.
  */
 #ifndef QOS_TAGS_H
 #define QOS_TAGS_H
@@ -2691,13 +2691,13 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     return true;
 }
 
-/* Is the share tag at most `requests` charges ahead of V? Tags are sums of rounded parts: what is equal but for the
- * rounding must not depend on it, so 2^-24 of a charge more is no lead. */
+/* Is the share tag at most `requests` charges ahead of V? Tags are sums of rounded parts, and V is kept without its
+ * lowest bits, the place of an id. What is equal but for that must not depend on it: so much more is no lead. */
 QOS_PRIV bool tags_priv_within(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge, uint64_t requests)
 {
     struct qos_u128 most = tags_priv_wide(charge.hi >> 24, (charge.hi & 0xffffff) << 40 | charge.lo >> 24);
+    most = qos_add_wide(most, tags_priv_wide(charge.hi * requests, TAGS_PRIV_ID_MASK)); /* hi < 2^46 * 2^17 */
     most = qos_add_wide(most, qos_mul_wide(charge.lo, requests));
-    most = qos_add_wide(most, tags_priv_wide(charge.hi * requests, 0)); /* < 2^46 * 2^17 */
     return !tags_priv_less(most, tags_priv_lead(tag, v));
 }
 

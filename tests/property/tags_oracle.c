@@ -372,8 +372,8 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
     if (f->work > o.largest)
         o.largest = f->work;
     charge = per_weight(c, f->work, &c->rest);
-    /* 2^-24 of a charge is no lead: what is equal but for rounding */
-    f->free = f->by_reservation && c->stag + charge - o.V > charge * o.lead + charge / (1 << 24);
+    /* what is equal but for rounding is no lead: 2^-24 of a charge, and the bits that V lacks */
+    f->free = f->by_reservation && c->stag + charge - o.V > charge * o.lead + charge / (1 << 24) + (1 << 22) - 1;
     uncharged += f->free;
     if (f->surplus && c->surplus > o.VS)
         o.VS = c->surplus;

@@ -361,6 +361,25 @@ static void at_the_limit(void)
     close_tags();
 }
 
+/* A group waits as long as its only client. */
+static void group_at_the_limit(void)
+{
+    static const struct tags_client all = {1, 0, 0};
+    struct tags_config c = plain(8, TAGS_PS);
+    c.groups = 1;
+    c.limit_burst_ns = QOS_NOTHING;
+    open_tags(&c);
+    CHECK_EQ(tags_group_add(&tags, 0, 8, &all, 0, 8), QOS_OK);
+    CHECK_EQ(add(0, 0, 1, 0, 10), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 1000, 1), QOS_OK);
+    CHECK_EQ(serve(0, 1), 0);
+    CHECK_EQ(serve(0, 1), -1);
+    CHECK_EQ(tags_next_ns(&tags, 50 * MS), 100 * MS);
+    CHECK_EQ(serve(100 * MS - 1, 1), -1);
+    CHECK_EQ(serve(100 * MS, 1), 0);
+    close_tags();
+}
+
 /* The surplus of TAGS_ALLOW goes by weight: w = 1 and 9, limits of 100 each, 1000 per second in all: 800 of it are
  * surplus. */
 static void allowed_above(void)
@@ -1549,6 +1568,7 @@ int main(void)
     terms();
     clients();
     at_the_limit();
+    group_at_the_limit();
     allowed_above();
     rejected();
     bounded_moves();
