@@ -640,23 +640,35 @@ struct tags_shared {
 
 /* -- trees */
 
+#if QOS_HAS_INT128
+__extension__ typedef unsigned __int128 tags_priv_u128;
+
+QOS_PRIV tags_priv_u128 tags_priv_native(struct qos_u128 a)
+{
+    return (tags_priv_u128)a.hi << 64 | a.lo;
+}
+#endif
+
 QOS_PRIV bool tags_priv_less(struct qos_u128 a, struct qos_u128 b)
 {
 #if QOS_HAS_INT128
-    __extension__ typedef unsigned __int128 tags_priv_u128;
-    return ((tags_priv_u128)a.hi << 64 | a.lo) < ((tags_priv_u128)b.hi << 64 | b.lo);
+    return tags_priv_native(a) < tags_priv_native(b);
 #else
     return a.hi < b.hi || (a.hi == b.hi && a.lo < b.lo);
 #endif
 }
 
-/* Without a branch: which one is less cannot be predicted. */
+/* Compilers choose between native integers without a branch: which one is less cannot be predicted. */
 QOS_PRIV struct qos_u128 tags_priv_least(struct qos_u128 a, struct qos_u128 b)
 {
-    uint64_t take_b = qos_wrap_sub(0, tags_priv_less(b, a));
-    a.hi ^= (a.hi ^ b.hi) & take_b;
-    a.lo ^= (a.lo ^ b.lo) & take_b;
+#if QOS_HAS_INT128
+    tags_priv_u128 x = tags_priv_native(a), y = tags_priv_native(b), least = y < x ? y : x;
+    a.hi = (uint64_t)(least >> 64);
+    a.lo = (uint64_t)least;
     return a;
+#else
+    return tags_priv_less(b, a) ? b : a;
+#endif
 }
 
 QOS_PRIV struct qos_u128 tags_priv_wide(uint64_t hi, uint64_t lo)
@@ -689,19 +701,21 @@ QOS_PRIV struct qos_u128 tags_priv_s_key(const struct tags_priv_node *node, size
 QOS_PRIV void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
 {
     size_t i = id - pool->first;
+    struct tags_priv_node *node = pool->s + (i >> 2);
     uint32_t k;
-    for (k = 0; k < pool->s_levels; k++, i >>= 2) {
-        struct tags_priv_node *node = pool->s + pool->s_base[k] + (i >> 2);
-        size_t at = i & 3;
-        struct qos_u128 others;
-        if (k > 0 && node->hi[at] == key.hi && node->lo[at] == key.lo)
-            return;
+    for (k = 1;; k++) {
+        const size_t at = i & 3;
+        struct qos_u128 others = tags_priv_least(tags_priv_s_key(node, at ^ 1), tags_priv_s_key(node, at ^ 2));
+        others = tags_priv_least(others, tags_priv_s_key(node, at ^ 3));
         node->hi[at] = key.hi;
         node->lo[at] = key.lo;
-        others = tags_priv_least(tags_priv_s_key(node, at ^ 1), tags_priv_s_key(node, at ^ 2));
-        others = tags_priv_least(others, tags_priv_s_key(node, at ^ 3));
-        if (tags_priv_less(others, key)) /* a branch: a client that was just served is rarely the least */
-            key = others;
+        key = tags_priv_least(key, others);
+        if (k >= pool->s_levels)
+            break;
+        i >>= 2;
+        node = pool->s + pool->s_base[k] + (i >> 2);
+        if (((node->hi[i & 3] ^ key.hi) | (node->lo[i & 3] ^ key.lo)) == 0)
+            return;
     }
     pool->s_top = key;
 }
@@ -727,15 +741,13 @@ QOS_PRIV_NOINLINE void tags_priv_s_lower(struct tags_priv_pool *pool, uint32_t i
         pool->s_top = key;
 }
 
-/* The same for the key of a client in s. If it rises and was not the least of its node, nothing else changes. */
-TAGS_PRIV_INLINE void tags_priv_s_move(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
+/* The same for a key that is not less than before. If it was not the least of its node, nothing else changes. */
+TAGS_PRIV_INLINE void tags_priv_s_raise(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
 {
     const uint32_t i = id - pool->first, at = i & 3;
     struct tags_priv_node *node = pool->s + (i >> 2);
     const struct tags_priv_node *up = pool->s + pool->s_base[1] + (i >> 4);
-    if (tags_priv_less(key, tags_priv_s_key(node, at))) {
-        tags_priv_s_lower(pool, id, key);
-    } else if (pool->s_levels == 1 || node->lo[at] == up->lo[i >> 2 & 3]) { /* the low words of two ids differ */
+    if (pool->s_levels == 1 || node->lo[at] == up->lo[i >> 2 & 3]) { /* the low words of two ids differ */
         tags_priv_s_put(pool, id, key);
     } else {
         node->hi[at] = key.hi;
@@ -1581,13 +1593,17 @@ TAGS_PRIV_INLINE void tags_priv_recharge(struct tags *tags, struct tags_priv_poo
     uint32_t rest = 0;
     if (charge->flags & TAGS_PRIV_NO_SHARE)
         return;
-    by = tags_priv_per_weight(tags, charge->id, plus > minus ? plus - minus : minus - plus, &rest);
-    if (plus > minus)
+    if (plus >= minus) {
+        by = tags_priv_per_weight(tags, charge->id, plus - minus, &rest);
         tags_priv_move(tag, tags_priv_axis_v(pool, charge), by);
-    else
+        if (tags->hot[charge->id].queued)
+            tags_priv_s_raise(pool, charge->id, tags_priv_key(tags, charge->id));
+    } else {
+        by = tags_priv_per_weight(tags, charge->id, minus - plus, &rest);
         *tag = tags_priv_lead(*tag, by);
-    if (tags->hot[charge->id].queued)
-        tags_priv_s_move(pool, charge->id, tags_priv_key(tags, charge->id));
+        if (tags->hot[charge->id].queued)
+            tags_priv_s_lower(pool, charge->id, tags_priv_key(tags, charge->id));
+    }
 }
 
 QOS_PRIV_NOINLINE void tags_priv_recharge_grouped(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
@@ -2970,7 +2986,7 @@ QOS_PRIV void tags_priv_place(struct tags *tags, struct tags_priv_pool *pool, ui
 {
     tags_priv_settle_rates(tags, pool, id);
     if (tags->hot[id].queued)
-        tags_priv_s_move(pool, id, tags_priv_key(tags, id));
+        tags_priv_s_set(tags, pool, id);
 }
 
 /* Units by which the client is ahead of its limit, beyond the one that it always may be. */
