@@ -554,10 +554,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_intake_init(struct twochoice_int
                                                             size_t size_bytes,
                                                             const struct twochoice_intake_config *config);
 /* A RESERVE or a RELEASE came. true: send *answer to message->client, which is who sent it: check that. A server that
- * takes no writes sets answer->state before. O(max_per_client). */
+ * takes no writes sets answer->state before. O(1) on average. */
 QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t now_ns,
                                     const struct twochoice_message *message, struct twochoice_message *answer);
-/* true: send *ask to ask->client. Call again until false. O(max_per_client). */
+/* true: send *ask to ask->client. Call again until false. O(1) on average. */
 QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_ns, struct twochoice_message *ask);
 /* When to call twochoice_intake_ask again, if nothing else happens before; QOS_NEVER: when something does. O(1). */
 QOS_API uint64_t twochoice_intake_next_ns(struct twochoice_intake *intake, uint64_t now_ns);
@@ -4434,8 +4434,9 @@ QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placeme
  *
  * INVARIANTS
  *
- *   1. Each entry in use is in the list of its client, in the order of their RESERVEs. It is in the queue of deadlines
- *      if and only if asked > 0. A client is in its chain while it has entries, in the turn while one has left > 0.
+ *   1. Each entry in use is in the chain of its client and turn; in the list of its client, in the order of their
+ *      RESERVEs, while left > 0; in the queue of deadlines while asked > 0. A client is in its chain while it has
+ *      entries, in the turn while its list is not empty.
  *   2. left and reserved are the sums of left, and of left times cost, over all entries; asked and awaited the same of
  *      asked.
  */
@@ -4443,20 +4444,24 @@ QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placeme
 struct twochoice_priv_entry { /* a reservation, as the server sees it */
     uint64_t request, turn, cost, len_bytes, asked_ns;
     uint32_t left, asked;
-    uint32_t peer, next, older, newer; /* next of the client, or unused; of the deadlines */
-};
-struct twochoice_priv_peer { /* a client that has reservations */
-    uint64_t client;
-    uint32_t entry, entries, left; /* entry: the first */
-    uint32_t chain, next, prev;    /* next: of the turn, or unused */
+    uint32_t peer, chain; /* chain: the next in it, or unused */
 };
 struct twochoice_priv_list {
     uint32_t head, tail;
 };
+struct twochoice_priv_link {
+    uint32_t prev, next;
+};
+struct twochoice_priv_peer { /* a client that has reservations */
+    uint64_t client;
+    uint32_t entries, left, chain;
+    struct twochoice_priv_list own; /* of entries */
+};
 struct twochoice_intake {
     struct twochoice_priv_entry *entry;
     struct twochoice_priv_peer *peer;
-    uint32_t *chain;
+    struct twochoice_priv_link *own_link, *waiting_link, *turn_link; /* by entry, entry, peer */
+    uint32_t *entry_chain, *peer_chain;
     uint32_t server, max, max_per_client, chains, parallel, unused_entry, unused_peer, used, turns;
     struct twochoice_priv_list turn, waiting; /* of peers; of entries */
     uint64_t op_cost, timeout_ns;
@@ -4497,7 +4502,14 @@ QOS_PRIV void twochoice_priv_intake_layout(struct qos_layout *layout, void *mem,
                                                                    sizeof(struct twochoice_priv_entry), QOS_CACHE_LINE);
     intake->peer = (struct twochoice_priv_peer *)qos_layout_part(layout, intake->max,
                                                                  sizeof(struct twochoice_priv_peer), QOS_CACHE_LINE);
-    intake->chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
+    intake->own_link = (struct twochoice_priv_link *)qos_layout_part(
+        layout, intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
+    intake->waiting_link = (struct twochoice_priv_link *)qos_layout_part(
+        layout, intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
+    intake->turn_link = (struct twochoice_priv_link *)qos_layout_part(
+        layout, intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
+    intake->entry_chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
+    intake->peer_chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
 }
 
 QOS_API size_t twochoice_intake_memsize(const struct twochoice_intake_config *config)
@@ -4533,9 +4545,9 @@ QOS_API enum qos_status twochoice_intake_init(struct twochoice_intake *intake, v
     intake->timeout_ns = qos_default(config->timeout_ns, UINT64_C(50000000));
     intake->turn.head = intake->turn.tail = intake->waiting.head = intake->waiting.tail = QOS_NONE;
     for (i = 0; i < intake->max; i++)
-        intake->entry[i].next = intake->peer[i].next = i + 1 < intake->max ? i + 1 : QOS_NONE;
+        intake->entry[i].chain = intake->peer[i].chain = i + 1 < intake->max ? i + 1 : QOS_NONE;
     for (i = 0; i < intake->chains; i++)
-        intake->chain[i] = QOS_NONE;
+        intake->entry_chain[i] = intake->peer_chain[i] = QOS_NONE;
     return QOS_OK;
 }
 
@@ -4546,72 +4558,66 @@ QOS_PRIV uint64_t twochoice_priv_cost(const struct twochoice_intake *intake, uin
     return qos_min(len_bytes, TWOCHOICE_LEN_MAX) + intake->op_cost;
 }
 
-QOS_PRIV uint32_t *twochoice_priv_chain_of(const struct twochoice_intake *intake, uint64_t client)
+/* Fibonacci hashing, of which the first round spreads the clients. */
+QOS_PRIV uint32_t twochoice_priv_chain_of(const struct twochoice_intake *intake, uint64_t client, uint64_t turn)
 {
-    return &intake->chain[qos_wrap_mul(client, UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (intake->chains - 1)];
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15), h = qos_wrap_mul(client, odd);
+    return (uint32_t)(qos_wrap_mul(h ^ h >> 32 ^ turn, odd) >> 32) & (intake->chains - 1);
 }
 
 QOS_PRIV uint32_t twochoice_priv_peer_of(const struct twochoice_intake *intake, uint64_t client)
 {
-    uint32_t i = *twochoice_priv_chain_of(intake, client);
+    uint32_t i = intake->peer_chain[twochoice_priv_chain_of(intake, client, 0)];
     while (i != QOS_NONE && intake->peer[i].client != client)
         i = intake->peer[i].chain;
     return i;
 }
 
-QOS_PRIV uint32_t twochoice_priv_entry_of(const struct twochoice_intake *intake, uint32_t peer, uint64_t request,
+QOS_PRIV uint32_t twochoice_priv_entry_of(const struct twochoice_intake *intake, uint64_t client, uint64_t request,
                                           uint64_t turn)
 {
-    uint32_t i = peer == QOS_NONE ? QOS_NONE : intake->peer[peer].entry;
-    while (i != QOS_NONE && (intake->entry[i].request != request || intake->entry[i].turn != turn))
-        i = intake->entry[i].next;
+    uint32_t i = intake->entry_chain[twochoice_priv_chain_of(intake, client, turn)];
+    for (; i != QOS_NONE; i = intake->entry[i].chain) {
+        const struct twochoice_priv_entry *e = &intake->entry[i];
+        if (e->turn == turn && e->request == request && intake->peer[e->peer].client == client)
+            break;
+    }
     return i;
 }
 
-/* In the turn, at its end, or out of it. */
-QOS_PRIV void twochoice_priv_turn(struct twochoice_intake *intake, uint32_t i, bool in)
+/* In a list, at its end, or out of it. */
+QOS_PRIV void twochoice_priv_listed(struct twochoice_priv_list *l, struct twochoice_priv_link *link, uint32_t i,
+                                    bool in)
 {
-    struct twochoice_priv_peer *p = &intake->peer[i];
-    struct twochoice_priv_list *l = &intake->turn;
+    struct twochoice_priv_link *k = &link[i];
     if (in) {
-        p->prev = l->tail;
-        p->next = QOS_NONE;
+        k->prev = l->tail;
+        k->next = QOS_NONE;
     }
-    *(p->prev == QOS_NONE ? &l->head : &intake->peer[p->prev].next) = in ? i : p->next;
-    *(p->next == QOS_NONE ? &l->tail : &intake->peer[p->next].prev) = in ? i : p->prev;
-}
-
-/* In the queue of deadlines, at its end, or out of it. */
-QOS_PRIV void twochoice_priv_waiting(struct twochoice_intake *intake, uint32_t i, bool in)
-{
-    struct twochoice_priv_entry *e = &intake->entry[i];
-    struct twochoice_priv_list *l = &intake->waiting;
-    if (in) {
-        e->older = l->tail;
-        e->newer = QOS_NONE;
-    }
-    *(e->older == QOS_NONE ? &l->head : &intake->entry[e->older].newer) = in ? i : e->newer;
-    *(e->newer == QOS_NONE ? &l->tail : &intake->entry[e->newer].older) = in ? i : e->older;
+    *(k->prev == QOS_NONE ? &l->head : &link[k->prev].next) = in ? i : k->next;
+    *(k->next == QOS_NONE ? &l->tail : &link[k->next].prev) = in ? i : k->prev;
 }
 
 /* Frees an entry with no count, and its client if it was the last one. */
 QOS_PRIV void twochoice_priv_drop_entry(struct twochoice_intake *intake, uint32_t i)
 {
-    uint32_t peer = intake->entry[i].peer, *link = &intake->peer[peer].entry;
+    struct twochoice_priv_entry *e = &intake->entry[i];
+    struct twochoice_priv_peer *p = &intake->peer[e->peer];
+    uint32_t *link = &intake->entry_chain[twochoice_priv_chain_of(intake, p->client, e->turn)];
     while (*link != i)
-        link = &intake->entry[*link].next;
-    *link = intake->entry[i].next;
-    intake->entry[i].next = intake->unused_entry;
+        link = &intake->entry[*link].chain;
+    *link = e->chain;
+    e->chain = intake->unused_entry;
     intake->unused_entry = i;
     intake->used--;
-    if (--intake->peer[peer].entries > 0)
+    if (--p->entries > 0)
         return;
-    link = twochoice_priv_chain_of(intake, intake->peer[peer].client);
-    while (*link != peer)
+    link = &intake->peer_chain[twochoice_priv_chain_of(intake, p->client, 0)];
+    while (*link != e->peer)
         link = &intake->peer[*link].chain;
-    *link = intake->peer[peer].chain;
-    intake->peer[peer].next = intake->unused_peer;
-    intake->unused_peer = peer;
+    *link = p->chain;
+    p->chain = intake->unused_peer;
+    intake->unused_peer = e->peer;
 }
 
 /* The two counts of an entry. Everything that follows from them is changed here; its client goes to the end of the
@@ -4622,21 +4628,23 @@ QOS_PRIV void twochoice_priv_count_as(struct twochoice_intake *intake, uint32_t 
     struct twochoice_priv_peer *p = &intake->peer[e->peer];
     const bool was_in_turn = p->left > 0, asks = asked > e->asked;
     if (e->asked && (asks || asked == 0))
-        twochoice_priv_waiting(intake, i, false);
+        twochoice_priv_listed(&intake->waiting, intake->waiting_link, i, false);
+    if ((e->left > 0) != (left > 0))
+        twochoice_priv_listed(&p->own, intake->own_link, i, left > 0);
     p->left = p->left - e->left + left;
     intake->left = intake->left - e->left + left;
     intake->reserved = intake->reserved - e->left * e->cost + left * e->cost;
     intake->asked = intake->asked - e->asked + asked;
     intake->awaited = intake->awaited - e->asked * e->cost + asked * e->cost;
     if (was_in_turn && (p->left == 0 || asks))
-        twochoice_priv_turn(intake, e->peer, false);
+        twochoice_priv_listed(&intake->turn, intake->turn_link, e->peer, false);
     if (p->left > 0 && (!was_in_turn || asks))
-        twochoice_priv_turn(intake, e->peer, true);
+        twochoice_priv_listed(&intake->turn, intake->turn_link, e->peer, true);
     intake->turns = intake->turns - was_in_turn + (p->left > 0);
     e->left = left;
     e->asked = asked;
     if (asks)
-        twochoice_priv_waiting(intake, i, true);
+        twochoice_priv_listed(&intake->waiting, intake->waiting_link, i, true);
     if (left == 0 && asked == 0)
         twochoice_priv_drop_entry(intake, i);
 }
@@ -4646,18 +4654,23 @@ QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *intake, const st
                                        uint32_t peer)
 {
     uint64_t cost = twochoice_priv_cost(intake, message->len_bytes);
-    uint32_t i = intake->unused_entry, *link;
+    uint32_t i = intake->unused_entry, *chain;
     struct twochoice_priv_entry *e = &intake->entry[i];
     if (peer == QOS_NONE) {
+        struct twochoice_priv_peer *p = &intake->peer[intake->unused_peer];
         peer = intake->unused_peer;
-        intake->unused_peer = intake->peer[peer].next;
-        intake->peer[peer].client = message->client;
-        intake->peer[peer].entry = QOS_NONE;
-        intake->peer[peer].entries = intake->peer[peer].left = 0;
-        intake->peer[peer].chain = *twochoice_priv_chain_of(intake, message->client);
-        *twochoice_priv_chain_of(intake, message->client) = peer;
+        intake->unused_peer = p->chain;
+        chain = &intake->peer_chain[twochoice_priv_chain_of(intake, message->client, 0)];
+        p->client = message->client;
+        p->entries = p->left = 0;
+        p->own.head = p->own.tail = QOS_NONE;
+        p->chain = *chain;
+        *chain = peer;
     }
-    intake->unused_entry = e->next;
+    intake->unused_entry = e->chain;
+    chain = &intake->entry_chain[twochoice_priv_chain_of(intake, message->client, message->turn)];
+    e->chain = *chain;
+    *chain = i;
     intake->used++;
     intake->peer[peer].entries++;
     e->request = message->request;
@@ -4666,10 +4679,6 @@ QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *intake, const st
     e->cost = intake->work_cost ? qos_min(cost, intake->work_cost) : cost;
     e->left = e->asked = 0;
     e->peer = peer;
-    e->next = QOS_NONE;
-    for (link = &intake->peer[peer].entry; *link != QOS_NONE; link = &intake->entry[*link].next)
-        ;
-    *link = i;
     twochoice_priv_count_as(intake, i, (uint32_t)qos_min(message->count, TWOCHOICE_WRITES_MAX), 0);
 }
 
@@ -4762,7 +4771,7 @@ QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t no
     QOS_ASSERT(intake && message && answer);
     now_ns = twochoice_priv_now(&intake->clock, now_ns);
     peer = twochoice_priv_peer_of(intake, message->client);
-    i = twochoice_priv_entry_of(intake, peer, message->request, message->turn);
+    i = twochoice_priv_entry_of(intake, message->client, message->request, message->turn);
     if (message->type == TWOCHOICE_RELEASE && i != QOS_NONE)
         twochoice_priv_count_as(intake, i, 0, 0);
     if (message->type != TWOCHOICE_RESERVE)
@@ -4794,9 +4803,7 @@ QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_
     }
     if (intake->turn.head == QOS_NONE || twochoice_priv_asks_ns(intake, now_ns) > now_ns)
         return false;
-    i = intake->peer[intake->turn.head].entry;
-    while (intake->entry[i].left == 0)
-        i = intake->entry[i].next;
+    i = intake->peer[intake->turn.head].own.head;
     e = &intake->entry[i];
     __builtin_memset(ask, 0, sizeof *ask);
     ask->type = TWOCHOICE_ASK;
@@ -4836,7 +4843,7 @@ QOS_API void twochoice_intake_arrived(struct twochoice_intake *intake, uint64_t 
                                       uint64_t request, uint64_t turn, uint64_t len_bytes)
 {
     uint64_t own_ns, took_ns, old_ns = intake->lead_ns;
-    uint32_t i = twochoice_priv_entry_of(intake, twochoice_priv_peer_of(intake, client), request, turn);
+    uint32_t i = twochoice_priv_entry_of(intake, client, request, turn);
     QOS_ASSERT(intake);
     own_ns = twochoice_priv_now(&intake->clock, now_ns);
     if (i != QOS_NONE && intake->entry[i].asked) {

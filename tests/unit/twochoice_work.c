@@ -1,6 +1,7 @@
 // proves: what the first page says a call costs, counted in basic blocks that are run, not in time. A write, a query and
 // proves: refers() cost O(log n), however many fragments there are, and writes are open at home or away, in order or not;
-// proves: a message of a client O(1), however many have reservations. 100 times as many may cost 3 times as much.
+// proves: a message of a client O(1), however many reservations it has, or others have. 100 times as many may cost 3
+// proves: times as much.
 // flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
@@ -39,7 +40,7 @@ static void add(struct work *w, int many, uint64_t before)
 static void judge(const char *what, const struct work *w)
 {
     const double few = (double)w->blocks[0] / (double)w->calls[0], many = (double)w->blocks[1] / (double)w->calls[1];
-    printf("%-32s %7.1f blocks a call, %7.1f with 100 times as many\n", what, few, many);
+    printf("%-40s %7.1f blocks a call, %7.1f with 100 times as many\n", what, few, many);
     CHECK_CONTEXT("%s", what);
     CHECK_WITHIN(many / few, 0, 3);
 }
@@ -142,48 +143,69 @@ static void fragments(bool in_order)
     judge(what, &references);
 }
 
-/* Reservations at a server, of as many clients; those of one client are looked through, as is said there. */
-static void reservations(void)
+/* Reservations at a server, of as many clients or of one. open: all have been asked for and have not come; they come, or
+ * are released, in any order. */
+static void reservations(bool one, bool open)
 {
-    struct work heard = {{0, 0}, {0, 0}}, asked = {{0, 0}, {0, 0}};
+    static struct twochoice_message asked_for[6010];
+    struct work heard = {{0, 0}, {0, 0}}, asked = {{0, 0}, {0, 0}}, released = {{0, 0}, {0, 0}};
+    const char *whose = one ? "of one client" : "of as many";
+    char what[64];
     int many;
     for (many = 0; many < 2; many++) {
         const uint32_t n = many ? 6000 : 60;
         static struct twochoice_intake intake;
         struct twochoice_intake_config config;
-        struct twochoice_message r, ask, answer;
+        struct twochoice_message r, answer;
         struct check_mem m;
         uint64_t before, now = 0;
-        uint32_t i;
+        uint32_t i, k, waits = 0;
         memset(&config, 0, sizeof config);
-        config.max_reservations = n + 10;
+        config.max_reservations = config.max_per_client = n + 10;
+        config.parallel = open ? n + 10 : 1;
         check_mem_new(&m, twochoice_intake_memsize(&config), 64, 0);
         CHECK_EQ(twochoice_intake_init(&intake, m.mem, m.size, &config), QOS_OK);
         memset(&r, 0, sizeof r);
-        r.type = TWOCHOICE_RESERVE;
-        r.count = 1;
         r.len_bytes = 1 << 20;
         for (i = 0; i < n + 3000; i++) {
+            r.type = TWOCHOICE_RESERVE;
+            r.count = 1;
             r.request = r.turn = i;
-            r.client = i % (n + 5);
+            r.client = one ? 7 : i % (n + 5);
             before = blocks;
             CHECK(twochoice_intake_heard(&intake, now, &r, &answer));
             CHECK_EQ(answer.state, TWOCHOICE_UP);
+            if (i >= n)
+                add(&heard, many, before);
+            else if (!open)
+                continue;
+            now += open ? 0 : 1000000;
+            before = blocks;
+            CHECK(twochoice_intake_ask(&intake, now, &asked_for[waits++]));
             if (i < n)
                 continue;
-            add(&heard, many, before);
-            now += 1000000;
-            before = blocks;
-            CHECK(twochoice_intake_ask(&intake, now, &ask));
-            twochoice_intake_arrived(&intake, now, ask.client, ask.request, ask.turn, 1 << 20);
-            now += 100000;
-            twochoice_intake_end(&intake, now, 1 << 20);
-            add(&asked, many, before);
+            k = (uint32_t)check_between(&rng, 0, waits - 1);
+            r = asked_for[k];
+            asked_for[k] = asked_for[--waits];
+            if (i % 4) {
+                twochoice_intake_arrived(&intake, now, r.client, r.request, r.turn, 1 << 20);
+                now += open ? 0 : 100000;
+                twochoice_intake_end(&intake, now, 1 << 20);
+                add(&asked, many, before);
+            } else {
+                r.type = TWOCHOICE_RELEASE;
+                CHECK(!twochoice_intake_heard(&intake, now, &r, &answer));
+                add(&released, many, before);
+            }
         }
         CHECK(check_mem_free(&m));
     }
-    judge("RESERVE", &heard);
-    judge("ask, arrive, end", &asked);
+    (void)snprintf(what, sizeof what, "RESERVE, %s%s", whose, open ? ", open" : "");
+    judge(what, &heard);
+    (void)snprintf(what, sizeof what, "ask, arrive, end; %s%s", whose, open ? ", open" : "");
+    judge(what, &asked);
+    (void)snprintf(what, sizeof what, "ask, RELEASE; %s%s", whose, open ? ", open" : "");
+    judge(what, &released);
 }
 
 int main(void)
@@ -195,6 +217,7 @@ int main(void)
         open_writes(i / 2, i % 2);
     for (i = 0; i < 2; i++)
         fragments(i);
-    reservations();
+    for (i = 0; i < 4; i++)
+        reservations(i / 2, i % 2);
     return check_end();
 }
