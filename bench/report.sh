@@ -95,6 +95,7 @@ the same, 1,000 clients|ns|n=1000|ns_per_op_reward|||||
 the same, 100,000 clients|ns|n=100000|ns_per_op_reward|||||
 arrive, dispatch, idle again, 1,000 clients|ns|n=1000|ns_per_op_idle|||||
 shared tags, a request, two threads|ns|shared, two threads|ns_per_op|one thread|shared, one thread|ns_per_op||
+the longest call, 100,000 clients reach their limits at once|us|100,000 at their limits|longest_call_us|all moved by one call|100,000 at their limits|longest_call_us_all_at_once||
 memory of a client, proportional share, 10,000 clients|bytes|n=10000|bytes_per_client|||||
 memory of a client, reward, 10,000 clients|bytes|n=10000|bytes_per_client_reward|||||
 END

@@ -1,7 +1,8 @@
 // flags: -pthread
 /* tags - cost of one dispatch and one arrival of the same client, with every client backlogged. Run beside it, in
  * interleaved rounds of one process: a linear scan, and one replace-top on a plain binary heap of as many 64-bit keys.
- * Also: two threads whose schedulers claim from shared words.
+ * Also: two threads whose schedulers claim from shared words; and the longest single call at 100,000 clients that all
+ * reach their limits at once, beside one that may move them all.
  *
  * Clients: weights 1..7, every third with a reservation (together 30 % of the capacity, at least 1/s each), every fifth
  * with a limit that does not bind. Simulated time advances by 10 us per operation. */
@@ -356,6 +357,66 @@ static void shared_words(struct bench *b)
     free(shared);
 }
 
+/* ---- all reach their limits at once: each was sent one request at 1 s, and may have the next one 1 s later */
+
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t longest_call(struct load *w, uint32_t moves_max)
+{
+    struct tags_config config;
+    const struct tags_client limited = {1, 0, 1};
+    struct tags_grant g;
+    uint64_t begin, took, longest = 0;
+    uint32_t i, served = 0, second;
+    memset(&config, 0, sizeof config);
+    memset(w, 0, sizeof *w);
+    config.clients = w->n = 100000;
+    config.mode = TAGS_PS;
+    config.no_completions = true;
+    config.limit_burst_ns = QOS_NOTHING;
+    config.moves_max = moves_max;
+    w->bytes = tags_memsize(&config);
+    w->mem = must_alloc(w->bytes);
+    must(tags_init(&w->t, w->mem, w->bytes, &config));
+    for (i = 0; i < w->n; i++) {
+        must(tags_add(&w->t, 1000000000, i, &limited));
+        must(tags_arrive(&w->t, 1000000000, i, 4, 1));
+    }
+    for (second = 1; second <= 3; second++) {
+        w->now = second * UINT64_C(1000000000);
+        do { /* until all wait at their limits, for the next second */
+            enum qos_status status;
+            begin = thread_ns();
+            status = tags_pull(&w->t, w->now, 1, &g);
+            took = thread_ns() - begin;
+            longest = took > longest ? took : longest;
+            served += status == QOS_OK;
+        } while (tags_next_ns(&w->t, w->now) <= w->now);
+    }
+    if (served != 3 * w->n)
+        exit(2);
+    free(w->mem);
+    return longest;
+}
+
+static void at_limits(struct bench *b)
+{
+    struct load w;
+    double bounded[5], all[5];
+    unsigned r;
+    for (r = 0; r < 5; r++) {
+        bounded[r] = (double)longest_call(&w, 0) / 1e3;
+        all[r] = (double)longest_call(&w, UINT32_MAX) / 1e3;
+    }
+    bench_report(b, "100,000 at their limits", "longest_call_us", bench_median(bounded, 5), "us");
+    bench_report(b, "100,000 at their limits", "longest_call_us_all_at_once", bench_median(all, 5), "us");
+}
+
 int main(int argc, char **argv)
 {
     struct bench b;
@@ -364,5 +425,6 @@ int main(int argc, char **argv)
     for (n = 10; n <= 100000; n *= 10)
         one_size(&b, n);
     shared_words(&b);
+    at_limits(&b);
     return bench_close(&b);
 }
