@@ -468,7 +468,8 @@ static void oracle_reserved(void)
     }
 }
 
-/* Lost requests keep the device's slots until they are cancelled: of those that go before f's, as many as chance loses. */
+/* Lost requests keep the device's slots until they are cancelled: as many as chance loses before those that end, which
+ * alone are charged, are as many as go before f's. */
 static double lost_ns(const struct tenant *f)
 {
     double sum = 0;
@@ -479,7 +480,8 @@ static double lost_ns(const struct tenant *f)
         double before = (double)t->terms.weight / (double)f->terms.weight * f->largest /
                         world_value(run.w, world_of(t->cohort, F_SIZE));
         if (part > 0)
-            sum += world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * 1e6 * (5 + 1.5 * part * before);
+            sum +=
+                world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * 1e6 * (5 + 1.5 * part / (1 - part) * before);
     }
     return sum;
 }
@@ -1274,6 +1276,8 @@ static void world_run(struct world *w)
         return;
     }
     one_run(w, 0, 499999); /* `scale_free`: only ratios of weights matter, up to rounding */
+    if (run.cancels)       /* who loses its requests is chance, and what is lost holds up its client */
+        return;
     for (i = 0; i < tenants && !w->broken && world_choice(w, F_SPREAD) == 0 && run.calm && run.fifo_clock; i++)
         /* who thinks draws other times when requests change places: chance, by the square root of their number */
         if (fabs(tenant[i].given - before[i]) >
