@@ -3619,17 +3619,22 @@ struct pshift_priv_contract {
     uint32_t records;                /* entries of its row in use */
 };
 
+/* What a plan reads of a record, in the order of buckets: one cache line. */
 struct pshift_priv_record {
-    uint64_t id;                     /* of the bucket */
     uint64_t served, banked, demand; /* in this period: since the server's start; before it; still to come */
     uint64_t old_max, new_max;       /* most it may have served under grants up to mark_seq; under later ones */
-    uint64_t target;                 /* banked + total of the last plan */
     uint64_t r_total, total;         /* of the last plan, counted from the server's start */
-    uint64_t issued;                 /* R-tokens of the plan that may be issued under the limit */
-    uint64_t mark_seq, last_seq;     /* grant numbers: of invariant 2; the last one sent */
-    uint64_t acked_seq, seen_seq;    /* last grant that the server named; last report merged */
-    uint32_t bucket, server, next;   /* next: next record of the same server */
-    bool changed;                    /* the last plan is not sent yet */
+    uint32_t server;
+    bool changed; /* the last plan is not sent yet */
+};
+QOS_STATIC_ASSERT(sizeof(struct pshift_priv_record) == 64, "a plan fetches one line of a record");
+
+/* What only its server's messages need of it, in the order of its server's list. */
+struct pshift_priv_pair {
+    uint64_t id;                  /* of the bucket */
+    uint64_t mark_seq, last_seq;  /* grant numbers: of invariant 2; the last one sent */
+    uint64_t acked_seq, seen_seq; /* last grant that the server named; last report merged */
+    uint32_t bucket, next;        /* next: next record of the same server */
 };
 
 struct pshift_priv_peer {
@@ -3662,6 +3667,7 @@ struct pshift_controller {
     struct pshift_priv_peer *peer;         /* [servers] */
     struct pshift_priv_contract *contract; /* [buckets] */
     struct pshift_priv_record *record;     /* [records] */
+    struct pshift_priv_pair *pair;         /* [records] */
     uint32_t *bucket_slot, *record_slot;   /* hashes */
     uint32_t *row, *server, *holder;       /* [buckets + 1], [entries], [entries] record of the entry */
     uint32_t *list;                        /* [buckets] changed rows; scratch */
@@ -3681,6 +3687,9 @@ struct pshift_controller {
 };
 
 #ifndef QOS_DECLARE_ONLY
+
+#define PSHIFT_PRIV_ROWS_AHEAD 4 /* fetched before they are planned: some 50 records */
+#define PSHIFT_PRIV_AHEAD 32     /* records that are looked at before the tables, as a look there costs as much */
 
 QOS_PRIV uint32_t pshift_priv_controller_entries(const struct pshift_controller_config *config)
 {
@@ -3718,6 +3727,8 @@ QOS_PRIV void pshift_priv_controller_layout(struct qos_layout *layout, struct ps
         layout, config->buckets, sizeof(struct pshift_priv_contract), QOS_CACHE_LINE);
     controller->record = (struct pshift_priv_record *)qos_layout_part(
         layout, config->records, sizeof(struct pshift_priv_record), QOS_CACHE_LINE);
+    controller->pair = (struct pshift_priv_pair *)qos_layout_part(layout, config->records,
+                                                                  sizeof(struct pshift_priv_pair), QOS_CACHE_LINE);
     controller->bucket_slot =
         (uint32_t *)qos_layout_part(layout, pshift_priv_slots(config->buckets), sizeof(uint32_t), QOS_CACHE_LINE);
     controller->record_slot =
@@ -3831,7 +3842,7 @@ QOS_PRIV uint32_t pshift_priv_record_slot(const struct pshift_controller *c, uin
 {
     uint32_t at = pshift_priv_hash(c->config.nonce, bucket, server + UINT64_C(1), c->record_slots);
     while (c->record_slot[at] != QOS_NONE &&
-           (c->record[c->record_slot[at]].bucket != bucket || c->record[c->record_slot[at]].server != server))
+           (c->pair[c->record_slot[at]].bucket != bucket || c->record[c->record_slot[at]].server != server))
         at = (at + 1) & (c->record_slots - 1);
     return at;
 }
@@ -3873,6 +3884,12 @@ QOS_PRIV uint64_t pshift_priv_used(const struct pshift_priv_record *x)
     return qos_sat_add(x->banked, x->served);
 }
 
+/* Most that the last plan lets it serve in the period. */
+QOS_PRIV uint64_t pshift_priv_planned(const struct pshift_priv_record *x)
+{
+    return qos_sat_add(x->banked, x->total);
+}
+
 QOS_PRIV uint64_t pshift_priv_ceiling(const struct pshift_priv_record *x)
 {
     return qos_max(pshift_priv_used(x), qos_max(x->old_max, x->new_max));
@@ -3881,15 +3898,15 @@ QOS_PRIV uint64_t pshift_priv_ceiling(const struct pshift_priv_record *x)
 /* Puts a record at the end of its server's list, and into the hash. */
 QOS_PRIV void pshift_priv_link(struct pshift_controller *c, uint32_t i)
 {
-    struct pshift_priv_record *x = &c->record[i];
-    struct pshift_priv_peer *peer = &c->peer[x->server];
-    x->next = QOS_NONE;
+    const uint32_t server = c->record[i].server;
+    struct pshift_priv_peer *peer = &c->peer[server];
+    c->pair[i].next = QOS_NONE;
     if (peer->first == QOS_NONE)
         peer->first = i;
     else
-        c->record[peer->last].next = i;
+        c->pair[peer->last].next = i;
     peer->last = i;
-    c->record_slot[pshift_priv_record_slot(c, x->bucket, x->server)] = i;
+    c->record_slot[pshift_priv_record_slot(c, c->pair[i].bucket, server)] = i;
 }
 
 /* Keeps the buckets with records or a contract. c->list maps old indexes to new ones. */
@@ -3940,15 +3957,16 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
     for (i = 0; i < c->info.buckets; i++)
         c->contract[i].records = 0;
     for (i = 0; i < c->info.records; i++) {
+        const struct pshift_priv_pair old = c->pair[i], fresh = {old.id, 0, 0, 0, 0, old.bucket, QOS_NONE};
         struct pshift_priv_record x = c->record[i];
         if ((pshift_priv_used(&x) == 0 && x.demand == 0) || pshift_priv_silent(c, &c->peer[x.server]))
             continue;
         x.demand = pshift_priv_expect(c, x.server, pshift_priv_used(&x), x.demand);
         c->peer[x.server].used = qos_sat_add(c->peer[x.server].used, pshift_priv_used(&x));
-        x.served = x.banked = x.old_max = x.new_max = x.target = x.r_total = x.total = 0;
-        x.mark_seq = x.last_seq = x.acked_seq = x.seen_seq = 0;
+        x.served = x.banked = x.old_max = x.new_max = x.r_total = x.total = 0;
         x.changed = false;
-        c->contract[x.bucket].records++;
+        c->contract[old.bucket].records++;
+        c->pair[n] = fresh;
         c->record[n++] = x;
     }
     for (i = 0; i < c->config.servers; i++)
@@ -3958,7 +3976,7 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
     for (i = 0; i < c->record_slots; i++)
         c->record_slot[i] = QOS_NONE;
     for (i = 0; i < n; i++) {
-        c->record[i].bucket = c->list[c->record[i].bucket];
+        c->pair[i].bucket = c->list[c->pair[i].bucket];
         pshift_priv_link(c, i);
     }
     c->info.period = period;
@@ -4007,18 +4025,20 @@ QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
     }
 }
 
-/* The pair's record, or QOS_NONE. A report names its buckets in the order of the one before, as far as it has the same
- * ones: then no table is read. */
+/* The pair's record, or QOS_NONE. A report names its buckets in the order of the one before and leaves some out: while
+ * these are few, no table is read. */
 QOS_PRIV uint32_t pshift_priv_find(struct pshift_controller *c, uint64_t id, uint32_t server)
 {
     struct pshift_priv_peer *peer = &c->peer[server];
-    uint32_t i = peer->expected, b;
-    if (i == QOS_NONE || c->record[i].id != id) {
+    uint32_t i = peer->expected, b, ahead;
+    for (ahead = 0; ahead < PSHIFT_PRIV_AHEAD && i != QOS_NONE && c->pair[i].id != id; ahead++)
+        i = c->pair[i].next;
+    if (i == QOS_NONE || c->pair[i].id != id) {
         b = c->bucket_slot[pshift_priv_bucket_slot(c, id)];
         i = b == QOS_NONE ? QOS_NONE : c->record_slot[pshift_priv_record_slot(c, b, server)];
     }
     if (i != QOS_NONE)
-        peer->expected = c->record[i].next != QOS_NONE ? c->record[i].next : peer->first;
+        peer->expected = c->pair[i].next != QOS_NONE ? c->pair[i].next : peer->first;
     return i;
 }
 
@@ -4034,7 +4054,7 @@ QOS_PRIV enum qos_status pshift_priv_report_check(struct pshift_controller *c, c
         return QOS_ESTALE;
     for (k = 0; k < message->count && same && ours; k++) {
         const uint32_t i = pshift_priv_find(c, entry[k].bucket, message->server);
-        if (i != QOS_NONE && message->seq > c->record[i].seen_seq && entry[k].served < c->record[i].served)
+        if (i != QOS_NONE && message->seq > c->pair[i].seen_seq && entry[k].served < c->record[i].served)
             status = QOS_ECORRUPT;
     }
     peer->expected = expected; /* now they are merged */
@@ -4049,37 +4069,40 @@ QOS_PRIV void pshift_priv_restarted(struct pshift_controller *c, struct pshift_p
     for (i = 0; i < PSHIFT_RANGES; i++)
         peer->merged[i] = none;
     peer->newest = 0;
-    for (i = peer->first; i != QOS_NONE; i = c->record[i].next) {
+    for (i = peer->first; i != QOS_NONE; i = c->pair[i].next) {
+        struct pshift_priv_pair *pair = &c->pair[i];
         struct pshift_priv_record *x = &c->record[i];
-        struct pshift_priv_contract *contract = &c->contract[x->bucket];
+        struct pshift_priv_contract *contract = &c->contract[pair->bucket];
         uint64_t ceiling = pshift_priv_ceiling(x);
         x->banked = pshift_priv_used(x);
         contract->lost = qos_sat_add(contract->lost, ceiling - x->banked);
-        c->changed[x->bucket] = 1;
+        c->changed[pair->bucket] = 1;
         x->served = x->demand = x->r_total = x->total = x->new_max = 0;
-        x->mark_seq = x->last_seq = x->acked_seq = x->seen_seq = 0;
-        x->old_max = x->target = x->banked;
+        pair->mark_seq = pair->last_seq = pair->acked_seq = pair->seen_seq = 0;
+        x->old_max = x->banked;
         x->changed = false;
     }
 }
 
-/* The pair's record, made if there is none; NULL: no room. */
-QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controller *c, uint64_t id, uint32_t server)
+/* The pair's record, made if there is none; QOS_NONE: no room. */
+QOS_PRIV uint32_t pshift_priv_record_of(struct pshift_controller *c, uint64_t id, uint32_t server)
 {
-    struct pshift_priv_record blank = {id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, server, QOS_NONE, false};
+    const struct pshift_priv_record blank = {0, 0, 0, 0, 0, 0, 0, server, false};
+    struct pshift_priv_pair pair = {id, 0, 0, 0, 0, 0, QOS_NONE};
     struct pshift_priv_contract *contract;
     uint32_t i = pshift_priv_find(c, id, server), b;
     if (i != QOS_NONE)
-        return &c->record[i];
+        return i;
     b = c->bucket_slot[pshift_priv_bucket_slot(c, id)];
     if (b == QOS_NONE && c->info.buckets == c->config.buckets)
-        return NULL;
+        return QOS_NONE;
     b = pshift_priv_contract_of(c, id);
     if (c->info.records == c->config.records)
-        return NULL;
+        return QOS_NONE;
     contract = &c->contract[b];
-    blank.bucket = b;
+    pair.bucket = b;
     c->record[c->info.records] = blank;
+    c->pair[c->info.records] = pair;
     if (b >= c->laid_buckets || contract->records >= c->row[b + 1] - c->row[b])
         c->laid = false;
     else if (c->laid)
@@ -4087,15 +4110,15 @@ QOS_PRIV struct pshift_priv_record *pshift_priv_record_of(struct pshift_controll
     contract->records++;
     c->changed[b] = 1;
     pshift_priv_link(c, c->info.records);
-    return &c->record[c->info.records++];
+    return c->info.records++;
 }
 
 /* Merges one entry of a report into its record. ours: the server had begun this period; else only demand counts, and
  * until the period's first plan (early) what the last period made us expect, if that is more. */
-QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, const struct pshift_report_entry *entry, bool ours,
-                                bool early)
+QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, struct pshift_priv_pair *pair,
+                                const struct pshift_report_entry *entry, bool ours, bool early)
 {
-    uint64_t may, after = x->changed ? x->target : 0;
+    uint64_t may, after = x->changed ? pshift_priv_planned(x) : 0;
     if (!ours) {
         x->demand = qos_max(early ? x->demand : 0, qos_min(entry->demand, PSHIFT_COUNT_MAX));
         return;
@@ -4103,11 +4126,11 @@ QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, const struct pshif
     x->served = entry->served;
     x->demand = qos_min(entry->demand, PSHIFT_COUNT_MAX);
     may = qos_sat_add(pshift_priv_used(x), entry->held);
-    if (entry->grant_seq >= x->mark_seq) {
-        x->old_max = entry->grant_seq >= x->last_seq ? may : qos_max(may, x->new_max);
+    if (entry->grant_seq >= pair->mark_seq) {
+        x->old_max = entry->grant_seq >= pair->last_seq ? may : qos_max(may, x->new_max);
         x->new_max = after;
-        x->mark_seq = x->last_seq;
-        x->acked_seq = entry->grant_seq;
+        pair->mark_seq = pair->last_seq;
+        pair->acked_seq = entry->grant_seq;
     } else {
         x->old_max = qos_max(x->old_max, may);
     }
@@ -4171,19 +4194,21 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
     }
     pshift_priv_peer_note(peer, message->seq);
     for (k = 0; k < message->count; k++) {
-        struct pshift_priv_record *x = pshift_priv_record_of(c, entry[k].bucket, message->server);
+        const uint32_t i = pshift_priv_record_of(c, entry[k].bucket, message->server);
+        struct pshift_priv_record *x;
         uint64_t served, demand;
-        if (!x)
+        if (i == QOS_NONE)
             c->info.refused++;
-        if (!x || message->seq <= x->seen_seq)
+        if (i == QOS_NONE || message->seq <= c->pair[i].seen_seq)
             continue;
-        x->seen_seq = message->seq;
+        c->pair[i].seen_seq = message->seq;
+        x = &c->record[i];
         served = x->served;
         demand = x->demand;
-        pshift_priv_merge(x, &entry[k], ours, early);
+        pshift_priv_merge(x, &c->pair[i], &entry[k], ours, early);
         /* A report that only confirms a grant must not change the plan, or it would never become stable. */
         if (x->served != served || x->demand != demand)
-            c->changed[x->bucket] = 1;
+            c->changed[c->pair[i].bucket] = 1;
     }
     return QOS_OK;
 }
@@ -4197,8 +4222,8 @@ QOS_PRIV void pshift_priv_listen(struct pshift_controller *c)
         struct pshift_priv_peer *peer = &c->peer[j];
         bool silent = pshift_priv_silent(c, peer);
         c->info.silent += silent ? 1u : 0u;
-        for (i = peer->first; silent != peer->silent && i != QOS_NONE; i = c->record[i].next)
-            c->changed[c->record[i].bucket] = 1;
+        for (i = peer->first; silent != peer->silent && i != QOS_NONE; i = c->pair[i].next)
+            c->changed[c->pair[i].bucket] = 1;
         peer->silent = silent;
         c->r.capacity[j] = silent ? 0 : qos_min(peer->capacity, PSHIFT_COUNT_MAX);
     }
@@ -4223,7 +4248,7 @@ QOS_PRIV void pshift_priv_lay_out(struct pshift_controller *c)
         c->r.demand[e] = c->r.alloc[e] = c->l.demand[e] = c->l.alloc[e] = 0;
     }
     for (i = 0; i < c->info.records; i++) {
-        const uint32_t b = c->record[i].bucket;
+        const uint32_t b = c->pair[i].bucket;
         c->holder[c->row[b] + c->contract[b].records++] = i;
     }
     c->laid = true;
@@ -4244,16 +4269,16 @@ QOS_PRIV struct pshift_problem pshift_priv_half_problem(const struct pshift_cont
     return p;
 }
 
-/* Records lie in the order in which servers reported them, rows in that of buckets: fetches the record of an entry that
- * comes soon. */
-QOS_PRIV void pshift_priv_fetch(const struct pshift_controller *c, uint32_t e)
+/* Records lie in the order in which servers reported them, rows in that of buckets: before row b is read, fetches those
+ * of a row that comes soon. Inline, as gcc drops calls of a function that only prefetches. */
+QOS_PRIV __attribute__((always_inline)) void pshift_priv_fetch(const struct pshift_controller *c, uint32_t b)
 {
-    const uint32_t ahead = e + 16;
-    if (ahead < c->row[c->laid_buckets] && c->holder[ahead] != QOS_NONE) {
-        const char *x = (const char *)&c->record[c->holder[ahead]];
-        __builtin_prefetch(x, 1);
-        __builtin_prefetch(x + 64, 1);
-    }
+    const uint32_t ahead = b + PSHIFT_PRIV_ROWS_AHEAD;
+    uint32_t e;
+    if (ahead >= c->laid_buckets)
+        return;
+    for (e = c->row[ahead]; e < c->row[ahead] + c->contract[ahead].records; e++)
+        __builtin_prefetch(&c->record[c->holder[e]], 1);
 }
 
 /* Updates row b of the R-problem: its demands, and the reservation left, capped by the limit left. */
@@ -4262,12 +4287,12 @@ QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
     const struct pshift_priv_contract *contract = &c->contract[b];
     uint64_t left = contract->reservation, under = contract->limit;
     uint32_t e;
+    pshift_priv_fetch(c, b);
     if (under != QOS_UNLIMITED)
         under = qos_sat_sub(under, contract->lost);
     for (e = c->row[b]; e < c->row[b] + contract->records; e++) {
         const struct pshift_priv_record *x = &c->record[c->holder[e]];
         bool silent = c->peer[x->server].silent;
-        pshift_priv_fetch(c, e);
         c->server[e] = x->server;
         c->r.demand[e] = silent ? 0 : x->demand;
         left = qos_sat_sub(left, pshift_priv_used(x));
@@ -4357,10 +4382,9 @@ QOS_PRIV void pshift_priv_plan_rows(struct pshift_controller *c, const struct ps
 }
 
 /* How many of `want` tokens may be issued. The server may spend `held` already; more must come from *budget. */
-QOS_PRIV uint64_t pshift_priv_issue(struct pshift_controller *c, uint64_t want, uint64_t held, uint64_t *budget)
+QOS_PRIV uint64_t pshift_priv_issue(uint64_t want, uint64_t held, uint64_t *budget)
 {
     uint64_t first = qos_min(want, held), more = qos_min(want - first, *budget);
-    c->info.withheld = qos_sat_add(c->info.withheld, want - first - more);
     *budget -= more;
     return first + more;
 }
@@ -4372,8 +4396,7 @@ QOS_PRIV void pshift_priv_target(struct pshift_priv_record *x, uint64_t r, uint6
         return;
     x->r_total = r_total;
     x->total = total;
-    x->target = qos_sat_add(x->banked, total);
-    x->new_max = qos_max(x->new_max, x->target);
+    x->new_max = qos_max(x->new_max, pshift_priv_planned(x));
     x->changed = true;
 }
 
@@ -4383,21 +4406,24 @@ QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b
 {
     const struct pshift_priv_contract *contract = &c->contract[b];
     const uint32_t begin = c->row[b], end = c->row[b] + contract->records;
-    uint64_t budget = qos_sat_sub(contract->limit, contract->lost);
+    uint64_t budget = qos_sat_sub(contract->limit, contract->lost), r_budget;
     uint32_t e;
-    for (e = begin; e < end; e++) {
-        pshift_priv_fetch(c, e);
+    for (e = begin; e < end; e++)
         budget = qos_sat_sub(budget, pshift_priv_ceiling(&c->record[c->holder[e]]));
-    }
+    r_budget = budget;
     for (e = begin; e < end; e++) {
-        struct pshift_priv_record *x = &c->record[c->holder[e]];
-        x->issued = pshift_priv_issue(c, c->r.alloc[e], pshift_priv_ceiling(x) - pshift_priv_used(x), &budget);
+        const struct pshift_priv_record *x = &c->record[c->holder[e]];
+        (void)pshift_priv_issue(c->r.alloc[e], pshift_priv_ceiling(x) - pshift_priv_used(x), &budget);
     }
-    for (e = begin; e < end; e++) {
+    for (e = begin; e < end; e++) { /* the R-tokens once more, the same as before */
         struct pshift_priv_record *x = &c->record[c->holder[e]];
-        uint64_t held = qos_sat_sub(pshift_priv_ceiling(x) - pshift_priv_used(x), x->issued);
+        const uint64_t held = pshift_priv_ceiling(x) - pshift_priv_used(x);
+        const uint64_t r = pshift_priv_issue(c->r.alloc[e], held, &r_budget);
+        const uint64_t l =
+            c->peer[x->server].silent ? 0 : pshift_priv_issue(c->l.alloc[e], held - qos_min(held, r), &budget);
+        c->info.withheld = qos_sat_add(c->info.withheld, c->r.alloc[e] - r + c->l.alloc[e] - l);
         if (!c->peer[x->server].silent)
-            pshift_priv_target(x, x->issued, pshift_priv_issue(c, c->l.alloc[e], held, &budget));
+            pshift_priv_target(x, r, l);
     }
 }
 
@@ -4422,12 +4448,12 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
     c->info.withheld = 0;
     for (b = 0; b < c->laid_buckets; b++) {
         c->changed[b] = 0;
+        pshift_priv_fetch(c, b);
         if (c->contract[b].limit != QOS_UNLIMITED) {
             pshift_priv_target_limited(c, b);
             continue;
         }
         for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
-            pshift_priv_fetch(c, e);
             if (!c->peer[c->server[e]].silent)
                 pshift_priv_target(&c->record[c->holder[e]], c->r.alloc[e], QOS_UNLIMITED);
         }
@@ -4496,15 +4522,16 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
         return QOS_EAGAIN;
     if (peer->told != c->tick)
         peer->at = peer->first;
-    for (i = peer->at; i != QOS_NONE && n < entries_max; i = c->record[i].next) {
+    for (i = peer->at; i != QOS_NONE && n < entries_max; i = c->pair[i].next) {
         struct pshift_priv_record *x = &c->record[i];
-        if (!x->changed && x->acked_seq == x->last_seq)
+        struct pshift_priv_pair *pair = &c->pair[i];
+        if (!x->changed && pair->acked_seq == pair->last_seq)
             continue;
-        entry[n].bucket = x->id;
+        entry[n].bucket = pair->id;
         entry[n].r_total = x->r_total;
         entry[n++].total = x->total;
-        x->last_seq = peer->grant_seq + 1;
-        x->new_max = qos_max(x->new_max, x->target);
+        pair->last_seq = peer->grant_seq + 1;
+        x->new_max = qos_max(x->new_max, pshift_priv_planned(x));
         x->changed = false;
     }
     peer->at = i;

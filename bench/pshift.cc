@@ -711,6 +711,186 @@ static void wires(bench *b)
             wire(b, buckets, change);
 }
 
+/* ---- a controller's round: 64 servers, each bucket on 8 of them, all records reported, planned and granted */
+
+struct controller_side { /* what a server knows of its buckets, in the order of its reports */
+    std::vector<uint64_t> bucket, served, total, grant_seq;
+    uint64_t seq, newest;
+};
+
+struct controller_times {
+    double report, plan, grant;
+    uint64_t grants;
+};
+
+static controller_times controller_round(pshift_controller *c, std::vector<controller_side> &side, uint64_t now_ns,
+                                         uint64_t *seed)
+{
+    static pshift_report_entry report[1024];
+    static pshift_grant_entry grant[1024];
+    controller_times t = {0, 0, 0, 0};
+    uint64_t begin;
+    for (uint32_t j = 0; j < side.size(); j++) {
+        controller_side &s = side[j];
+        for (size_t at = 0; at < s.bucket.size();) {
+            pshift_message m = {};
+            m.server = j;
+            m.boot.lo = j + 1;
+            m.owner.lo = 1;
+            m.period = 1;
+            m.seq = ++s.seq;
+            m.answers = s.newest;
+            m.left_ns = QOS_NS_PER_S - now_ns;
+            m.capacity = 40 * s.bucket.size();
+            for (; at < s.bucket.size() && m.count < 1024; at++) {
+                const bool all = s.total[at] == QOS_UNLIMITED;
+                s.served[at] += all || s.served[at] + 2 <= s.total[at] ? case_rand(seed) % 3 : 0;
+                report[m.count++] = {s.bucket[at], s.served[at], 25 + case_rand(seed) % 8,
+                                     all ? QOS_UNLIMITED : s.total[at] - s.served[at], s.grant_seq[at]};
+            }
+            begin = bench_ns();
+            must(pshift_controller_report(c, &m, report));
+            t.report += static_cast<double>(bench_ns() - begin);
+        }
+    }
+    begin = bench_ns();
+    must(pshift_controller_plan(c, NULL));
+    t.plan = static_cast<double>(bench_ns() - begin);
+    for (uint32_t j = 0; j < side.size(); j++) {
+        controller_side &s = side[j];
+        pshift_message m;
+        for (size_t at = 0;;) {
+            begin = bench_ns();
+            const bool more = pshift_controller_grant(c, now_ns, j, &m, grant, 1024) == QOS_OK;
+            t.grant += static_cast<double>(bench_ns() - begin);
+            if (!more)
+                break;
+            for (uint32_t k = 0; k < m.count; k++, at++) {
+                while (s.bucket[at] != grant[k].bucket)
+                    at++;
+                s.total[at] = grant[k].total;
+                s.grant_seq[at] = m.seq;
+            }
+            s.newest = m.seq;
+            t.grants += m.count;
+        }
+    }
+    return t;
+}
+
+/* The same bytes without any thought: each report's entry to its record, then of each record what a grant says. */
+static double scatter_gather_ns(const std::vector<uint32_t> &to)
+{
+    struct line {
+        uint64_t word[8];
+    };
+    std::vector<pshift_report_entry> in(to.size(), pshift_report_entry{1, 2, 3, 4, 5});
+    std::vector<line> record(to.size());
+    std::vector<pshift_grant_entry> out(to.size());
+    double least = 1e18;
+    for (int k = 0; k < 5; k++) {
+        const uint64_t begin = bench_ns();
+        for (size_t i = 0; i < to.size(); i++) {
+            __builtin_prefetch(&record[to[std::min(i + 32, to.size() - 1)]], 1);
+            memcpy(record[to[i]].word, &in[i], sizeof in[i]);
+        }
+        for (size_t i = 0; i < to.size(); i++) {
+            __builtin_prefetch(&record[to[std::min(i + 32, to.size() - 1)]]);
+            memcpy(&out[i], &record[to[i]].word[1], sizeof out[i]);
+        }
+        least = std::min(least, static_cast<double>(bench_ns() - begin));
+        BENCH_KEEP(out[0].total);
+    }
+    return least / static_cast<double>(to.size());
+}
+
+/* The least of three solves from scratch. */
+static double alone_ns(const pshift_problem &problem)
+{
+    const uint32_t entries = problem.row[problem.buckets];
+    pshift_solver_config config = {problem.servers, problem.buckets, entries};
+    const size_t size = pshift_solver_memsize(&config);
+    void *mem = memset(aligned_alloc(64, (size + 63) / 64 * 64), 0, size);
+    std::vector<uint64_t> alloc(entries);
+    std::vector<uint8_t> cut(problem.servers);
+    pshift_solution solution = {};
+    pshift_solver solver;
+    double least = 1e18;
+    solution.alloc = alloc.data();
+    solution.cut = cut.data();
+    must(pshift_solver_init(&solver, mem, size, &config));
+    for (int k = 0; k < 3; k++) {
+        const uint64_t begin = bench_ns();
+        must(pshift_solver_solve(&solver, &problem, NULL, &solution));
+        least = std::min(least, static_cast<double>(bench_ns() - begin));
+    }
+    free(mem);
+    return least;
+}
+
+static void controller(bench *b, uint32_t records)
+{
+    const uint32_t servers = 64, copies = 8, buckets = records / copies;
+    pshift_controller_config cc = {servers, buckets, records, {0, 1}, QOS_NS_PER_S, 0};
+    std::vector<controller_side> side(servers);
+    std::vector<std::pair<uint32_t, uint32_t>> order; /* server, then bucket */
+    std::vector<uint32_t> to;
+    std::vector<double> all, report, plan, grant, solver_twice;
+    const size_t size = pshift_controller_memsize(&cc);
+    void *mem = memset(aligned_alloc(64, (size + 63) / 64 * 64), 0, size);
+    pshift_controller c;
+    uint64_t seed = 3, now_ns = 1, grants = 0, reports = 0;
+    char name[64];
+    must(pshift_controller_init(&c, mem, size, &cc));
+    must(pshift_controller_begin(&c, 0, 1));
+    for (uint32_t i = 0; i < buckets; i++) {
+        const uint32_t first = static_cast<uint32_t>(case_rand(&seed) % servers);
+        must(pshift_controller_change(&c, i, 200, i % 2 ? QOS_UNLIMITED : 400));
+        for (uint32_t k = 0; k < copies; k++)
+            side[(first + 7 * k) % servers].bucket.push_back(i);
+    }
+    for (uint32_t j = 0; j < servers; j++) {
+        controller_side &s = side[j];
+        for (size_t i = s.bucket.size(); i > 1; i--) /* in any order */
+            std::swap(s.bucket[i - 1], s.bucket[case_rand(&seed) % i]);
+        for (uint64_t i : s.bucket)
+            to.push_back(static_cast<uint32_t>(i) * copies + static_cast<uint32_t>(to.size() % copies));
+        s.served.assign(s.bucket.size(), 0);
+        s.total = s.grant_seq = s.served;
+        s.seq = s.newest = 0;
+    }
+    for (int k = 0; k < 8; k++, now_ns += QOS_NS_PER_S / 20) {
+        controller_times t = controller_round(&c, side, now_ns, &seed);
+        pshift_problem problem;
+        pshift_solution solution;
+        if (k < 3) /* it settles */
+            continue;
+        must(pshift_controller_certificate(&c, &problem, &solution));
+        solver_twice.push_back(2 * alone_ns(problem) / records);
+        report.push_back(t.report / records);
+        plan.push_back(t.plan / records);
+        grant.push_back(t.grant / records);
+        all.push_back(report.back() + plan.back() + grant.back());
+        grants += t.grants;
+        reports += records;
+    }
+    snprintf(name, sizeof name, "a controller's round, %u records", records);
+    const double ns = bench_median(all.data(), all.size()),
+                 alone = bench_median(solver_twice.data(), solver_twice.size());
+    const double physical = scatter_gather_ns(to);
+    bench_report(b, name, "ns_per_record", ns, "ns");
+    bench_report(b, name, "report_ns", bench_median(report.data(), report.size()), "ns");
+    bench_report(b, name, "plan_ns", bench_median(plan.data(), plan.size()), "ns");
+    bench_report(b, name, "grant_ns", bench_median(grant.data(), grant.size()), "ns");
+    bench_report(b, name, "solver_twice_ns", alone, "ns"); /* R- and L-tokens: the R-problem from scratch, twice */
+    bench_report(b, name, "without_solver_ns", ns - alone, "ns");
+    bench_report(b, name, "scatter_gather_ns", physical, "ns");
+    bench_report(b, name, "ratio", (ns - alone) / physical, "x");
+    bench_report(b, name, "granted", 100.0 * static_cast<double>(grants) / static_cast<double>(reports), "%");
+    bench_report(b, name, "bytes_per_record", static_cast<double>(size) / records, "bytes");
+    free(mem);
+}
+
 static void scheduler(bench *b)
 {
     double few = 0, many = 0;
@@ -915,6 +1095,9 @@ int main(int argc, char **argv)
     warm_most(&b);
     if (!b.quick)
         largest(&b);
+    controller(&b, 1000000);
+    if (!b.quick)
+        controller(&b, 10000000);
     scheduler(&b);
     wires(&b);
     return bench_close(&b);

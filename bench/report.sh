@@ -111,6 +111,7 @@ two threads for one, r = 1.0 (x faster)|ms|64x10000 r=1.0 m=1.1, parallel_for|tw
 memory of an entry, 64 x 10,000|bytes|64x10000 r=1.0 m=1.1|workspace_bytes_per_entry|||||
 a pick of the token scheduler, 10 queues|ns|10 queues, 1 grant in 8 picks|pick_ns|||||
 the same, 100,000 queues|ns|100000 queues, 1 grant in 8 picks|pick_ns||||10 to 100000 queues|pick_growth
+a controller's round, without the solver, a record of 1,000,000|ns|a controller's round, 1000000 records|without_solver_ns|a scatter and a gather of the same bytes|a controller's round, 1000000 records|scatter_gather_ns|a controller's round, 1000000 records|ratio
 END
 
 say "## twochoice.h"; say
