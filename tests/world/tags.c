@@ -177,9 +177,9 @@ static double forced_most(uint32_t cohort)
     return world_choice(run.w, world_of(cohort, F_FORCE)) ? 65 * run.cost_max : 0;
 }
 
-/* Rivals over the sum of their weights: the most of any set with f and m. It has all up to some weight; cohorts lie
- * together, so few weights differ from their neighbour's. */
-static double most_per_weight(const double *weight, uint32_t n, uint32_t f, uint32_t m)
+/* Rivals over the sum of their weights: the most of any set with m, as f may come later. It has all up to some weight;
+ * cohorts lie together, so few weights differ from their neighbour's. */
+static double most_per_weight(const double *weight, uint32_t n, uint32_t m)
 {
     double most = 0;
     uint32_t i, k;
@@ -188,7 +188,7 @@ static double most_per_weight(const double *weight, uint32_t n, uint32_t f, uint
         if (k && weight[k] == weight[k - 1])
             continue;
         for (i = 0; i < n; i++)
-            if (weight[i] <= weight[k] || i == f || i == m) {
+            if (weight[i] <= weight[k] || i == m) {
                 sum += weight[i];
                 count++;
             }
@@ -305,7 +305,7 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
         largest = group[k].largest > largest ? group[k].largest : largest;
     }
     if (b->limit > 0 || b->limits) /* K */
-        most += largest * most_per_weight(weight, n, at[f], at[m]);
+        most += largest * most_per_weight(weight, n, at[m]);
     if (run.forces)
         most += 65 * run.cost_max * (1 / wf + 1 / wm);
     for (i = 0; i < journal_count; i++) {
@@ -358,17 +358,16 @@ static void oracle_pair(uint32_t f, uint32_t m)
     if (b->limit > 0 && !WORLD_TAGS_V02) { /* K: m waited at its limit */
         static double weight[CLIENTS];
         double largest = 0;
-        uint32_t i, n = 0, at_f = 0, at_m = 0;
+        uint32_t i, n = 0, at_m = 0;
         for (i = 0; i < tenants; i++) {
             double c = run.ps ? tenant[i].largest : tenant[i].longest_ns;
             if (grouped() && tenant[i].group != a->group)
                 continue;
-            at_f = i == f ? n : at_f;
             at_m = i == m ? n : at_m;
             weight[n++] = (double)tenant[i].terms.weight;
             largest = c > largest ? c : largest;
         }
-        most += largest * most_per_weight(weight, n, at_f, at_m);
+        most += largest * most_per_weight(weight, n, at_m);
     }
     if (above) /* both above their limits: k is 2 + L * limit_burst */
         most = (2 + a->limit * run.limit_burst_ns) * (a->largest / wf) +
@@ -1279,9 +1278,11 @@ static void world_run(struct world *w)
     if (run.cancels)       /* who loses its requests is chance, and what is lost holds up its client */
         return;
     for (i = 0; i < tenants && !w->broken && world_choice(w, F_SPREAD) == 0 && run.calm && run.fifo_clock; i++)
-        /* who thinks draws other times when requests change places: chance, by the square root of their number */
+        /* When requests change places, who thinks draws other times, and hashed channels are busy at others: chance, by
+         * the square root of their number. */
         if (fabs(tenant[i].given - before[i]) >
-            0.05 * before[i] + 8 * tenant[i].largest + (run.thinks ? 2 * sqrt(before[i] * tenant[i].largest) : 0))
+            0.05 * before[i] + 8 * tenant[i].largest +
+                (run.thinks || run.device_config.hashed ? 2 * sqrt(before[i] * tenant[i].largest) : 0))
             world_fail(w, "scale_free", run.now, "client %" PRIu32 " got %.0f, with 499,999 times all weights %.0f", i,
                        before[i], tenant[i].given);
 }
