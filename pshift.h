@@ -694,7 +694,7 @@ struct pshift_solver {
 
 #ifndef QOS_DECLARE_ONLY
 
-#define PSHIFT_PRIV_NEAR 16u
+#define PSHIFT_PRIV_NEAR 32u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
 #define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
 #define PSHIFT_PRIV_MOVER 4u /* bit of mark: pulls or pushes in this turn */
@@ -1598,9 +1598,9 @@ QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, ui
     moved = pshift_priv_sweep(job, solver->quota, first, buckets - first, most, pull);
     if (moved < most)
         moved = qos_sat_add(moved, pshift_priv_sweep(job, solver->quota, 0, first, most - moved, pull));
-    for (turn = 0; turn < 16 && moved < most; turn++) {
+    for (turn = 0, n = UINT32_MAX; turn < 16 && moved < most; turn++) {
         more = pshift_priv_retire(solver, job->p->servers, pull);
-        if (!more)
+        if (!more || solver->open_rows > n - n / 16) /* few rows were closed: the way is long, and the search's */
             break;
         n = solver->open_rows;
         solver->open_rows = 0;
@@ -1753,28 +1753,28 @@ QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t
     return end;
 }
 
-/* Records which servers share row i. If a server has few such neighbours (rings, racks, chains), a search can see that
- * it offers nothing new without reading its rows. */
-QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t i)
+/* Records which servers share a row with server j. If these are few (rings, racks, chains), a search can see that it
+ * offers nothing new without reading its rows. seen_by: the last server that saw each. */
+QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t j, uint32_t *seen_by)
 {
-    const uint32_t *server = job->p->server + job->p->row[i], n = job->p->row[i + 1] - job->p->row[i];
-    uint32_t a, b, k;
-    for (a = 0; a < n; a++) {
-        const uint32_t j = server[a];
-        uint32_t *near = job->solver->near + (size_t)j * PSHIFT_PRIV_NEAR, nears = job->solver->node[j].nears;
-        if (n > PSHIFT_PRIV_NEAR)
+    const struct pshift_solver *solver = job->solver;
+    const uint32_t *row = job->p->row, *server = job->p->server;
+    uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, nears = 0, x, e;
+    seen_by[j] = j;
+    for (x = solver->column[j]; x < solver->column[j + 1] && nears != PSHIFT_PRIV_MANY; x++) {
+        const uint32_t i = solver->index[x].bucket;
+        if (row[i + 1] - row[i] > PSHIFT_PRIV_NEAR)
             nears = PSHIFT_PRIV_MANY;
-        for (b = 0; b < n && nears != PSHIFT_PRIV_MANY; b++) {
-            for (k = 0; k < nears && near[k] != server[b]; k++) {
-            }
-            if (k < nears || server[b] == j)
+        for (e = row[i]; e < row[i + 1] && nears != PSHIFT_PRIV_MANY; e++) {
+            if (seen_by[server[e]] == j)
                 continue;
+            seen_by[server[e]] = j;
             if (nears < PSHIFT_PRIV_NEAR)
-                near[nears] = server[b];
+                near[nears] = server[e];
             nears++;
         }
-        job->solver->node[j].nears = nears;
     }
+    solver->node[j].nears = nears;
 }
 
 /* Number of servers near server j with this label, at most `most`; `most` if server j has too many neighbours to
@@ -1798,10 +1798,7 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
     uint32_t j, i, t, e, sum = 0;
     for (j = 0; j <= p->servers; j++)
         solver->column[j] = 0;
-    for (j = 0; j < p->servers; j++)
-        solver->node[j].nears = 0;
     for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
-        pshift_priv_find_near(job, i);
         for (e = p->row[i]; e < p->row[i + 1]; e++)
             solver->column[p->server[e]]++;
     }
@@ -1818,6 +1815,10 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
             pshift_priv_bit_write(solver->takers, e, pshift_priv_spare(job, e) != 0);
         }
     }
+    for (j = 0; j < p->servers; j++)
+        solver->queue[j] = QOS_NONE;
+    for (j = 0; j < p->servers; j++)
+        pshift_priv_find_near(job, j, solver->queue);
     solver->info.indexed_rows = count;
     solver->first_row = first;
 }
@@ -1835,9 +1836,10 @@ QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job 
     return row;
 }
 
-/* Labels the servers on this side of the cut that can give in row i; returns how many got a label. */
+/* Labels the servers on this side of the cut that can give in row i; returns how many got a label. *found: the excess of
+ * the servers with a label. */
 QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, unsigned side,
-                                        uint32_t *tail, uint32_t *wanted)
+                                        uint32_t *tail, uint64_t *found)
 {
     struct pshift_solver *solver = job->solver;
     const uint32_t end = job->p->row[i + 1], before = *tail;
@@ -1849,28 +1851,32 @@ QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint3
             continue;
         solver->node[j].label = label;
         solver->queue[(*tail)++] = j;
-        *wanted -= solver->balance[j] > 0 ? 1u : 0u;
+        *found = qos_sat_add(*found, solver->balance[j] > 0 ? (uint64_t)solver->balance[j] : 0);
         solver->last_label = label;
     }
     return *tail - before;
 }
 
 /* Labels servers on one side of the cut with their distance to an underloaded one there, over the indexed rows, until
- * all overloaded servers of that side have a label. True if any has. Servers of the other side have no label, so no
- * step crosses the cut. The search may stop before it reaches a row. Such a row has no taker of a label below the last
- * but one, so the taker that reaches it first later has the lowest label. */
+ * all overloaded servers of that side have a label; or, at the end of a distance, until those with one have as much
+ * excess as the underloaded have room. True if any has excess. Servers of the other side have no label, so no step
+ * crosses the cut. The search may stop before it reaches a row. Such a row has no taker of a label below the last but
+ * one, so the taker that reaches it first later has the lowest label. */
 QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side)
 {
     struct pshift_solver *solver = job->solver;
     const struct pshift_problem *p = job->p;
-    uint32_t j, head = 0, tail = 0, wanted = 0, all, x;
+    uint32_t j, head = 0, tail = 0, x;
+    uint64_t over = 0, room = 0, found = 0;
     for (j = 0; j < p->servers; j++) {
+        const int64_t balance = solver->balance[j];
         solver->node[j].cursor = solver->column[j];
         solver->node[j].label = QOS_NONE;
         if ((solver->mark[j] & PSHIFT_PRIV_CUT) != side)
             continue;
-        wanted += solver->balance[j] > 0 ? 1u : 0u;
-        if (solver->balance[j] < 0) {
+        over = qos_sat_add(over, balance > 0 ? (uint64_t)balance : 0);
+        room = qos_sat_add(room, balance < 0 ? (uint64_t)-balance : 0);
+        if (balance < 0) {
             solver->node[j].label = 0;
             solver->queue[tail++] = j;
         }
@@ -1878,20 +1884,21 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side
     for (j = 0; j < solver->info.indexed_rows / 64 + 3; j++)
         solver->seen[(solver->first_row / 64 + j) % (p->buckets / 64 + 1)] = 0;
     solver->last_label = 0;
-    all = wanted;
-    for (; head < tail && wanted != 0; head++) {
+    for (; head < tail && found < over; head++) {
         uint32_t k = solver->queue[head], label = solver->node[k].label;
         uint32_t open = pshift_priv_near_with(solver, k, QOS_NONE, p->servers); /* servers that k may label, at most */
-        for (x = solver->column[k]; x < solver->column[k + 1] && wanted != 0 && open != 0; x++) {
+        if (found >= room && label == solver->last_label)
+            break;
+        for (x = solver->column[k]; x < solver->column[k + 1] && found < over && open != 0; x++) {
             uint32_t i = solver->index[x].bucket;
             if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
                 continue;
             (void)pshift_priv_reach(job, i, label);
-            open -= pshift_priv_label_row(job, i, label + 1, side, &tail, &wanted);
+            open -= pshift_priv_label_row(job, i, label + 1, side, &tail, &found);
         }
     }
     solver->sinks |= tail != 0;
-    return wanted != all;
+    return found != 0;
 }
 
 /* Next step up from server v: advances its cursor to a row in which a server one label above can give. False: none is
@@ -2000,7 +2007,7 @@ QOS_PRIV void pshift_priv_progress(const struct pshift_priv_job *job)
         if (pshift_priv_wrong(solver, servers) == 0)
             break;
         if (window != all && solver->sinks) {
-            window = window > all / 4 ? all : window * 4;
+            window = window > all / 16 ? all : window * 4;
             pshift_priv_build_index(job, first, window);
             continue;
         }
