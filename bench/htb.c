@@ -13,6 +13,10 @@
  *   queues=10..100000     htb_submit + htb_dispatch + htb_complete with every class backlogged, and
  *                         htb_dispatch_next_ns; beside it a naive scheduler that scans all classes for each request.
  *                         look_ns: a call of htb_maximize then.
+ *   joined, takes         htb_take in two trees in turn, of 100,000 classes, of which 100 are active in both. Half of
+ *   joined, queues        the tokens are borrowed. The same with htb_submit + htb_dispatch + htb_complete. A slice is one
+ *                         interval: in the joined trees an exchange each (exchanges_per_slice: 2). Peer: two trees that
+ *                         have not joined, with half of the rates each; and joined ones that do not exchange.
  *
  * Peer: the trTCM check of rte_meter has two token buckets (committed and peak), one division each; no hierarchy, no
  * borrowing, no statistics. Its configuration call needs the TSC rate of a started EAL, so we fill in the profile. */
@@ -430,6 +434,112 @@ static void bench_queues(struct bench *b)
     }
 }
 
+enum { JOINED_CLASSES = 100000, JOINED_ACTIVE = 100, JOINED_APART = JOINED_CLASSES / JOINED_ACTIVE };
+
+/* Two trees, and what they did. */
+struct pair {
+    struct htb tree[2];
+    void *mem[2], *shared;
+    struct htb_request request[2][JOINED_ACTIVE];
+    uint64_t now, done, tried, exchanges, interval_ns, next[2]; /* the next exchange */
+};
+
+static void pair_open(struct pair *p, bool joined)
+{
+    const uint64_t demand_per_s = joined ? DEMAND_PER_S : DEMAND_PER_S / 2;
+    struct htb_shared_config config;
+    uint32_t k, i;
+    memset(p, 0, sizeof *p);
+    memset(&config, 0, sizeof config);
+    config.trees = 2;
+    config.classes = JOINED_CLASSES + 1;
+    p->now = 20000000;
+    p->interval_ns = 5000000;
+    p->shared = aligned(htb_shared_memsize(&config));
+    if (htb_shared_init((struct htb_shared *)p->shared, htb_shared_memsize(&config), &config) != QOS_OK)
+        exit(1);
+    for (k = 0; k < 2; k++) {
+        p->mem[k] = tree_new(&p->tree[k], JOINED_CLASSES, 2, demand_per_s);
+        for (i = 0; i < JOINED_ACTIVE; i++) {
+            struct htb_class c;
+            memset(&c, 0, sizeof c);
+            c.rate_per_s[0] = demand_per_s / JOINED_ACTIVE / 2;
+            p->request[k][i].class_id = 1 + i * JOINED_APART;
+            p->request[k][i].tokens[0] = TOKENS;
+            if (htb_change(&p->tree[k], 0, p->request[k][i].class_id, &c, NULL) != QOS_OK)
+                exit(1);
+        }
+        if (joined && htb_join(&p->tree[k], 0, (struct htb_shared *)p->shared, k) != QOS_OK)
+            exit(1);
+    }
+}
+
+static void pair_close(struct pair *p)
+{
+    free(p->mem[0]), free(p->mem[1]), free(p->shared);
+}
+
+/* ns per htb_take, or per request through the queues, for one interval. */
+static double pair_ns(struct pair *p, bool queues, bool exchange)
+{
+    const uint64_t begin = bench_ns(), end = p->now + p->interval_ns, tried = p->tried;
+    uint32_t turn = 0, k;
+    for (; p->now < end; turn = (turn + 1) % JOINED_ACTIVE)
+        for (k = 0; k < 2; k++) {
+            struct htb *h = &p->tree[k];
+            struct htb_request *r = &p->request[k][turn];
+            p->now += step_ns[p->tried++ % STEPS];
+            if (exchange && turn == 0) {
+                const uint64_t next = htb_exchange(h, p->now);
+                p->exchanges += next != p->next[k];
+                p->next[k] = next;
+            }
+            if (!queues) {
+                p->done += htb_take(h, p->now, r->class_id, TOKENS) == QOS_OK;
+                continue;
+            }
+            if (r->state == HTB_IDLE && htb_submit(h, p->now, r) != QOS_OK)
+                exit(1);
+            while ((r = htb_dispatch(h, p->now)) != NULL) {
+                if (htb_complete(h, p->now, HTB_DONE, NULL, r) != QOS_OK)
+                    exit(1);
+                p->done++;
+            }
+        }
+    return (double)(bench_ns() - begin) / (double)(p->tried - tried);
+}
+
+static void bench_joined(struct bench *b, const char *name, bool queues)
+{
+    enum { ROUNDS_MAX = 501 };
+    const int rounds = b->quick ? 101 : ROUNDS_MAX;
+    static double ns[3][ROUNDS_MAX], quiet[ROUNDS_MAX], ratio[ROUNDS_MAX];
+    static struct pair pair[3]; /* not joined; joined, without exchanges; with them */
+    int k, round;
+    for (k = 0; k < 3; k++)
+        pair_open(&pair[k], k != 0);
+    for (round = -20; round < rounds; round++) {
+        int at = round < 0 ? 0 : round;
+        if (round == 0)
+            for (k = 0; k < 3; k++)
+                pair[k].done = pair[k].tried = pair[k].exchanges = 0;
+        for (k = 0; k < 3; k++)
+            ns[k][at] = pair_ns(&pair[k], queues, k == 2);
+        quiet[at] = ns[0][at] / ns[1][at];
+        ratio[at] = ns[0][at] / ns[2][at];
+    }
+    bench_report(b, name, "ns_per_op", bench_median(ns[2], (size_t)rounds), "ns");
+    bench_report(b, name, "ns_per_op_no_exchange", bench_median(ns[1], (size_t)rounds), "ns");
+    bench_report(b, name, "ns_per_op_not_joined", bench_median(ns[0], (size_t)rounds), "ns");
+    bench_report(b, name, "throughput_no_exchange", bench_median(quiet, (size_t)rounds), "1");
+    bench_report(b, name, "throughput_vs_not_joined", bench_median(ratio, (size_t)rounds), "1");
+    bench_report(b, name, "done_share", (double)pair[2].done / (double)pair[2].tried, "1");
+    bench_report(b, name, "done_share_not_joined", (double)pair[0].done / (double)pair[0].tried, "1");
+    bench_report(b, name, "exchanges_per_slice", (double)pair[2].exchanges / rounds, "1");
+    for (k = 0; k < 3; k++)
+        pair_close(&pair[k]);
+}
+
 static void bench_memory(struct bench *b)
 {
     struct htb_config small, large;
@@ -453,6 +563,8 @@ int main(int argc, char **argv)
     bench_depths(&b);
     bench_sizes(&b);
     bench_queues(&b);
+    bench_joined(&b, "joined, takes", false);
+    bench_joined(&b, "joined, queues", true);
     bench_memory(&b);
     BENCH_KEEP(sink);
     return bench_close(&b);

@@ -79,6 +79,8 @@ a take, 100,000 classes in turn|ns|classes=100000|ns_per_take|a walk|classes=100
 submit, dispatch, complete, next at 10 queues (x faster)|ns|queues=10|ns_per_request|a scan|queues=10|scan_ns_per_request|queues=10|speedup_vs_scan
 the same at 1,000 queues (x faster)|ns|queues=1000|ns_per_request|a scan|queues=1000|scan_ns_per_request|queues=1000|speedup_vs_scan
 the same at 100,000 queues (x faster)|ns|queues=100000|ns_per_request|a scan|queues=100000|scan_ns_per_request|queues=100000|speedup_vs_scan
+a take, two joined trees of 100,000 classes, 100 active (part of the throughput)|ns|joined, takes|ns_per_op|not joined|joined, takes|ns_per_op_not_joined|joined, takes|throughput_vs_not_joined
+submit, dispatch, complete there (part of the throughput)|ns|joined, queues|ns_per_op|not joined|joined, queues|ns_per_op_not_joined|joined, queues|throughput_vs_not_joined
 memory of a class|bytes|memory|bytes_per_class|||||
 END
 
