@@ -694,7 +694,7 @@ struct pshift_solver {
 
 #ifndef QOS_DECLARE_ONLY
 
-#define PSHIFT_PRIV_NEAR 32u
+#define PSHIFT_PRIV_NEAR 48u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
 #define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
 #define PSHIFT_PRIV_MOVER 4u /* bit of mark: pulls or pushes in this turn */

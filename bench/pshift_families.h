@@ -149,6 +149,78 @@ static family family_make(const std::string &name, uint32_t n)
     return f;
 }
 
+/* Families for which a search over some hundred found the worst ratio to LEMON and Dinic, and two that users named: rows
+ * of consecutive servers whose demands halve, and rows of 2. r: the part of the capacity that is reserved. */
+static const char *const family_worst[] = {"12 consecutive, demands halve",
+                                           "2 consecutive, halves uneven",
+                                           "3 consecutive",
+                                           "5 consecutive, tight",
+                                           "20 consecutive",
+                                           "8 with a stride",
+                                           "5 near in a plane",
+                                           "12 near in a plane",
+                                           "12 of one token",
+                                           "two levels of 20",
+                                           "a bridge of 8",
+                                           "random pairs, far apart"};
+
+static family family_found(const std::string &name, uint32_t n, double r)
+{
+    family f;
+    uint32_t servers = 1000, length = static_cast<uint32_t>(atoi(name.c_str()));
+    uint64_t total = 0, low = 50, high = 100;
+    double slack = 1.2; /* demand over reservation */
+    const bool plane = name.find("plane") != std::string::npos, two = name[0] == 't', bridge = name[0] == 'a';
+    const bool one = name == "12 of one token", pairs = name[0] == 'r', stride = name == "8 with a stride";
+    const bool halve = name == "12 consecutive, demands halve", uneven = name == "2 consecutive, halves uneven";
+    uint32_t side = static_cast<uint32_t>(sqrt(n / (20.0 * (length ? length : 1)))) + 3;
+    length = two ? 20 : bridge ? 8 : pairs ? 2 : length;
+    servers = plane ? side * side : stride ? 4096 : halve ? 2000 : uneven || pairs ? 5000 : bridge ? 400 : servers;
+    servers = one ? n / 12 : servers;
+    if (plane || two || bridge || stride) {
+        low = 1;
+        high = stride ? 400 : two ? 500 : 200;
+        slack = 1.1;
+    }
+    slack = halve ? 1.3 : name == "5 consecutive, tight" ? 1.02 : slack;
+    for (uint32_t i = 0; i < n / length; i++) {
+        std::vector<std::pair<uint32_t, uint64_t>> row;
+        const uint32_t first = halve ? i % (servers - 11) : static_cast<uint32_t>(f.draw(0, servers - 1));
+        uint64_t all = 0;
+        for (uint32_t k = 0; row.size() < length; k++) {
+            uint32_t at = first + k;
+            bool in = false;
+            if (plane)
+                at = (first / side + side + k / 4 - 1) % side * side + (first + side + k % 4 - 1) % side;
+            else if (stride)
+                at = i * 7 + k * 512;
+            else if (two)
+                at = static_cast<uint32_t>(f.draw(0, 9) ? first / 20 * 20 + f.draw(0, 19) : f.draw(0, servers - 1));
+            else if (bridge)
+                at = static_cast<uint32_t>(f.draw(0, 199) + 200 * ((i + (i % 100 == 0 && k == 0)) % 2));
+            else if (one || pairs)
+                at = static_cast<uint32_t>(f.draw(0, servers - 1));
+            for (const auto &e : row)
+                in |= e.first == at % servers;
+            if (in)
+                continue;
+            row.push_back({at % servers, one ? 1 : pairs ? 6 : halve ? 2048 >> k : f.draw(low, high)});
+            all += row.back().second;
+        }
+        const uint64_t want = one ? 1 : pairs ? 6 : static_cast<uint64_t>(static_cast<double>(all) / slack);
+        f.bucket(want, row);
+        total += want;
+    }
+    f.capacity.assign(servers, static_cast<uint64_t>(static_cast<double>(total) / r / servers) + 1);
+    for (uint32_t j = 0; j < servers; j++) {
+        uint64_t permille = stride ? 950 + 10 * (j % 11) : 1000;
+        if (uneven || pairs || bridge)
+            permille = j < servers / 2 ? 975 : 1025;
+        f.capacity[j] = one ? 1 : f.capacity[j] * permille / 1000;
+    }
+    return f;
+}
+
 /* Textbook blocking flows on level graphs. After a path is filled, its first part is reused. */
 class plain_dinic
 {

@@ -74,10 +74,10 @@ int main()
         infeasible += s.excess.hi != 0 || s.excess.lo != 0;
         searched += work.rounds != 0;
         pulled += work.pulled.lo != 0;
-        long_paths += work.rounds > 3;
+        long_paths += work.rounds > 2;
     }
     printf("%" PRIu64 " instances: %" PRIu64 " infeasible, %" PRIu64 " with brokers, %" PRIu64 " searched, %" PRIu64
-           " in more than 3 rounds\n",
+           " in more than 2 rounds\n",
            runs, infeasible, pulled, searched, long_paths);
     CHECK(infeasible > runs / 20 && runs - infeasible > runs / 20);
     CHECK(LEMON_SEARCHES ? searched > runs / 20 && long_paths > runs / 150 : pulled > runs / 50);
