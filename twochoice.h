@@ -3698,9 +3698,12 @@ QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *ch
  *   an ask that only such places would beat waits for a quarter of its own service time.
  *
  *   A write that takes 3/2 of its bound and two round trips is overdue. It is sent to another server, too, if this is
- *   needed at most once in 8 writes; after timeout_ns always; never one at its own home, where bytes are overwritten in
- *   place. Where servers are fewer than 2k, one reservation is for several writes, ceil(2k / servers). Servers are
- *   drawn in proportion to the rate that was heard last.
+ *   needed at most once in 8 writes, and twice at first; after timeout_ns always; never one at its own home, where
+ *   bytes are overwritten in place. Where servers are fewer than 2k, one reservation is for several writes,
+ *   ceil(2k / servers). Servers are drawn in proportion to the rate that was heard last.
+ *
+ *   Cold: of the first writes nobody knows a bound. The first one that ends gives it to the others. A server whose rate
+ *   is not known, or not believed, gets a write whose home it is last, as that could not be sent again.
  *
  *   If all have answered, and fewer places than writes are left end within twice what a write usually takes from its
  *   request's begin, the client reserves once more, at 2 servers for each write that is left. Where all servers are
@@ -3755,13 +3758,14 @@ struct twochoice_priv_offer { /* a reservation, as its client sees it */
     uint32_t server, left; /* writes that may still go there */
     uint64_t turn, at_ns;  /* at_ns: of the bounds, or of the RESERVE */
     uint64_t wait_ns, service_ns;
+    bool guessed; /* service_ns: the server does not know it, or is not believed */
 };
 enum twochoice_priv_sent_state { TWOCHOICE_PRIV_WRITE_UNBOUND, TWOCHOICE_PRIV_WRITE_BOUND, TWOCHOICE_PRIV_WRITE_ENDED };
 struct twochoice_priv_sent { /* a write of a request */
     enum twochoice_priv_sent_state state;
     uint32_t home, server;
     bool again, small;
-    uint64_t at_ns, late_ns; /* when it was sent, and when it is overdue */
+    uint64_t at_ns, bound_ns; /* when it was sent; what it takes at most, as was said; 0: not known */
 };
 struct twochoice_priv_request {
     uint64_t id, tag;
@@ -3782,7 +3786,7 @@ struct twochoice_placement {
     uint64_t min_write_bytes, timeout_ns, client, draws, requests, turns;
     uint64_t typical_ns, round_trip_ns; /* of the servers heard */
     uint64_t usual_ns;                  /* from a request's begin to the end of a write, by the bound */
-    uint32_t budget;                    /* for writes that are sent twice: 1 a write, 8 for one */
+    uint32_t budget;                    /* for writes that are sent twice: 16 at first, 1 a write; one takes 8 */
     bool include_home;
     struct twochoice_priv_clock clock;
     struct qos_rng rng;
@@ -3874,6 +3878,7 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
     placement->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
     placement->client = config->client;
     placement->include_home = config->include_home;
+    placement->budget = 16;
     qos_rng_seed(&placement->rng, config->seed);
     for (i = 0; i < placement->servers; i++) {
         placement->service_ns[i] = placement->drawn[i] = 0;
@@ -3944,7 +3949,7 @@ QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *placement)
 QOS_PRIV bool twochoice_priv_offer_at(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                       uint32_t server, uint32_t each)
 {
-    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, each, 0, 0, 0, 0};
+    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, each, 0, 0, 0, 0, false};
     uint32_t i;
     for (i = 0; i < r->offers && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED; i++)
         ;
@@ -4079,8 +4084,11 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
         qos_counter_add(&placement->counters.refused, 1);
         return false;
     }
-    if (r->curious && service_ns > placement->typical_ns && message->idle_ns / 8 > service_ns)
+    o->guessed = message->service_ns == 0;
+    if (r->curious && service_ns > placement->typical_ns && message->idle_ns / 8 > service_ns) {
+        o->guessed = true;
         service_ns = placement->typical_ns / 2;
+    }
     o->at_ns = now_ns;
     o->wait_ns = qos_min(message->wait_ns, TWOCHOICE_TIME_MAX);
     o->service_ns = qos_min(service_ns, TWOCHOICE_TIME_MAX);
@@ -4154,6 +4162,8 @@ QOS_API enum qos_status twochoice_placement_ended(struct twochoice_placement *pl
         twochoice_priv_unbind(placement, r, s, now_ns);
     if (!durable || s->state == TWOCHOICE_PRIV_WRITE_ENDED)
         return QOS_OK;
+    if (placement->typical_ns == 0 && s->state == TWOCHOICE_PRIV_WRITE_BOUND && !s->small)
+        placement->typical_ns = qos_min(qos_elapsed_ns(s->at_ns, now_ns), placement->timeout_ns);
     r->unbound -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND;
     r->small -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND && s->small;
     s->state = TWOCHOICE_PRIV_WRITE_ENDED;
@@ -4193,12 +4203,11 @@ QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *placement, struct 
     s->state = TWOCHOICE_PRIV_WRITE_BOUND;
     s->server = o->server;
     s->at_ns = now_ns;
-    s->late_ns = now_ns + placement->timeout_ns;
+    s->bound_ns = o->service_ns ? bound_ns : 0;
     if (o->service_ns) {
         const uint64_t old_ns = placement->usual_ns;
         const uint64_t takes_ns = qos_min(now_ns + bound_ns - r->begun_ns, placement->timeout_ns);
         placement->usual_ns = old_ns ? old_ns - old_ns / 16 + takes_ns / 16 : takes_ns;
-        s->late_ns = qos_min(s->late_ns, now_ns + bound_ns + bound_ns / 2 + 2 * placement->round_trip_ns);
     }
     r->unbound--;
     r->small -= s->small;
@@ -4207,13 +4216,15 @@ QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *placement, struct 
     return twochoice_priv_order(placement, r, o, 0, out);
 }
 
-/* A write for the offer: one whose home this is, if there is one. */
+/* A write for the offer: one whose home this is, if there is one; where the rate is a guess, one of another home, which
+ * can be sent again. */
 QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                   struct twochoice_priv_offer *o, uint64_t now_ns, struct twochoice_place_order *out)
 {
     uint32_t i, write = QOS_NONE;
-    for (i = 0; i < r->writes && (write == QOS_NONE || r->sent[write].home != o->server); i++)
-        if (r->sent[i].state == TWOCHOICE_PRIV_WRITE_UNBOUND && (write == QOS_NONE || r->sent[i].home == o->server))
+    for (i = 0; i < r->writes && (write == QOS_NONE || (r->sent[write].home == o->server) == o->guessed); i++)
+        if (r->sent[i].state == TWOCHOICE_PRIV_WRITE_UNBOUND &&
+            (write == QOS_NONE || (r->sent[i].home == o->server) != o->guessed))
             write = i;
     (void)twochoice_priv_bind(placement, r, o, write, now_ns, out);
     o->wait_ns += o->service_ns;
@@ -4225,7 +4236,7 @@ QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct 
 QOS_PRIV bool twochoice_priv_go_home(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                      bool small, uint64_t now_ns, struct twochoice_place_order *out)
 {
-    struct twochoice_priv_offer home = {TWOCHOICE_PRIV_OFFER_ASKS, 0, 1, 0, now_ns, 0, 0};
+    struct twochoice_priv_offer home = {TWOCHOICE_PRIV_OFFER_ASKS, 0, 1, 0, now_ns, 0, 0, true};
     uint32_t i = 0;
     while (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || r->sent[i].small != small)
         i++;
@@ -4241,11 +4252,15 @@ QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *placement, 
     uint32_t i;
     for (i = 0; i < r->writes; i++) {
         struct twochoice_priv_sent *s = &r->sent[i];
-        uint64_t last_ns = s->at_ns + placement->timeout_ns;
+        const uint64_t bound_ns = s->bound_ns ? s->bound_ns : placement->typical_ns;
+        const uint64_t last_ns = s->at_ns + placement->timeout_ns;
+        uint64_t late_ns = last_ns;
+        if (bound_ns)
+            late_ns = qos_min(last_ns, s->at_ns + bound_ns + bound_ns / 2 + 2 * placement->round_trip_ns);
         if (s->state != TWOCHOICE_PRIV_WRITE_BOUND || s->server == s->home)
             continue; /* at home bytes are overwritten in place: they cannot be called back */
-        if (now_ns < s->late_ns) {
-            next_ns = qos_min(next_ns, s->late_ns);
+        if (now_ns < late_ns) {
+            next_ns = qos_min(next_ns, late_ns);
         } else if (placement->budget >= 8 || now_ns >= last_ns) {
             placement->budget -= (uint32_t)qos_min(placement->budget, 8);
             twochoice_priv_unbind(placement, r, s, now_ns);
