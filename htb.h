@@ -380,7 +380,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_shared_init(struct htb_shared *shared,
 QOS_API QOS_NODISCARD enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared,
                                                uint32_t slot);
 /* Moves rates and limits to the trees that have the demand. Returns the time of the next exchange; QOS_NEVER: the tree
- * has not joined. Call it often: before that time it does nothing. Lock-free; O(classes * trees) per exchange. */
+ * has not joined. Call it often: before that time it does nothing. Lock-free; an exchange is O(trees) for each class
+ * with demand, group above it, and class whose demand came or went elsewhere; and looks at classes / 4096 words. */
 QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns);
 #endif
 
@@ -520,11 +521,13 @@ struct htb_priv_lease {
     uint64_t used, own;      /* cost since the last exchange; group: lent by or through it; paid by nodes below it */
     uint64_t queued;         /* class: cost of its waiting requests */
     uint64_t want, want_own; /* used and own, smoothed */
+    uint64_t published;      /* what this tree wants of the node, as of the last exchange */
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
     uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
     uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
     bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
     bool moved;              /* its parts have changed, and it is not placed yet */
+    bool noted;              /* is in joined.visit */
 };
 
 /* A class whose requests are or were late (chapter on flight). */
@@ -614,6 +617,8 @@ struct htb_priv_maximize {
 struct htb_priv_joined {
     struct htb_priv_lease *lease; /* NULL: has not joined other trees */
     struct htb_shared *shared;
+    uint32_t *visit; /* the nodes that the next exchange looks at, in any order */
+    uint32_t visits;
     uint32_t slot;
     uint64_t exchange_ns, exchanged_ns; /* the next exchange; the last */
 };
@@ -677,6 +682,7 @@ struct htb_shared {
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest);
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                                   int64_t level_sub, uint64_t now_ns);
+QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
@@ -1491,15 +1497,21 @@ QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uin
             break;
 }
 
+/* Does a node wait for its limit? */
+QOS_PRIV bool htb_priv_at_limit(const struct htb *tree, uint32_t id)
+{
+    const unsigned mask = HTB_PRIV_USED | HTB_PRIV_BACKLOG | HTB_PRIV_OWN | HTB_PRIV_RING;
+    return (tree->node[id].flags & mask) == (HTB_PRIV_USED | HTB_PRIV_BACKLOG);
+}
+
 /* After a rate above them changed: nodes at their limit wait for a time that depends on it. */
 QOS_PRIV void htb_priv_place_limited(struct htb *tree, uint64_t now_ns)
 {
-    const unsigned mask = HTB_PRIV_USED | HTB_PRIV_BACKLOG | HTB_PRIV_OWN | HTB_PRIV_RING;
     uint32_t id;
     if (tree->queued == 0)
         return;
     for (id = 0; id < tree->classes; id++)
-        if ((tree->node[id].flags & mask) == (HTB_PRIV_USED | HTB_PRIV_BACKLOG))
+        if (htb_priv_at_limit(tree, id))
             htb_priv_place_up(tree, id, false, now_ns);
 }
 
@@ -1535,8 +1547,10 @@ QOS_PRIV void htb_priv_enqueue(struct htb *tree, struct htb_request *r)
     tree->detours++;
     tree->gates += r->gate;
     tree->cls[r->slot].u.leaf.queued++;
-    if (QOS_UNLIKELY(tree->joined.lease != NULL))
+    if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
         tree->joined.lease[r->slot].queued += htb_priv_ring_cost(tree, r->tokens);
+        htb_priv_note(tree, r->slot);
+    }
     htb_priv_append(&tree->cls[r->slot].u.leaf.tail, r);
     r->state = HTB_QUEUED;
 }
@@ -3314,7 +3328,8 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *     want  7 MB/s    (want is published)    3 MB/s                       want, turn  what each tree published last
  *
  * An exchange publishes what this tree wants and reads what the others want. It gives parts above its share to the
- * pool, and takes from the pool what it lacks. Its share of a node:
+ * pool, and takes from the pool what it lacks. It looks at the nodes with demand here, and at those to which another
+ * tree has called it: one that wants a node calls all that hold parts of it and want none. Its share of a node:
  *   a class            in proportion to what it served here since the last exchange plus what waits here; for who was
  *                      refused at the gate at least what it may have in an interval, as nobody knows what waits there
  *   a group, the root  what it served here. The remainder goes by the weights of those below it that wait to borrow
@@ -3334,7 +3349,10 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
  *      raises them.
  *   2. Only its tree writes held, want and turn of a slot. The pool changes by atomic add and compare-and-swap. All
- *      accesses are relaxed: a stale word only delays a move, and invariant 1 depends on one word, the pool. */
+ *      accesses are relaxed: a stale word only delays a move, and invariant 1 depends on one word, the pool. A call that
+ *      is lost is made again.
+ *   3. Noted are: each class with requests in its queue and the groups above it; each node that was used or asked for
+ *      since the last exchange; each node of which this tree has published a want or turns that are not 0. */
 
 /* Published by a tree for a node; want and turn are 0 while it has no demand. */
 struct htb_priv_offer {
@@ -3378,6 +3396,15 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32
     return qos_sat_add(last_ns, qos_sat_mul(ns / parts + 1, HTB_PRIV_WHOLE)); /* after hours: late by up to a ms */
 }
 
+/* The next exchange looks at the node. */
+QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id)
+{
+    if (tree->joined.lease[id].noted)
+        return;
+    tree->joined.lease[id].noted = true;
+    tree->joined.visit[tree->joined.visits++] = id;
+}
+
 /* Counts a charged request as demand. */
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub)
 {
@@ -3389,6 +3416,7 @@ QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, 
     cost = htb_priv_ring_cost(tree, n);
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
         *(below ? &tree->joined.lease[at].own : &tree->joined.lease[at].used) += cost;
+        htb_priv_note(tree, at);
         below = below || at == payer;
     }
 }
@@ -3414,6 +3442,9 @@ struct htb_priv_shared_map {
     qos_word_t *pool;               /* nodes */
     struct htb_priv_offer *offer;   /* trees for each node */
     struct htb_priv_lease *lease;   /* nodes for each tree */
+    uint32_t *visit;                /* nodes for each tree */
+    qos_word_t *called;             /* for each tree: a bit for each node, behind them a bit for each of these words */
+    size_t called_words[2];         /* for each tree: of nodes, of such words */
 };
 
 QOS_PRIV struct htb_priv_shared_map htb_priv_shared_layout(struct qos_layout *layout, size_t trees, size_t classes)
@@ -3426,6 +3457,11 @@ QOS_PRIV struct htb_priv_shared_map htb_priv_shared_layout(struct qos_layout *la
     m.offer = (struct htb_priv_offer *)qos_layout_part(layout, nodes, trees * sizeof(struct htb_priv_offer), 8);
     m.lease =
         (struct htb_priv_lease *)qos_layout_part(layout, nodes, trees * sizeof(struct htb_priv_lease), QOS_CACHE_LINE);
+    m.visit = (uint32_t *)qos_layout_part(layout, nodes, trees * sizeof(uint32_t), QOS_CACHE_LINE);
+    m.called_words[0] = nodes / 64 + 1;
+    m.called_words[1] = nodes / 4096 + 1;
+    m.called = (qos_word_t *)qos_layout_part(
+        layout, trees, (m.called_words[0] + m.called_words[1]) * sizeof(qos_word_t), QOS_CACHE_LINE);
     return m;
 }
 
@@ -3468,6 +3504,8 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     m = htb_priv_map_of(shared);
     for (k = 0; k < config->trees; k++)
         m.member[k].seen_ns = m.member[k].late = 0;
+    for (k = 0; k < config->trees * (m.called_words[0] + m.called_words[1]); k++)
+        m.called[k] = 0;
     for (i = 0; i < nodes; i++) {
         m.pool[i] = HTB_PRIV_WHOLE % config->trees;
         for (k = 0; k < config->trees; k++) {
@@ -3489,18 +3527,6 @@ QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts
     for (r = 0; r < tree->resources; r++)
         htb_priv_set_pair(tree, id, r, lease->rate[r], lease->limit[r]);
     htb_priv_scale_lead(tree, id, was, parts);
-    lease->moved = true;
-}
-
-/* Places the nodes whose parts have changed. */
-QOS_PRIV void htb_priv_place_moved(struct htb *tree, uint64_t now_ns)
-{
-    uint32_t id;
-    for (id = 0; id <= tree->classes; id++) {
-        if (tree->joined.lease[id].moved && (tree->node[id].flags & HTB_PRIV_USED))
-            htb_priv_place_up(tree, id, true, now_ns);
-        tree->joined.lease[id].moved = false;
-    }
 }
 
 QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared, uint32_t slot)
@@ -3527,13 +3553,20 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     }
     tree->joined.lease = lease;
     tree->joined.shared = shared;
+    tree->joined.visit = m.visit + slot * ((size_t)tree->classes + 1);
+    tree->joined.visits = 0;
     tree->joined.slot = slot;
     tree->joined.exchange_ns = tree->joined.exchanged_ns = now_ns;
     tree->detours++; /* the short path of htb_take counts no demand */
+    for (id = 0; id <= tree->classes; id++) {
+        struct htb_priv_offer *offer = &m.offer[id * shared->trees + slot];
+        qos_atomic_store_relaxed(&offer->want, 0);
+        qos_atomic_store_relaxed(&offer->turn, 0);
+        htb_priv_lease_apply(tree, id, (uint32_t)qos_atomic_load_relaxed(&offer->held), now_ns);
+    }
     for (id = 0; id <= tree->classes; id++)
-        htb_priv_lease_apply(tree, id, (uint32_t)qos_atomic_load_relaxed(&m.offer[id * shared->trees + slot].held),
-                             now_ns);
-    htb_priv_place_moved(tree, now_ns);
+        if (tree->node[id].flags & HTB_PRIV_USED)
+            htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
 }
 
@@ -3572,7 +3605,10 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     lease->asked = lease->refused = false;
     if (!(flags & HTB_PRIV_USED))
         want = lease->want = 0;
+    lease->published = want;
     qos_atomic_store_relaxed(&offer[tree->joined.slot].want, want);
+    if ((flags & HTB_PRIV_BACKLOG) && id != tree->classes)
+        htb_priv_note(tree, tree->node[id].parent);
     if (!waits || id == tree->classes || !(flags & HTB_PRIV_USED))
         return;
     for (i = 0; i < tree->joined.shared->trees; i++)
@@ -3581,30 +3617,77 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     tree->joined.lease[tree->node[id].parent].turns += (uint64_t)tree->turn[id].weight * lease->demand;
 }
 
-/* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. */
-QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_offer *offer)
+/* Sets a bit of a word. */
+QOS_PRIV void htb_priv_set_bit(qos_word_t *word, size_t bit)
+{
+    uint64_t was = qos_atomic_load_relaxed(&word[bit / 64]), one = UINT64_C(1) << bit % 64;
+    while (!(was & one) && !qos_atomic_cas_relaxed(&word[bit / 64], &was, was | one))
+        ;
+}
+
+/* Clears a word. Returns its bits. */
+QOS_PRIV uint64_t htb_priv_clear_bits(qos_word_t *word)
+{
+    uint64_t was = qos_atomic_load_relaxed(word);
+    while (was != 0 && !qos_atomic_cas_relaxed(word, &was, 0))
+        ;
+    return was;
+}
+
+/* Calls a tree to a node. If it sees the second bit before the first, this tree will call it again. */
+QOS_PRIV void htb_priv_call(const struct htb_priv_shared_map *m, size_t slot, uint32_t id)
+{
+    qos_word_t *called = m->called + slot * (m->called_words[0] + m->called_words[1]);
+    htb_priv_set_bit(called, id);
+    htb_priv_set_bit(called + m->called_words[0], id / 64);
+}
+
+/* Notes the nodes to which other trees have called this one. */
+QOS_PRIV void htb_priv_answer_calls(struct htb *tree, const struct htb_priv_shared_map *m)
+{
+    qos_word_t *called = m->called + tree->joined.slot * (m->called_words[0] + m->called_words[1]);
+    size_t i;
+    for (i = 0; i < m->called_words[1]; i++) {
+        uint64_t words = htb_priv_clear_bits(called + m->called_words[0] + i), bits;
+        for (; words != 0; words &= words - 1) {
+            const size_t word = 64 * i + (size_t)__builtin_ctzll(words);
+            for (bits = htb_priv_clear_bits(called + word); bits != 0; bits &= bits - 1)
+                htb_priv_note(tree, (uint32_t)(64 * word) + (uint32_t)__builtin_ctzll(bits));
+        }
+    }
+}
+
+/* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. If this one wants it, it
+ * calls those that hold parts and want none. */
+QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_shared_map *m,
+                                 const struct htb_priv_offer *offer)
 {
     const struct htb_priv_lease *lease = &tree->joined.lease[id];
-    uint64_t want = 0, turns = 0, spare = 0, mine = 0;
+    uint64_t mine = lease->published, want = 0, turns = 0, spare = 0, one, turn;
     uint32_t i;
     for (i = 0; i < tree->joined.shared->trees; i++) {
-        want = qos_sat_add(want, qos_atomic_load_relaxed(&offer[i].want));
-        turns = qos_sat_add(turns, qos_atomic_load_relaxed(&offer[i].turn));
+        one = qos_atomic_load_relaxed(&offer[i].want);
+        turn = qos_atomic_load_relaxed(&offer[i].turn);
+        if ((one | turn) == 0 && (mine | lease->turns) != 0 && qos_atomic_load_relaxed(&offer[i].held) != 0)
+            htb_priv_call(m, i, id);
+        want = qos_sat_add(want, one);
+        turns = qos_sat_add(turns, turn);
     }
     if (turns != 0) {
         spare = qos_sat_sub(htb_priv_interval_cost(tree, id), want);
-        mine = qos_mul_div_floor(spare, qos_min(lease->turns, turns), turns);
+        mine = qos_sat_add(mine, qos_mul_div_floor(spare, qos_min(lease->turns, turns), turns));
     }
     want = qos_sat_add(want, spare);
-    mine = qos_sat_add(mine, qos_atomic_load_relaxed(&offer[tree->joined.slot].want));
     return want == 0 ? lease->parts : (uint32_t)qos_mul_div_floor(HTB_PRIV_WHOLE, qos_min(mine, want), want);
 }
 
-/* Gives parts to the pool, or takes them from it. True if the node's parts have changed. */
-QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, struct htb_priv_offer *offer,
-                               uint64_t now_ns)
+/* Gives parts of a node to the pool, or takes them from it. */
+QOS_PRIV void htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_priv_shared_map *m, uint64_t now_ns)
 {
-    const uint32_t share = htb_priv_share(tree, id, offer), was = tree->joined.lease[id].parts;
+    struct htb_priv_offer *offer = &m->offer[id * (size_t)tree->joined.shared->trees];
+    struct htb_priv_lease *lease = &tree->joined.lease[id];
+    qos_word_t *pool = &m->pool[id];
+    const uint32_t share = htb_priv_share(tree, id, m, offer), was = lease->parts;
     uint32_t parts = was;
     uint64_t left = qos_atomic_load_relaxed(pool), more = 0;
     if (share > was) {
@@ -3616,12 +3699,12 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, qos_word_t *pool, 
         parts = share;
     }
     if (parts == was)
-        return false;
+        return;
     htb_priv_lease_apply(tree, id, parts, now_ns);
+    lease->moved = (tree->node[id].flags & HTB_PRIV_USED) != 0;
     qos_atomic_store_relaxed(&offer[tree->joined.slot].held, parts);
     if (parts < was)
         (void)qos_atomic_add_relaxed(pool, was - parts);
-    return (tree->node[id].flags & HTB_PRIV_USED) != 0;
 }
 
 /* Publishes this tree's lateness and reads the others'. A tree that has stopped exchanging does not count. */
@@ -3638,34 +3721,58 @@ QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *m
     htb_priv_others(tree, worst);
 }
 
-/* True if parts of this tree have changed. */
-QOS_PRIV_NOINLINE bool htb_priv_exchange(struct htb *tree, uint64_t now_ns)
+/* Places the visited nodes whose parts have changed, and then those at their limit: all that wait are visited. */
+QOS_PRIV void htb_priv_place_visited(struct htb *tree, uint64_t now_ns)
+{
+    bool moved = false;
+    uint32_t i, id;
+    for (i = 0; i < tree->joined.visits; i++) {
+        id = tree->joined.visit[i];
+        if (tree->joined.lease[id].moved)
+            htb_priv_place_up(tree, id, true, now_ns);
+        moved = moved || tree->joined.lease[id].moved;
+        tree->joined.lease[id].moved = false;
+    }
+    for (i = 0; moved && i < tree->joined.visits; i++)
+        if (htb_priv_at_limit(tree, tree->joined.visit[i]))
+            htb_priv_place_up(tree, tree->joined.visit[i], false, now_ns);
+}
+
+QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
 {
     const struct htb_priv_shared_map m = htb_priv_map_of(tree->joined.shared);
     const size_t trees = (size_t)tree->joined.shared->trees;
     const uint64_t elapsed_ns = qos_max(now_ns - tree->joined.exchanged_ns, 1);
-    uint32_t id;
-    bool changed = false;
-    tree->joined.exchanged_ns = now_ns;
-    tree->joined.exchange_ns = qos_sat_add(now_ns, tree->joined.shared->interval_ns);
+    struct htb_priv_joined *joined = &tree->joined;
+    uint32_t i, kept = 0;
+    joined->exchanged_ns = now_ns;
+    joined->exchange_ns = qos_sat_add(now_ns, joined->shared->interval_ns);
     htb_priv_exchange_late(tree, m.member, now_ns);
-    for (id = 0; id <= tree->classes; id++)
-        htb_priv_publish(tree, id, &m.offer[id * trees], elapsed_ns);
-    for (id = 0; id <= tree->classes; id++) {
-        qos_atomic_store_relaxed(&m.offer[id * trees + tree->joined.slot].turn, tree->joined.lease[id].turns);
-        changed = htb_priv_balance(tree, id, &m.pool[id], &m.offer[id * trees], now_ns) || changed;
-        tree->joined.lease[id].turns = 0;
+    htb_priv_answer_calls(tree, &m);
+    for (i = 0; i < joined->visits; i++) /* it notes the groups above */
+        htb_priv_publish(tree, joined->visit[i], &m.offer[joined->visit[i] * trees], elapsed_ns);
+    for (i = 0; i < joined->visits; i++) {
+        const uint32_t id = joined->visit[i];
+        qos_atomic_store_relaxed(&m.offer[id * trees + joined->slot].turn, joined->lease[id].turns);
+        htb_priv_balance(tree, id, &m, now_ns);
     }
-    return changed;
+    htb_priv_place_visited(tree, now_ns);
+    for (i = 0; i < joined->visits; i++) { /* who wants nothing, and has published that, leaves */
+        const uint32_t id = joined->visit[i];
+        struct htb_priv_lease *lease = &joined->lease[id];
+        lease->noted = (lease->published | lease->turns | lease->want | lease->want_own) != 0;
+        lease->turns = 0;
+        if (lease->noted)
+            joined->visit[kept++] = id;
+    }
+    joined->visits = kept;
 }
 
 QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
 {
     now_ns = htb_priv_now(tree, now_ns);
-    if (tree->joined.lease && now_ns >= tree->joined.exchange_ns && htb_priv_exchange(tree, now_ns)) {
-        htb_priv_place_moved(tree, now_ns);
-        htb_priv_place_limited(tree, now_ns);
-    }
+    if (tree->joined.lease && now_ns >= tree->joined.exchange_ns)
+        htb_priv_exchange(tree, now_ns);
     return tree->joined.exchange_ns;
 }
 
@@ -3918,6 +4025,7 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
         htb_priv_make_claim(tree, id, &way, n_sub, now_ns);
         /* It waits to borrow, up to the first node at its limit; that one wants more of its limit. */
         for (; tree->joined.lease && id != QOS_NONE; id = id == way.blocked ? QOS_NONE : tree->node[id].parent) {
+            htb_priv_note(tree, id);
             tree->joined.lease[id].asked = true;
             tree->joined.lease[id].refused = tree->joined.lease[id].refused || id != way.blocked;
         }
