@@ -3349,8 +3349,8 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
  *      raises them.
  *   2. Only its tree writes held, want and turn of a slot. The pool changes by atomic add and compare-and-swap. All
- *      accesses are relaxed: a stale word only delays a move, and invariant 1 depends on one word, the pool. A call that
- *      is lost is made again.
+ *      accesses are relaxed: a stale word only delays a move, and invariant 1 depends on one word, the pool. A call
+ *      that is lost is made again.
  *   3. Noted are: each class with requests in its queue and the groups above it; each node that was used or asked for
  *      since the last exchange; each node of which this tree has published a want or turns that are not 0. */
 
