@@ -293,7 +293,7 @@ struct pshift_agent_state {
 struct pshift_owner_config {
     struct qos_u128 nonce; /* not 0: 128 random bits, new at each start of the controller's process */
     uint64_t period_ns;    /* T, of all controllers and servers; 0: one second */
-    uint32_t periods;      /* k, the periods that one swap takes, at most 64; 0: 1 (see chapter "owner") */
+    uint32_t periods;      /* k, the periods that one swap takes, the same for all controllers, at most 64; 0: 1 */
 };
 
 enum pshift_owner_step {
@@ -1836,8 +1836,8 @@ QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job 
     return row;
 }
 
-/* Labels the servers on this side of the cut that can give in row i; returns how many got a label. *found: the excess of
- * the servers with a label. */
+/* Labels the servers on this side of the cut that can give in row i; returns how many got a label. *found: the excess
+ * of the servers with a label. */
 QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, unsigned side,
                                         uint32_t *tail, uint64_t *found)
 {
@@ -3504,7 +3504,7 @@ QOS_API enum qos_status pshift_grant_decode(const void *buf, size_t size_bytes, 
  *   granted to a server that restarted counts as spent.
  *
  *   Which k: under limits, a controller that dies costs the rest of its periods, k T / 2 on average. A store that fails
- *   for O costs O - k T / 2 if k T < O (each swap falls into it), else O^2 / (2 k T). Both together are least at k T = O,
+ *   for O costs O - k T / 2 if k T < O (a swap falls into it), else O^2 / (2 k T). Both together are least at k T = O,
  *   and as good at any smaller k. etcd's leader, killed, took O = 2.0 s (bench/etcd.sh, default settings), so with
  *   T = 1 s k = 1 and 2 are equal. 1 is the default, as controllers restart more often.
  */
