@@ -961,7 +961,9 @@ static void be_quiet(void)
         server[0].node.gone = true;
     }
     for (i = 0; i < run.servers + run.controllers; i++) {
-        const uint64_t paused_ns = node_of(i < run.servers ? i : SERVERS + i - run.servers)->paused_ns;
+        const uint32_t number = i < run.servers ? i : SERVERS + i - run.servers;
+        const uint64_t paused_ns = node_of(number)->paused_ns;
+        later(START, number, 1); /* if it is down */
         run.quiet_ns = paused_ns > run.quiet_ns ? paused_ns : run.quiet_ns;
     }
     run.end_ns += run.quiet_ns - run.now;
