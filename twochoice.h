@@ -3391,36 +3391,23 @@ QOS_PRIV bool twochoice_priv_passed(uint64_t since_ns, uint64_t now_ns, uint64_t
     return since_ns > now_ns || now_ns - since_ns >= span_ns;
 }
 
-QOS_PRIV void twochoice_priv_list_remove(struct twochoice_maintainer *maintainer, uint32_t id)
+/* From the list that a server is in, if any, to the front or the end of another one. */
+QOS_PRIV void twochoice_priv_relist(struct twochoice_maintainer *maintainer, uint32_t id, uint32_t state, bool front)
 {
-    struct twochoice_priv_source *s = &maintainer->source[id];
+    struct twochoice_priv_source *source = maintainer->source, *s = &source[id];
     struct twochoice_priv_source_list *l = &maintainer->list[s->state == TWOCHOICE_PRIV_IDLE_SOURCE];
-    if (s->before == QOS_NONE)
-        l->first = s->behind;
-    else
-        maintainer->source[s->before].behind = s->behind;
-    if (s->behind == QOS_NONE)
-        l->last = s->before;
-    else
-        maintainer->source[s->behind].before = s->before;
-    s->state = TWOCHOICE_PRIV_UNLISTED;
-}
-
-QOS_PRIV void twochoice_priv_list_add(struct twochoice_maintainer *maintainer, uint32_t id, uint32_t state, bool front)
-{
-    struct twochoice_priv_source *s = &maintainer->source[id];
-    struct twochoice_priv_source_list *l = &maintainer->list[state == TWOCHOICE_PRIV_IDLE_SOURCE];
+    if (s->state != TWOCHOICE_PRIV_UNLISTED) {
+        *(s->before == QOS_NONE ? &l->first : &source[s->before].behind) = s->behind;
+        *(s->behind == QOS_NONE ? &l->last : &source[s->behind].before) = s->before;
+    }
     s->state = (uint8_t)state;
+    if (state == TWOCHOICE_PRIV_UNLISTED)
+        return;
+    l = &maintainer->list[state == TWOCHOICE_PRIV_IDLE_SOURCE];
     s->before = front ? QOS_NONE : l->last;
     s->behind = front ? l->first : QOS_NONE;
-    if (s->before == QOS_NONE)
-        l->first = id;
-    else
-        maintainer->source[s->before].behind = id;
-    if (s->behind == QOS_NONE)
-        l->last = id;
-    else
-        maintainer->source[s->behind].before = id;
+    *(s->before == QOS_NONE ? &l->first : &source[s->before].behind) = id;
+    *(s->behind == QOS_NONE ? &l->last : &source[s->behind].before) = id;
 }
 
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
@@ -3430,12 +3417,10 @@ QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maint
     if (target >= maintainer->servers || maintainer->source[target].state == TWOCHOICE_PRIV_UNLISTED)
         return;
     s = &maintainer->source[target];
-    twochoice_priv_list_remove(maintainer, target);
     s->asked = true;
     s->idle = load <= maintainer->idle_load;
     s->since_ns = now_ns;
-    twochoice_priv_list_add(maintainer, target, s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE,
-                            false);
+    twochoice_priv_relist(maintainer, target, s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE, false);
 }
 
 /* Has the home been idle for long enough? If not, *next_ns: the earliest time at which it will have been. */
@@ -3482,9 +3467,9 @@ QOS_PRIV void twochoice_priv_look(struct twochoice_maintainer *maintainer, const
         s->offset[s->queued++] = f.offset;
         if (s->state == TWOCHOICE_PRIV_UNLISTED) {
             s->asked = s->asked && !twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns);
-            twochoice_priv_list_add(maintainer, target,
-                                    s->asked && s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE,
-                                    !s->asked);
+            twochoice_priv_relist(maintainer, target,
+                                  s->asked && s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE,
+                                  !s->asked);
         }
     }
     if (!at.leaf) {
@@ -3527,7 +3512,7 @@ QOS_PRIV enum qos_status twochoice_priv_pull_next(struct twochoice_maintainer *m
     if (last == 0) {
         maintainer->drained = maintainer->drained || s->more;
         s->more = false;
-        twochoice_priv_list_remove(maintainer, id);
+        twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_UNLISTED, false);
     }
     return status;
 }
@@ -3541,16 +3526,13 @@ QOS_PRIV enum qos_status twochoice_priv_serve(struct twochoice_maintainer *maint
         struct twochoice_priv_source *s = &maintainer->source[id];
         enum qos_status status;
         if (twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns)) { /* not known any more: ask again */
-            twochoice_priv_list_remove(maintainer, id);
             s->asked = false;
-            twochoice_priv_list_add(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, true);
+            twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, true);
             continue;
         }
         status = twochoice_priv_pull_next(maintainer, table, now_ns, id, order);
-        if (status == QOS_OK && s->state == TWOCHOICE_PRIV_IDLE_SOURCE) { /* the next one's turn */
-            twochoice_priv_list_remove(maintainer, id);
-            twochoice_priv_list_add(maintainer, id, TWOCHOICE_PRIV_IDLE_SOURCE, false);
-        }
+        if (status == QOS_OK && s->state == TWOCHOICE_PRIV_IDLE_SOURCE) /* the next one's turn */
+            twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_IDLE_SOURCE, false);
         if (status == QOS_ENOENT || status == QOS_EBUSY)
             continue;
         order->todo = status == QOS_OK ? TWOCHOICE_COPY : TWOCHOICE_WAIT;
@@ -3566,11 +3548,10 @@ QOS_PRIV enum qos_status twochoice_priv_serve(struct twochoice_maintainer *maint
         order->next_ns = qos_sat_add(maintainer->source[id].since_ns, maintainer->idle_ns);
         return QOS_ENOENT;
     }
-    twochoice_priv_list_remove(maintainer, id);
     maintainer->source[id].asked = true;
     maintainer->source[id].idle = false; /* until it answers */
     maintainer->source[id].since_ns = now_ns;
-    twochoice_priv_list_add(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, false);
+    twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, false);
     order->todo = TWOCHOICE_ASK_LOAD;
     order->next_ns = now_ns;
     twochoice_priv_piece(&order->piece, 0, 0, 0, twochoice_priv_tag(0, id));
@@ -4271,12 +4252,13 @@ QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *placement, 
     return next_ns;
 }
 
-/* The ask that ends first: a write goes there, or it waits. Then: an ask that is declined. */
+/* The ask that ends first: a write goes there, or it waits. Then the one that ends last, if it is declined: no other is
+ * unless this one is. */
 QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                     uint64_t now_ns, struct twochoice_place_order *out)
 {
-    uint32_t i, best = QOS_NONE;
-    uint64_t ends_ns, best_ns = 0;
+    uint32_t i, best = QOS_NONE, worst = QOS_NONE;
+    uint64_t ends_ns, best_ns = 0, worst_ns = 0;
     for (i = 0; i < r->offers; i++) {
         if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_ASKS)
             continue;
@@ -4284,6 +4266,10 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
         if (best == QOS_NONE || ends_ns < best_ns) {
             best = i;
             best_ns = ends_ns;
+        }
+        if (ends_ns >= worst_ns) {
+            worst = i;
+            worst_ns = ends_ns;
         }
     }
     if (best == QOS_NONE)
@@ -4294,17 +4280,10 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
             return twochoice_priv_take(placement, r, &r->offer[best], now_ns, out);
         r->due_ns = qos_min(r->due_ns, until_ns);
     }
-    for (i = 0; i < r->offers; i++) {
-        struct twochoice_priv_offer *o = &r->offer[i];
-        if (o->state != TWOCHOICE_PRIV_OFFER_ASKS)
-            continue;
-        ends_ns = twochoice_priv_ends(placement, o, now_ns, 0);
-        if (!twochoice_priv_enough_better(placement, r, i, now_ns, ends_ns, false))
-            continue;
-        o->state = TWOCHOICE_PRIV_OFFER_DECLINED;
-        return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
-    }
-    return false;
+    if (!twochoice_priv_enough_better(placement, r, worst, now_ns, worst_ns, false))
+        return false;
+    r->offer[worst].state = TWOCHOICE_PRIV_OFFER_DECLINED;
+    return twochoice_priv_order(placement, r, &r->offer[worst], TWOCHOICE_RELEASE, out);
 }
 
 /* Until when a server may be silent: a quarter of the timeout for an answer; beyond twice its bound for an ask. */
