@@ -623,6 +623,14 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
  *      At the end cut(X) is compared with Phi: the solver keeps the sum of min(A_i, demand outside X), so this is
  *      O(servers + changed rows), or one pass over the rows if X has changed.
  *
+ *   Map (without pshift_priv_)
+ *   step 1          start: start_rows: start_row (any length), row_8
+ *   step 2          direct: sweep: list_rows, transfer_row
+ *   step 3          settle: turn: spread, widen, fill
+ *   steps 4, 5      progress: build_index, find_near; label, collect: ascend
+ *   the proof       wrong, account, proved, conclude
+ *   the calls       shift_all (steps 2 to 5): pshift_solver_solve, _retract, _resolve; _verify, _shortfall, _info
+ *
  *   References: Peng, Liu, Varman: Scalable QoS for Distributed Storage Clusters using Dynamic Token Allocation, MSST
  *   2019. Dinitz: blocking flows on level graphs, 1970. Ford, Fulkerson: max-flow min-cut, 1956.
  */
@@ -3620,6 +3628,15 @@ QOS_API enum qos_status pshift_owner_holds(const struct pshift_owner *owner, uin
  *
  *   Plans are warm: rows have spare entries, so a new pair changes only its own row. Rows are laid out again and solved
  *   from scratch at the first plan of a period, or when a row has no spare entry left.
+ *
+ *   Map (without pshift_priv_)
+ *   contracts       pshift_controller_change: contract_of; keep_buckets
+ *   a period        pshift_controller_begin
+ *   reports         pshift_controller_report: report_check, peer_is (which start), record_of: find; merge
+ *   a plan          pshift_controller_plan: listen (who is silent), plan_rows: lay_out, half_solve: r_row, l_row;
+ *                   target_limited, target
+ *   grants          pshift_controller_grant: challenge, grant_head
+ *   what is read    pshift_controller_certificate, _info, _bucket_info
  *
  *   Where we differ: the paper sends all tokens each interval. It covers neither limits when messages are lost nor
  *   restarts.

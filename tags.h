@@ -1876,6 +1876,17 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   1. queued and at_device of the whole are the sums over the clients; those of a group too.
  *   2. A client is WAITING only with requests queued and a limit; a group also if all its clients are.
  *   3. Tags that were charged when the terms were others are refunded in units of requests.
+ *
+ *   Map (without tags_priv_)
+ *   configuration   check, layout, tags_memsize, tags_init
+ *   clients         apply (new terms), reweigh, tags_add, tags_group_add, tags_change, tags_remove
+ *   arrivals        tags_arrive: rejects, join: begin (into the trees); tags_withdraw
+ *   choice          choose: by_reservation, by_weight, choose_inside (a group); tags_choose, tags_next_ns
+ *   dispatch        send: charge_rates, weigh, charge_share, charge_group; sent (queue and trees); tags_dispatch,
+ *                   tags_pull, tags_force
+ *   given back      tags_complete: true_cost, correct (see "parallel devices"); refund: tags_cancel; tags_give_up
+ *   intrusive       tags_push, tags_pop, tags_unlink, tags_head
+ *   what is read    tags_stats, tags_info
  */
 
 /* -- configuration and memory */
