@@ -431,8 +431,8 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *      then the debt carried over, as a level (0: none).
  *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over.
  *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: base_per_s).
- *   5. detours = queued requests + claims + nodes with a limit + resources - 1. htb_take takes its short path only at
- *      0.
+ *   5. detours = queued requests + claims + nodes with a limit + resources - 1, and HTB_PRIV_JOINED in a tree that has
+ *      joined others. htb_take takes its short path only if there is nothing else.
  *
  * Where we differ from the paper: any depth instead of two levels; limits; several resources. Best effort's minimum
  * counts in admission like any reservation, and may be nothing (as in Figures 8 to 10). */
@@ -517,17 +517,18 @@ struct htb_priv_heap_entry {
 
 /* One per node in a tree that has joined others; only its thread reads and writes it. */
 struct htb_priv_lease {
-    uint64_t rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX]; /* of all trees together; limits as in buckets */
-    uint64_t used, own;      /* cost since the last exchange; group: lent by or through it; paid by nodes below it */
-    uint64_t queued;         /* class: cost of its waiting requests */
-    uint64_t want, want_own; /* used and own, smoothed */
-    uint64_t published;      /* what this tree wants of the node, as of the last exchange */
-    uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
-    uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
+    uint64_t used, lent;     /* since the last exchange, cost: of a class's requests; that the node paid for */
     uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
+    bool noted;              /* is in joined.visit */
     bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
     bool moved;              /* its parts have changed, and it is not placed yet */
-    bool noted;              /* is in joined.visit */
+    uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
+    uint64_t below;          /* of `used`, group: paid by nodes below it */
+    uint64_t queued;         /* class: cost of its waiting requests */
+    uint64_t want, want_own; /* used, but for what is below; below; smoothed */
+    uint64_t published;      /* what this tree wants of the node, as of the last exchange */
+    uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
+    uint64_t rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX]; /* of all trees together; limits as in buckets */
 };
 
 /* A class whose requests are or were late (chapter on flight). */
@@ -665,6 +666,8 @@ struct htb_shared {
 #define HTB_PRIV_FAR_NS (UINT64_C(1) << 62) /* a century */
 #define HTB_PRIV_WANT 1024                  /* an offer counts 1/1024 of a token */
 
+#define HTB_PRIV_JOINED (UINT64_C(1) << 63) /* a tree that has joined others, in its detours */
+
 #define HTB_PRIV_USED 1u
 #define HTB_PRIV_GROUP 2u
 #define HTB_PRIV_LIMITED 4u /* a limit in any resource */
@@ -678,12 +681,22 @@ struct htb_shared {
 #define HTB_PRIV_WATCHED 1024u /* has a place in flight.cls */
 #define HTB_PRIV_IDLE_MAX 64   /* members of a ring that may not borrow */
 
+/* `parts` of some time. `rest` (may be NULL): what is left of it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is
+ * lost. */
+QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns, uint32_t *rest)
+{
+    const uint64_t low = (QOS_LIKELY(ns >> 43 == 0) ? ns : ns % HTB_PRIV_WHOLE) * parts + (rest ? *rest : 0);
+    if (rest)
+        *rest = low % HTB_PRIV_WHOLE;
+    return low / HTB_PRIV_WHOLE + (QOS_LIKELY(ns >> 43 == 0) ? 0 : ns / HTB_PRIV_WHOLE * parts);
+}
+
 /* Defined in later chapters. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest);
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                                   int64_t level_sub, uint64_t now_ns);
 QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
-QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub);
+QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
@@ -931,8 +944,12 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
     tokens = (uint64_t)(n_sub[0] / QOS_SUBTOKENS);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, payer == id ? 0 : tokens);
-    if (QOS_UNLIKELY(tree->joined.lease != NULL))
-        htb_priv_lease_use(tree, id, payer, n_sub);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
+        uint64_t n[HTB_RESOURCES_MAX];
+        for (r = 0; r < HTB_RESOURCES_MAX; r++)
+            n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
+        htb_priv_lease_use(tree, id, payer, htb_priv_ring_cost(tree, n));
+    }
 }
 
 /* Is each of the n[resources] numbers of tokens in its range? */
@@ -3343,7 +3360,6 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *   surplus        idle: at most N / 128 of the root's rate, plus 3 * T of it for each move; by weight over all trees
  *   stopped tree   keeps its parts until it exchanges again, or another joins in its slot
  *   flight         every tree has at least one request in flight
- *   cost           htb_take takes its long path; other calls are no slower; see docs/measurements.md
  *
  * Invariants
  *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
@@ -3364,18 +3380,10 @@ struct htb_priv_member {
     qos_word_t seen_ns; /* its last exchange */
     qos_word_t late;    /* excess of its most late class; 0: none is late */
 };
-/* A tree's part of some time of the node: all of it, if it has not joined others. `rest` (may be NULL): what is left of
- * it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is lost. */
+/* A tree's part of some time of the node: all of it, if it has not joined others. `rest` as in htb_priv_part_of. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest)
 {
-    uint64_t parts, low;
-    if (QOS_LIKELY(tree->joined.lease == NULL))
-        return ns;
-    parts = tree->joined.lease[id].parts;
-    low = ns % HTB_PRIV_WHOLE * parts + (rest ? *rest : 0);
-    if (rest)
-        *rest = low % HTB_PRIV_WHOLE;
-    return ns / HTB_PRIV_WHOLE * parts + low / HTB_PRIV_WHOLE;
+    return tree->joined.lease ? htb_priv_part_of(tree->joined.lease[id].parts, ns, rest) : ns;
 }
 
 /* htb_priv_bucket_ready_ns in a tree that has joined: the least time of which the tree's part is what is needed. */
@@ -3405,20 +3413,13 @@ QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id)
     tree->joined.visit[tree->joined.visits++] = id;
 }
 
-/* Counts a charged request as demand. */
-QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub)
+/* Counts a charged request as demand; payer QOS_NONE: nobody lent. */
+QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost)
 {
-    uint64_t n[HTB_RESOURCES_MAX], cost;
-    uint32_t r, at;
-    bool below = false; /* a node below `at` has paid */
-    for (r = 0; r < HTB_RESOURCES_MAX; r++)
-        n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
-    cost = htb_priv_ring_cost(tree, n);
-    for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
-        *(below ? &tree->joined.lease[at].own : &tree->joined.lease[at].used) += cost;
-        htb_priv_note(tree, at);
-        below = below || at == payer;
-    }
+    tree->joined.lease[id].used += cost;
+    if (payer != QOS_NONE)
+        tree->joined.lease[payer].lent += cost;
+    htb_priv_note(tree, id);
 }
 
 #if HTB_HAS_SHARED
@@ -3541,6 +3542,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     now_ns = htb_priv_now(tree, now_ns);
     m = htb_priv_map_of(shared);
     QOS_ASSERT(m.lease);
+    tree->detours += HTB_PRIV_JOINED;
     lease = m.lease + slot * ((size_t)tree->classes + 1);
     for (id = 0; id <= tree->classes; id++) {
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
@@ -3557,7 +3559,6 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     tree->joined.visits = 0;
     tree->joined.slot = slot;
     tree->joined.exchange_ns = tree->joined.exchanged_ns = now_ns;
-    tree->detours++; /* the short path of htb_take counts no demand */
     for (id = 0; id <= tree->classes; id++) {
         struct htb_priv_offer *offer = &m.offer[id * shared->trees + slot];
         qos_atomic_store_relaxed(&offer->want, 0);
@@ -3582,6 +3583,21 @@ QOS_PRIV uint64_t htb_priv_interval_cost(const struct htb *tree, uint32_t id)
     return htb_priv_ring_cost(tree, n) * HTB_PRIV_WANT;
 }
 
+/* The groups above a node count what it used and lent. */
+QOS_PRIV void htb_priv_use_up(struct htb *tree, uint32_t id)
+{
+    struct htb_priv_lease *lease = &tree->joined.lease[id];
+    const uint64_t used = tree->node[id].flags & HTB_PRIV_GROUP ? 0 : lease->used, lent = lease->lent;
+    lease->lent = 0;
+    if ((used | lent) == 0)
+        return;
+    while ((id = tree->node[id].parent) != QOS_NONE) {
+        tree->joined.lease[id].used += used;
+        tree->joined.lease[id].below += lent;
+        htb_priv_note(tree, id);
+    }
+}
+
 /* Publishes what this tree wants of a node. If the node waits to borrow here, its weight counts in the turns of the
  * group above, in proportion to this tree's part of the demand for the node. */
 QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_offer *offer, uint64_t elapsed_ns)
@@ -3592,8 +3608,9 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     const bool refused = lease->refused, waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || refused;
     uint64_t want, all = 0;
     uint32_t i;
-    lease->want = (lease->want + qos_mul_div_ceil(lease->used * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
-    lease->want_own = (lease->want_own + qos_mul_div_ceil(lease->own * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
+    lease->want =
+        (lease->want + qos_mul_div_ceil((lease->used - lease->below) * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
+    lease->want_own = (lease->want_own + qos_mul_div_ceil(lease->below * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
     want = lease->want + lease->want_own + lease->queued * HTB_PRIV_WANT;
     if ((flags & HTB_PRIV_GROUP) && (refused || htb_priv_turn(tree, id) != QOS_NONE))
         want -= lease->want / 8;
@@ -3601,7 +3618,7 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
         want = qos_max(want, htb_priv_interval_cost(tree, id));
     if (waits || lease->asked)
         want = qos_max(want, 1);
-    lease->used = lease->own = 0;
+    lease->used = lease->below = 0;
     lease->asked = lease->refused = false;
     if (!(flags & HTB_PRIV_USED))
         want = lease->want = 0;
@@ -3749,7 +3766,9 @@ QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
     joined->exchange_ns = qos_sat_add(now_ns, joined->shared->interval_ns);
     htb_priv_exchange_late(tree, m.member, now_ns);
     htb_priv_answer_calls(tree, &m);
-    for (i = 0; i < joined->visits; i++) /* it notes the groups above */
+    for (i = 0; i < joined->visits; i++) /* both note the groups above */
+        htb_priv_use_up(tree, joined->visit[i]);
+    for (i = 0; i < joined->visits; i++)
         htb_priv_publish(tree, joined->visit[i], &m.offer[joined->visit[i] * trees], elapsed_ns);
     for (i = 0; i < joined->visits; i++) {
         const uint32_t id = joined->visit[i];
@@ -4052,12 +4071,15 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
-/* The level as of now, which the caller stores once: charged or not. */
-QOS_PRIV int64_t htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns)
+/* The level of node `id` as of now, which the caller stores once: charged or not. */
+QOS_PRIV int64_t htb_priv_refill_one(struct htb *tree, uint32_t id, bool joined, uint64_t now_ns)
 {
+    struct htb_priv_node *node = &tree->node[id];
     const struct htb_priv_bucket *b = &node->pair.rate;
     uint64_t elapsed_ns = now_ns - node->last_ns;
     node->last_ns = now_ns;
+    if (joined)
+        elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
     return qos_level_refill(b->level, b->depth, b->rate, elapsed_ns);
 }
 
@@ -4072,19 +4094,22 @@ QOS_COLD QOS_PRIV_NOINLINE enum qos_status htb_priv_refuse_one(struct htb *tree,
 }
 
 /* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
-QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_t n_sub, uint64_t now_ns)
+QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_t n_sub, bool joined, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_bucket *b = &node->pair.rate;
     uint64_t tokens = (uint64_t)(n_sub / QOS_SUBTOKENS);
-    int64_t level = htb_priv_refill_one(node, now_ns);
+    int64_t level = htb_priv_refill_one(tree, id, joined, now_ns);
+    uint32_t at, payer = id;
     bool own, paid;
     own = paid = (n_sub == 0) | (level >= htb_priv_gate(tree, b, n_sub));
     b->level = level - (n_sub & -(int64_t)own);
     do {
-        node = &tree->node[node->parent];
+        at = node->parent;
+        payer = paid ? payer : at;
+        node = &tree->node[at];
         b = &node->pair.rate;
-        level = htb_priv_refill_one(node, now_ns);
+        level = htb_priv_refill_one(tree, at, joined, now_ns);
         if (QOS_LIKELY(paid | (level >= n_sub)) || level >= htb_priv_gate(tree, b, n_sub)) {
             paid = true;
             level = qos_level_charge(level, n_sub);
@@ -4095,7 +4120,15 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
         return htb_priv_refuse_one(tree, id, n_sub, now_ns);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, tokens & qos_wrap_sub((uint64_t)own, 1));
+    if (joined)
+        htb_priv_lease_use(tree, id, payer, tokens + (n_sub == 0)); /* as htb_priv_ring_cost */
     return QOS_OK;
+}
+
+/* The short path in a tree that has joined others. */
+QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
+{
+    return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, true, now_ns);
 }
 
 /* Separate from htb_take, so that the short path does not set up the array. */
@@ -4110,7 +4143,9 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
 {
     now_ns = htb_priv_now(tree, now_ns);
     if (QOS_LIKELY(tree->detours == 0 && n <= QOS_TOKENS_MAX))
-        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, now_ns);
+        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, false, now_ns);
+    if (QOS_LIKELY(tree->detours == HTB_PRIV_JOINED && n <= QOS_TOKENS_MAX))
+        return htb_priv_take_joined(tree, now_ns, id, n);
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 

@@ -409,6 +409,60 @@ static void part_of_the_time(void)
     world_close(&w[0]);
 }
 
+/* htb_take by its short path, and htb_take_all, which has none: two pairs of trees that are asked the same stay the
+ * same, in what passes and in the parts that they hold. */
+static void both_paths(void)
+{
+    enum { PAIRS = 2, IDS = 7 };
+    struct htb_config config = world_config();
+    uint64_t now = 0, n[HTB_RESOURCES_MAX] = {0, 0, 0, 0}, passed = 0, round;
+    struct htb_shared *both[PAIRS];
+    void *memory[PAIRS];
+    struct check_rng rng;
+    uint32_t p, k, id;
+    check_rng_init(&rng, 1);
+    config.request_max_tokens = 0;
+    for (p = 0; p < PAIRS; p++) {
+        open_shared(2, 8);
+        both[p] = shared;
+        memory[p] = shared_memory;
+        shared_memory = NULL;
+        for (k = 0; k < 2; k++) {
+            world_open(&many[2 * p + k], &config);
+            for (id = 1; id <= 2; id++) {
+                struct htb_class c = class_of(0, 400000, 0);
+                c.group = true;
+                CHECK_EQ(htb_reserve(&many[2 * p + k].tree, 0, id, &c, NULL), QOS_OK);
+            }
+            for (id = 3; id <= IDS; id++)
+                reserve(&many[2 * p + k], id, id / 3, id * 10000, 0, 0);
+            CHECK_EQ(htb_join(&many[2 * p + k].tree, 0, both[p], k), QOS_OK);
+        }
+    }
+    for (round = 0; round < 40000; round++) {
+        now += check_between(&rng, 0, 100000);
+        k = (uint32_t)check_between(&rng, 0, 3) == 0;
+        id = (uint32_t)check_between(&rng, round % 10000 < 5000 ? 3 : 5, IDS);
+        n[0] = check_between(&rng, 0, 150);
+        for (p = 0; p < PAIRS; p++) {
+            (void)htb_exchange(&many[2 * p].tree, now);
+            (void)htb_exchange(&many[2 * p + 1].tree, now);
+        }
+        passed += htb_take(&many[k].tree, now, id, n[0]) == QOS_OK;
+        (void)!htb_take_all(&many[2 + k].tree, now, id, n);
+        CHECK_EQ(stats_of(&many[k], id).granted, stats_of(&many[2 + k], id).granted);
+        CHECK_EQ(stats_of(&many[k], id).borrowed, stats_of(&many[2 + k], id).borrowed);
+        CHECK_EQ(info_of(&many[k].tree).rate_per_s[0], info_of(&many[2 + k].tree).rate_per_s[0]);
+        id = (uint32_t)check_between(&rng, 3, IDS);
+        CHECK_EQ(htb_next_ns(&many[k].tree, now, id, 1000), htb_next_ns(&many[2 + k].tree, now, id, 1000));
+    }
+    CHECK_WITHIN((double)passed, 20000, 39000);
+    for (p = 0; p < PAIRS; p++)
+        free(memory[p]);
+    for (k = 0; k < 2 * PAIRS; k++)
+        world_close(&many[k]);
+}
+
 int main(void)
 {
     static const uint64_t rates[] = {1, 2, 3, 5, 10, 30, 100, 1000};
@@ -421,6 +475,7 @@ int main(void)
             any_rate(trees, rates[i], true);
         }
     part_of_the_time();
+    both_paths();
     weights_over_trees(4);
     weights_over_trees(8);
     joining();
