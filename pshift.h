@@ -671,7 +671,7 @@ struct pshift_solver {
     uint64_t *excess_more;             /* [servers] excess beyond balance, in pieces of 2^62 */
     struct qos_u128 *load;             /* [servers] of the last solution */
     struct qos_u128 *scratch;          /* [servers] loads in the verifier */
-    struct qos_u128 *rest;             /* [servers] division remainders of the shortfalls */
+    struct qos_u128 *remainder;        /* [servers] division remainders of the shortfalls */
     struct pshift_priv_node *node;     /* [servers] */
     uint32_t *column;                  /* [servers + 1] first index entry of each server */
     uint32_t *queue;                   /* [servers] */
@@ -746,7 +746,7 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     solver->excess_more = (uint64_t *)qos_layout_part(layout, servers, sizeof(uint64_t), 8);
     solver->load = (struct qos_u128 *)qos_layout_part(layout, servers, sizeof(struct qos_u128), 8);
     solver->scratch = (struct qos_u128 *)qos_layout_part(layout, servers, sizeof(struct qos_u128), 8);
-    solver->rest = (struct qos_u128 *)qos_layout_part(layout, servers, sizeof(struct qos_u128), 8);
+    solver->remainder = (struct qos_u128 *)qos_layout_part(layout, servers, sizeof(struct qos_u128), 8);
     solver->node = (struct pshift_priv_node *)qos_layout_part(layout, servers, sizeof(struct pshift_priv_node), 8);
     solver->column = (uint32_t *)qos_layout_part(layout, servers + 1, sizeof(uint32_t), 8);
     solver->queue = (uint32_t *)qos_layout_part(layout, servers, sizeof(uint32_t), 8);
@@ -865,7 +865,7 @@ QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_
 }
 
 /* floor(n / d) and the remainder, for 0 < d < 2^96 and quotients below 2^64. Long division, bit by bit. */
-QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *rest)
+QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struct qos_u128 *remainder)
 {
     struct qos_u128 r = {0, 0};
     uint64_t q = 0;
@@ -880,7 +880,7 @@ QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struc
             r = qos_sub_wide(r, d);
         q = (q & (UINT64_MAX >> 1)) << 1 | (fits ? 1u : 0u);
     }
-    *rest = r;
+    *remainder = r;
     return q;
 }
 
@@ -925,11 +925,11 @@ QOS_PRIV uint64_t pshift_priv_factor(uint64_t want, uint64_t total)
     const unsigned shift = qos_clz64(total | 1);                                            /* total is not 0 */
     const uint64_t v = total << shift, w = want << shift, x = UINT64_MAX / ((v >> 32) + 1); /* 2^96 / v, up to 6 less */
     const uint64_t f = (w >> 32) * x;                                                       /* up to 2^35 too small */
-    struct qos_u128 rest = pshift_priv_u128(0);
-    rest.hi = w;
-    rest = qos_sub_wide(rest, qos_mul_wide(f, v));
-    rest = qos_mul_wide(rest.hi << 29 | rest.lo >> 35, x);
-    return f + (rest.hi << 3 | rest.lo >> 61);
+    struct qos_u128 remainder = pshift_priv_u128(0);
+    remainder.hi = w;
+    remainder = qos_sub_wide(remainder, qos_mul_wide(f, v));
+    remainder = qos_mul_wide(remainder.hi << 29 | remainder.lo >> 35, x);
+    return f + (remainder.hi << 3 | remainder.lo >> 61);
 }
 
 /* The same for 8 demands below 2^55, want < total. A key holds remainder and position, so the keys are distinct. A
@@ -944,13 +944,13 @@ PSHIFT_PRIV_INLINE void pshift_priv_row_8(uint64_t *a, const uint64_t *d, uint64
     pshift_priv_row_lanes q = {qos_mul_wide(d[0], f).hi, qos_mul_wide(d[1], f).hi, qos_mul_wide(d[2], f).hi,
                                qos_mul_wide(d[3], f).hi, qos_mul_wide(d[4], f).hi, qos_mul_wide(d[5], f).hi,
                                qos_mul_wide(d[6], f).hi, qos_mul_wide(d[7], f).hi};
-    pshift_priv_row_lanes rest;
+    pshift_priv_row_lanes remainder;
     pshift_priv_row_signed key, rank = {0};
     int64_t left = (int64_t)want;
     uint32_t k;
-    __builtin_memcpy(&rest, d, sizeof rest);
-    rest = rest * want - q * total;
-    key = (pshift_priv_row_signed)(rest << 3 | places);
+    __builtin_memcpy(&remainder, d, sizeof remainder);
+    remainder = remainder * want - q * total;
+    key = (pshift_priv_row_signed)(remainder << 3 | places);
     for (k = 0; k < 8; k++) { /* rank: number of larger keys */
         left -= (int64_t)q[k];
         rank -= key < key[k];
@@ -1026,7 +1026,7 @@ struct pshift_priv_batch {
 PSHIFT_PRIV_INLINE void pshift_priv_share(struct pshift_priv_batch *b, uint32_t width)
 {
     pshift_priv_signed_lanes key[PSHIFT_PRIV_WIDE], rank, left;
-    pshift_priv_lanes want, total, q, rest;
+    pshift_priv_lanes want, total, q, remainder;
     uint32_t demand[PSHIFT_LANES], product[PSHIFT_LANES], k, l, r;
     __builtin_memcpy(&want, b->want, sizeof want);
     __builtin_memcpy(&total, b->total, sizeof total);
@@ -1036,10 +1036,10 @@ PSHIFT_PRIV_INLINE void pshift_priv_share(struct pshift_priv_batch *b, uint32_t 
         for (r = 0; r < PSHIFT_LANES; r++)
             product[r] = (uint32_t)((uint64_t)demand[r] * b->factor[r] >> 32);
         __builtin_memcpy(&q, product, sizeof q);
-        rest = b->share[k] * want - q * total;
+        remainder = b->share[k] * want - q * total;
         b->share[k] = q;
         left -= (pshift_priv_signed_lanes)q;
-        key[k] = (pshift_priv_signed_lanes)(rest << 4 | (PSHIFT_PRIV_WIDE - 1 - k));
+        key[k] = (pshift_priv_signed_lanes)(remainder << 4 | (PSHIFT_PRIV_WIDE - 1 - k));
     }
     for (k = 0; k < width; k++) {
         rank = key[k] < key[0]; /* minus the number of larger keys */
@@ -1555,18 +1555,18 @@ QOS_PRIV uint64_t pshift_priv_fill(const struct pshift_priv_job *job, unsigned s
 {
     struct pshift_solver *solver = job->solver;
     const uint32_t buckets = job->p->buckets, part = pshift_priv_rows_at_once(buckets), times = job->expel ? 2 : 64;
-    uint32_t i = solver->next_row, rest = buckets, n, j;
+    uint32_t i = solver->next_row, rows_left = buckets, n, j;
     uint64_t moved, over, under;
     do {
-        n = (uint32_t)qos_min(part, qos_min(rest, buckets - i));
+        n = (uint32_t)qos_min(part, qos_min(rows_left, buckets - i));
         moved = pshift_priv_sweep(job, solver->quota, i, n, UINT64_MAX, 0);
         pshift_priv_add(&solver->info.direct, moved);
         i = i + n == buckets ? 0 : i + n;
-        rest -= n;
+        rows_left -= n;
         pshift_priv_totals(solver->quota, job->p->servers, &over, &under);
         over = qos_min(over, under);
-    } while (over != 0 && rest != 0 &&
-             (all || qos_cmp_wide(qos_mul_wide(moved, (uint64_t)times * rest), qos_mul_wide(over, n)) >= 0));
+    } while (over != 0 && rows_left != 0 &&
+             (all || qos_cmp_wide(qos_mul_wide(moved, (uint64_t)times * rows_left), qos_mul_wide(over, n)) >= 0));
     solver->next_row = i;
     for (j = 0; j < job->p->servers; j++)
         if (pshift_priv_takes_part(solver, j, side))
@@ -2093,7 +2093,7 @@ QOS_PRIV bool pshift_priv_shortfalls(struct pshift_solver *solver, const struct 
     uint32_t i, j, e;
     bool same = true;
     for (j = 0; j < p->servers; j++)
-        solver->rest[j] = pshift_priv_u128(0);
+        solver->remainder[j] = pshift_priv_u128(0);
     for (i = 0; i < p->buckets; i++) {
         uint64_t unserved = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
@@ -2101,8 +2101,8 @@ QOS_PRIV bool pshift_priv_shortfalls(struct pshift_solver *solver, const struct 
             j = p->server[e];
             if (qos_cmp_wide(solver->scratch[j], c) <= 0)
                 continue;
-            sum = qos_add_wide(qos_mul_wide(s->alloc[e], c.lo), solver->rest[j]);
-            unserved += s->alloc[e] - pshift_priv_divide(sum, solver->scratch[j], &solver->rest[j]);
+            sum = qos_add_wide(qos_mul_wide(s->alloc[e], c.lo), solver->remainder[j]);
+            unserved += s->alloc[e] - pshift_priv_divide(sum, solver->scratch[j], &solver->remainder[j]);
         }
         if (write)
             s->shortfall[i] = unserved;

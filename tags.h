@@ -250,8 +250,8 @@ struct tags_tracker {
     uint64_t done, reserved;
 };
 struct tags_tracker_server {
-    uint64_t done, reserved;           /* by this server */
-    uint64_t told_done, told_reserved; /* of the others, what this server was told */
+    uint64_t done, reserved;                   /* by this server */
+    uint64_t reported_done, reported_reserved; /* what this server was told of the others */
 };
 
 /* Tags that several schedulers share: in memory that all of them map, without pointers. */
@@ -3437,8 +3437,8 @@ QOS_PRIV uint32_t tags_priv_tell(uint64_t elsewhere, uint64_t *told)
 QOS_API void tags_tracker_send(const struct tags_tracker *tracker, struct tags_tracker_server *server, uint32_t *rho,
                                uint32_t *delta)
 {
-    *delta = tags_priv_tell(tracker->done - server->done, &server->told_done);
-    *rho = tags_priv_tell(tracker->reserved - server->reserved, &server->told_reserved);
+    *delta = tags_priv_tell(tracker->done - server->done, &server->reported_done);
+    *rho = tags_priv_tell(tracker->reserved - server->reserved, &server->reported_reserved);
 }
 
 QOS_API void tags_tracker_done(struct tags_tracker *tracker, enum tags_phase phase, uint32_t units,
@@ -3454,8 +3454,8 @@ QOS_API void tags_tracker_done(struct tags_tracker *tracker, enum tags_phase pha
 
 QOS_API void tags_tracker_server_lost(struct tags_tracker_server *server, uint32_t rho, uint32_t delta)
 {
-    server->told_done -= qos_min(delta, server->told_done);
-    server->told_reserved -= qos_min(rho, server->told_reserved);
+    server->reported_done -= qos_min(delta, server->reported_done);
+    server->reported_reserved -= qos_min(rho, server->reported_reserved);
 }
 
 #endif /* QOS_DECLARE_ONLY */
