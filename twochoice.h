@@ -246,22 +246,6 @@ struct twochoice_order {
     uint64_t next_ns; /* QOS_NEVER: until something changes */
 };
 
-/* What the checker finds. table, log: where the bytes are by each of them (TWOCHOICE_LOCAL: no redirect). */
-enum twochoice_disagreement {
-    TWOCHOICE_TREE_BROKEN = 1,    /* the tree breaks its own rules: see twochoice_table_verify */
-    TWOCHOICE_LOG_UNREADABLE = 2, /* damaged; what comes before is compared */
-    TWOCHOICE_LOG_DIFFERS = 3,    /* table and log name different places */
-    TWOCHOICE_DATA_MISSING = 4,   /* the target does not have the bytes */
-    TWOCHOICE_DATA_UNKNOWN = 5    /* no server could tell whether it has */
-};
-struct twochoice_checker {
-    void *ctx;
-    /* Does piece->target hold the bytes? > 0 yes, 0 no, < 0 not known. NULL: data are not checked. */
-    int (*has_data)(void *ctx, const struct twochoice_piece *piece);
-    void (*report)(void *ctx, enum twochoice_disagreement what, const struct twochoice_piece *table,
-                   const struct twochoice_piece *log);
-};
-
 /* The messages of a request. Client to server: RESERVE, RELEASE. Server to client: ANSWER, ASK. */
 enum twochoice_message_type {
     TWOCHOICE_RESERVE = 1, /* count writes of len_bytes may come */
@@ -349,7 +333,6 @@ struct twochoice_intake_state {
  *                twochoice_table_info, verify                   sizes; is the tree sound?
  *   maintainer   twochoice_maintainer_config_error, memsize, init
  *                twochoice_maintainer_step, remote_load         the next pull; a target's load
- *   checker      twochoice_checker_run                          do table, log and data agree?
  *   placement    twochoice_placement_config_error, memsize, init
  *                twochoice_placement_set_server                 up, down, full
  *                twochoice_placement_begin, ended               a request of k writes; the end of a write
@@ -487,7 +470,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twocho
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_end(struct twochoice_table *table, bool swapped);
 
 QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_state *out);
-/* QOS_ECORRUPT: the tree breaks one of its own rules (order, fill, links, counts). For tests and checkers. O(n). */
+/* QOS_ECORRUPT: the tree breaks one of its own rules (order, fill, links, counts). O(n). For tests, and for
+ * examples/common/twochoice_check.h, which compares table, log and data. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *table);
 
 /* A maintainer (Section V-C) decides what its table pulls home, and when; the caller's loop is its thread. It runs in
@@ -506,13 +490,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice
 /* The answer of a target to TWOCHOICE_ASK_LOAD. */
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
                                               uint64_t load);
-
-/* Compares table, log and data, reports each disagreement, changes nothing. scratch: an empty table of the same
- * configuration in memory of its own, for a replay of the log (QOS_EBUSY if it is not empty; afterwards it holds the
- * log's contents); NULL: the log is not compared. *found: number of reports. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_checker_run(const struct twochoice_checker *checker,
-                                                            const struct twochoice_table *table,
-                                                            struct twochoice_table *scratch, uint64_t *found);
 
 /* Placement, in a client. begin a request; then, whenever time has passed or something was heard, step until it says
  * WAIT. Messages may be lost, late, repeated and reordered. */
@@ -1040,11 +1017,6 @@ QOS_PRIV void twochoice_priv_free_node(struct twochoice_table *table, uint32_t i
     table->nodes_used--;
 }
 
-QOS_PRIV void twochoice_priv_move(uint64_t *column, uint32_t to, uint32_t from, uint32_t n)
-{
-    __builtin_memmove(column + to, column + from, n * sizeof *column);
-}
-
 /* Makes room for, or closes, slots. */
 QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
 {
@@ -1058,8 +1030,8 @@ QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32
 QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t to, uint32_t from)
 {
     uint32_t n = p->count - from;
-    twochoice_priv_move(p->u.inner.object, to, from, n);
-    twochoice_priv_move(p->u.inner.offset, to, from, n);
+    __builtin_memmove(p->u.inner.object + to, p->u.inner.object + from, n * sizeof p->u.inner.object[0]);
+    __builtin_memmove(p->u.inner.offset + to, p->u.inner.offset + from, n * sizeof p->u.inner.offset[0]);
     __builtin_memmove(p->u.inner.child + to, p->u.inner.child + from, n * sizeof p->u.inner.child[0]);
 }
 
@@ -3584,77 +3556,6 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
         maintainer->drained = maintainer->drained && maintainer->looking;
         twochoice_priv_look(maintainer, table, now_ns);
         order->next_ns = now_ns; /* there is more to read, or to probe */
-    }
-    return QOS_OK;
-}
-
-/* -- the checker -- */
-
-/* The first bytes at or behind (object, offset) that either table redirects, up to where either changes. */
-QOS_PRIV bool twochoice_priv_next_of_two(const struct twochoice_table *a, const struct twochoice_table *b,
-                                         uint64_t object, uint64_t offset, struct twochoice_piece *in_a,
-                                         struct twochoice_piece *in_b)
-{
-    struct twochoice_piece x, y;
-    bool has_x = twochoice_table_next(a, object, offset, &x), has_y = twochoice_table_next(b, object, offset, &y);
-    if (!has_x && !has_y)
-        return false;
-    if (!has_x || (has_y && !twochoice_priv_le(x.object, x.offset, y.object, y.offset)))
-        x = y;
-    twochoice_table_find(a, x.object, x.offset, in_a);
-    twochoice_table_find(b, x.object, x.offset, in_b);
-    in_a->end = in_b->end = qos_min(in_a->end, in_b->end);
-    return true;
-}
-
-QOS_API enum qos_status twochoice_checker_run(const struct twochoice_checker *checker,
-                                              const struct twochoice_table *table, struct twochoice_table *scratch,
-                                              uint64_t *found)
-{
-    struct twochoice_piece in_table, in_log;
-    QOS_ASSERT(checker && table && found);
-    if (!checker->report)
-        return QOS_EINVAL;
-    if (scratch && scratch->fragments != 0)
-        return QOS_EBUSY;
-    *found = 0;
-    __builtin_memset(&in_table, 0, sizeof in_table);
-    __builtin_memset(&in_log, 0, sizeof in_log);
-    in_table.target = in_log.target = TWOCHOICE_LOCAL;
-    if (twochoice_table_verify(table) != QOS_OK) {
-        checker->report(checker->ctx, TWOCHOICE_TREE_BROKEN, &in_table, &in_log);
-        ++*found;
-        return QOS_OK; /* the tree cannot be walked */
-    }
-    if (scratch && table->has_storage) {
-        struct twochoice_recovery r;
-        uint64_t end = 0;
-        __builtin_memset(&r, 0, sizeof r);
-        scratch->storage = table->storage;
-        scratch->active = table->active;
-        __builtin_memset(scratch->log, 0, sizeof scratch->log);
-        if (twochoice_priv_replay(scratch, &r, &end) != QOS_OK) {
-            in_log.offset = r.valid_bytes;
-            in_log.end = end;
-            checker->report(checker->ctx, TWOCHOICE_LOG_UNREADABLE, &in_table, &in_log);
-            ++*found;
-        }
-    }
-    in_table.object = in_table.end = 0;
-    while (twochoice_priv_next_of_two(table, scratch ? scratch : table, in_table.object, in_table.end, &in_table,
-                                      &in_log)) {
-        int has = 1;
-        if (in_table.target != in_log.target || in_table.version != in_log.version) {
-            checker->report(checker->ctx, TWOCHOICE_LOG_DIFFERS, &in_table, &in_log);
-            ++*found;
-        }
-        if (checker->has_data && in_table.target != TWOCHOICE_LOCAL)
-            has = checker->has_data(checker->ctx, &in_table);
-        if (has <= 0) {
-            checker->report(checker->ctx, has == 0 ? TWOCHOICE_DATA_MISSING : TWOCHOICE_DATA_UNKNOWN, &in_table,
-                            &in_log);
-            ++*found;
-        }
     }
     return QOS_OK;
 }

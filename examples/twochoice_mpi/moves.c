@@ -4,6 +4,7 @@
 // None of these excludes another: the table's stamps make that safe. A piece is dropped by its stamp, and no stamp is
 // given twice.
 #include "store.h"
+#include "../common/twochoice_check.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -333,7 +334,7 @@ static int has_data(void *ctx, const struct twochoice_piece *piece)
     return -1;
 }
 
-static void report(void *ctx, enum twochoice_disagreement what, const struct twochoice_piece *table,
+static void report(void *ctx, enum check_finding what, const struct twochoice_piece *table,
                    const struct twochoice_piece *log)
 {
     static uint32_t told;
@@ -353,19 +354,14 @@ static void report(void *ctx, enum twochoice_disagreement what, const struct two
 static void end_check(struct store *s)
 {
     struct check *c = &s->check;
-    struct twochoice_checker checker = {.ctx = s, .has_data = has_data, .report = report};
-    struct twochoice_table scratch;
+    const struct check_calls calls = {.ctx = s, .has_data = has_data, .report = report};
+    struct twochoice_table log;
     void *memory = tool_alloc_aligned(twochoice_table_memsize(&s->table_config), 64);
-    uint64_t found = 0;
-    enum qos_status st =
-        twochoice_table_init(&scratch, memory, twochoice_table_memsize(&s->table_config), &s->table_config);
-    if (st == QOS_OK)
-        st = twochoice_checker_run(&checker, &s->table, &scratch, &found);
+    c->task->job.n.len = check_redirects(&calls, &s->table, &s->table_config, &log, memory);
     free(memory);
     free(c->piece);
     free(c->has);
-    c->task->job.n.len = found;
-    store_answer(s, c->task, st == QOS_OK ? ST_OK : ST_IO);
+    store_answer(s, c->task, ST_OK);
     memset(c, 0, sizeof *c);
     s->maintain_at_ns = 0;
 }

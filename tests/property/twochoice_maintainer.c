@@ -1,7 +1,8 @@
 // proves: the maintainer pulls everything home, only while the home and the target are idle, within its rate, even if
-// proves: pulls are cancelled. The checker reports each difference between table, log and data, and changes nothing
+// proves: pulls are cancelled. examples/common/twochoice_check.h reports each difference between table, log and data, and changes nothing
 // proves: (paper, Section V-C).
 #include "property/twochoice_disk.h"
+#include "../../examples/common/twochoice_check.h"
 
 #define FRAGMENTS 200
 #define BYTES 10000
@@ -259,16 +260,16 @@ static int has_data(void *ctx, const struct twochoice_piece *p)
     return p->object == ((struct said *)ctx)->missing_object ? (p->target == 4 ? -1 : 0) : 1;
 }
 
-static void report(void *ctx, enum twochoice_disagreement what, const struct twochoice_piece *table,
+static void report(void *ctx, enum check_finding what, const struct twochoice_piece *table,
                    const struct twochoice_piece *log)
 {
     struct said *s = (struct said *)ctx;
     s->times[what]++;
-    if (what == TWOCHOICE_LOG_DIFFERS) {
+    if (what == CHECK_LOG_DIFFERS) {
         CHECK((table->target != log->target || table->version != log->version) && table->offset == log->offset &&
               table->end == log->end);
         s->differing_bytes += table->end - table->offset;
-    } else if (what == TWOCHOICE_DATA_MISSING || what == TWOCHOICE_DATA_UNKNOWN) {
+    } else if (what == CHECK_DATA_MISSING || what == CHECK_DATA_UNKNOWN) {
         CHECK_EQ(table->object, s->missing_object);
         s->missing_bytes += table->end - table->offset;
     }
@@ -277,13 +278,12 @@ static void report(void *ctx, enum twochoice_disagreement what, const struct two
 static struct said check_it(const struct twochoice_table_config *config, void *mem, uint64_t missing_object)
 {
     struct said s;
-    struct twochoice_checker c = {&s, has_data, report};
-    uint64_t found = 0, sum = 0, len = disk.log[0].len, operations = disk.operations;
+    struct check_calls c = {&s, has_data, report};
+    uint64_t found, sum = 0, len = disk.log[0].len, operations = disk.operations;
     unsigned i;
     memset(&s, 0, sizeof s);
     s.missing_object = missing_object;
-    CHECK_EQ(twochoice_table_init(&scratch, mem, twochoice_table_memsize(config), config), QOS_OK);
-    CHECK_EQ(twochoice_checker_run(&c, &t, &scratch, &found), QOS_OK);
+    found = check_redirects(&c, &t, config, &scratch, mem);
     for (i = 0; i < 6; i++)
         sum += s.times[i];
     CHECK_EQ(found, sum);
@@ -298,8 +298,8 @@ static void checker(void)
     struct twochoice_table_config config;
     struct twochoice_storage storage;
     struct said s;
-    struct twochoice_checker c = {&s, NULL, report};
-    uint64_t i, found, before;
+    struct check_calls c = {&s, NULL, report};
+    uint64_t i, before;
     void *mem, *mem2;
     memset(&config, 0, sizeof config);
     disk_init(&disk, &rng, &storage);
@@ -317,27 +317,25 @@ static void checker(void)
         CHECK_EQ(s.times[i], 0); /* all agree */
     s = check_it(&config, mem2, 3);
     CHECK_EQ(s.missing_bytes, FRAGMENTS / 5 * 80);
-    CHECK(s.times[TWOCHOICE_DATA_MISSING] > 0 && s.times[TWOCHOICE_DATA_UNKNOWN] > 0);
-    CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 0);
+    CHECK(s.times[CHECK_DATA_MISSING] > 0 && s.times[CHECK_DATA_UNKNOWN] > 0);
+    CHECK_EQ(s.times[CHECK_LOG_DIFFERS], 0);
     before = counts_of(&t).log_bytes; /* three changes that the log does not know */
     CHECK_EQ(redirect(&t, 0, 5, 10, 7), QOS_OK);
     CHECK_EQ(redirect(&t, 7, 0, 30, 7), QOS_OK);
     CHECK_EQ(redirect(&t, 2, 100, 40, TWOCHOICE_LOCAL), QOS_OK);
     disk_resize(&disk.log[0], (size_t)before);
     s = check_it(&config, mem2, 99);
-    CHECK_EQ(s.times[TWOCHOICE_LOG_DIFFERS], 3);
+    CHECK_EQ(s.times[CHECK_LOG_DIFFERS], 3);
     CHECK_EQ(s.differing_bytes, 10 + 30 + 40);
     disk.log[0].data[48 * 150 + 20] ^= 1;
     s = check_it(&config, mem2, 99);
-    CHECK_EQ(s.times[TWOCHOICE_LOG_UNREADABLE], 1);
-    CHECK_GE(s.times[TWOCHOICE_LOG_DIFFERS], 50);
-    CHECK_EQ(twochoice_checker_run(&c, &t, &scratch, &found), QOS_EBUSY);
-    CHECK_EQ(twochoice_checker_run(&c, &t, NULL, &found), QOS_OK); /* the tree alone */
-    CHECK_EQ(found, 0);
-    memset((char *)mem + 40, 0x55, 400); /* a node of the tree */
+    CHECK_EQ(s.times[CHECK_LOG_UNREADABLE], 1);
+    CHECK_GE(s.times[CHECK_LOG_DIFFERS], 50);
+    CHECK_EQ(check_redirects(&c, &t, &config, NULL, NULL), 0); /* the tree alone */
+    memset((char *)mem + 40, 0x55, 400);                       /* a node of the tree */
     memset(&s, 0, sizeof s);
-    CHECK_EQ(twochoice_checker_run(&c, &t, NULL, &found), QOS_OK);
-    CHECK_EQ(s.times[TWOCHOICE_TREE_BROKEN], 1);
+    CHECK_EQ(check_redirects(&c, &t, &config, NULL, NULL), 1);
+    CHECK_EQ(s.times[CHECK_TREE_BROKEN], 1);
     free(mem);
     free(mem2);
     disk_free(&disk);

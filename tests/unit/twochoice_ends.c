@@ -1,6 +1,7 @@
 // proves: at the ends of its ranges twochoice.h refuses calls and nothing changes: a log that is full or unreadable,
 // proves: NULL pointers, a tree that breaks any of its rules.
 #include "property/twochoice_disk.h"
+#include "../../examples/common/twochoice_check.h"
 
 #define HOME 1
 
@@ -491,11 +492,9 @@ static void odd_settings(void)
 {
     struct twochoice_table_config config;
     struct twochoice_storage storage, partial;
-    struct twochoice_checker checker;
     struct twochoice_message msg;
     enum twochoice_compact_todo todo;
     uint8_t buf[100];
-    uint64_t found;
     size_t n = 0, i;
     void *mem = open_logged(&config, &storage, 0, 10);
     for (i = 0; i < 6; i++) { /* each callback is required */
@@ -521,8 +520,6 @@ static void odd_settings(void)
     CHECK_EQ(twochoice_table_recover(&t, 8, NULL), QOS_EINVAL);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     CHECK_EQ(twochoice_table_compact_step(&t, 1, &todo), QOS_EINVAL); /* no compaction is under way */
-    memset(&checker, 0, sizeof checker);
-    CHECK_EQ(twochoice_checker_run(&checker, &t, NULL, &found), QOS_EINVAL);
     memset(&msg, 0, sizeof msg);
     CHECK_EQ(twochoice_message_encode(&msg, buf, sizeof buf, &n), QOS_ERANGE); /* type 0 */
     msg.type = TWOCHOICE_ANSWER;
@@ -679,11 +676,11 @@ static void zeros_in_a_record(void)
 
 static struct twochoice_piece reported[2];
 
-static void keep_report(void *ctx, enum twochoice_disagreement what, const struct twochoice_piece *table,
+static void keep_report(void *ctx, enum check_finding what, const struct twochoice_piece *table,
                         const struct twochoice_piece *log)
 {
     (void)ctx;
-    CHECK_EQ(what, TWOCHOICE_LOG_DIFFERS);
+    CHECK_EQ(what, CHECK_LOG_DIFFERS);
     reported[0] = *table;
     reported[1] = *log;
 }
@@ -695,27 +692,21 @@ static int in_table(void *ctx, const struct twochoice_piece *piece)
     return 1;
 }
 
-/* The checker distinguishes the table from the log. */
+/* A check distinguishes the table from the log. */
 static void checker_sides(void)
 {
     struct twochoice_table_config config;
     struct twochoice_storage storage;
-    struct twochoice_checker checker;
+    const struct check_calls calls = {NULL, in_table, keep_report};
     struct twochoice_table scratch;
     void *mem = open_logged(&config, &storage, 0, 10), *mem2 = aligned_alloc(64, twochoice_table_memsize(&config));
     uint8_t before[96];
-    uint64_t found;
-    memset(&checker, 0, sizeof checker);
-    checker.report = keep_report;
-    checker.has_data = in_table;
-    CHECK_EQ(twochoice_table_init(&scratch, mem2, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     CHECK_EQ(redirect(&t, 1, 0, 10, 2), QOS_OK);
     memcpy(before, disk.log[0].data, sizeof before);
     CHECK_EQ(redirect(&t, 1, 0, 10, 3), QOS_OK);
     disk_resize(&disk.log[0], sizeof before); /* a record is lost, and the table does not know it */
-    CHECK_EQ(twochoice_checker_run(&checker, &t, &scratch, &found), QOS_OK);
-    CHECK_EQ(found, 1);
+    CHECK_EQ(check_redirects(&calls, &t, &config, &scratch, mem2), 1);
     CHECK_EQ(reported[0].target, 3);
     CHECK_EQ(reported[1].target, 2);
     free(mem2);

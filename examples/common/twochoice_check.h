@@ -1,0 +1,118 @@
+/* twochoice_check.h - do table, log and data of a home server agree (Section V-C)? Changes nothing: the log is recovered
+ * into a table of its own, over a storage that keeps no write. */
+#ifndef EXAMPLES_COMMON_TWOCHOICE_CHECK_H
+#define EXAMPLES_COMMON_TWOCHOICE_CHECK_H
+
+#include <string.h>
+#include "twochoice.h"
+
+/* What is found. table, log: where the bytes are by each of them (TWOCHOICE_LOCAL: no redirect). */
+enum check_finding {
+    CHECK_TREE_BROKEN = 1,    /* the tree breaks its own rules: see twochoice_table_verify */
+    CHECK_LOG_UNREADABLE = 2, /* damaged; what comes before is compared */
+    CHECK_LOG_DIFFERS = 3,    /* table and log name different places */
+    CHECK_DATA_MISSING = 4,   /* the target does not have the bytes */
+    CHECK_DATA_UNKNOWN = 5    /* no server could tell whether it has */
+};
+struct check_calls {
+    void *ctx;
+    /* Does piece->target hold the bytes? > 0 yes, 0 no, < 0 not known. NULL: data are not checked. */
+    int (*has_data)(void *ctx, const struct twochoice_piece *piece);
+    void (*report)(void *ctx, enum check_finding what, const struct twochoice_piece *table,
+                   const struct twochoice_piece *log);
+};
+
+/* ---- a storage that reads the active log as log 0, and keeps no write ----------------------------------------- */
+
+struct check_source {
+    const struct twochoice_storage *storage;
+    int active;
+};
+static inline int check_read(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got)
+{
+    const struct check_source *s = (const struct check_source *)ctx;
+    return s->storage->read(s->storage->ctx, log == TWOCHOICE_MARK_LOG ? log : s->active, offset, buf, len_bytes, got);
+}
+static inline int check_write(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes)
+{
+    (void)ctx, (void)log, (void)offset, (void)buf, (void)len_bytes;
+    return 0;
+}
+static inline int check_nothing(void *ctx, int log)
+{
+    (void)ctx, (void)log;
+    return 0;
+}
+static inline int check_truncate(void *ctx, int log, uint64_t len_bytes)
+{
+    (void)ctx, (void)log, (void)len_bytes;
+    return 0;
+}
+
+/* ---- the check ------------------------------------------------------------------------------------------------ */
+
+/* The first bytes at or behind (object, offset) that either table redirects, up to where either changes. */
+static inline bool check_next(const struct twochoice_table *a, const struct twochoice_table *b, uint64_t object,
+                              uint64_t offset, struct twochoice_piece *in_a, struct twochoice_piece *in_b)
+{
+    struct twochoice_piece x, y;
+    const bool has_x = twochoice_table_next(a, object, offset, &x), has_y = twochoice_table_next(b, object, offset, &y);
+    if (!has_x && !has_y)
+        return false;
+    if (!has_x || (has_y && (y.object < x.object || (y.object == x.object && y.offset < x.offset))))
+        x = y;
+    twochoice_table_find(a, x.object, x.offset, in_a);
+    twochoice_table_find(b, x.object, x.offset, in_b);
+    in_a->end = in_b->end = qos_min(in_a->end, in_b->end);
+    return true;
+}
+
+/* config: of the table, with its storage. log, mem: a table for the log, with the memory that it wants; afterwards it
+ * holds the log's contents. log NULL: the log is not compared. Returns the number of reports. */
+static inline uint64_t check_redirects(const struct check_calls *calls, const struct twochoice_table *table,
+                                       const struct twochoice_table_config *config, struct twochoice_table *log,
+                                       void *mem)
+{
+    struct twochoice_piece in_table = {0, 0, 0, 0, TWOCHOICE_LOCAL}, in_log = {0, 0, 0, 0, TWOCHOICE_LOCAL};
+    uint64_t found = 0;
+    if (twochoice_table_verify(table) != QOS_OK) {
+        calls->report(calls->ctx, CHECK_TREE_BROKEN, &in_table, &in_log);
+        return 1; /* the tree cannot be walked */
+    }
+    if (log) {
+        struct twochoice_table_config copy = *config;
+        struct check_source source = {config->storage, 0};
+        const struct twochoice_storage storage = {&source,       check_nothing,  check_read,   check_write,
+                                                  check_nothing, check_truncate, check_nothing};
+        struct twochoice_table_state state;
+        struct twochoice_recovery r;
+        uint32_t flags = 0;
+        (void)twochoice_table_info(table, &state);
+        source.active = 1 - (int)state.next_log;
+        copy.storage = &storage;
+        while (twochoice_table_init(log, mem, twochoice_table_memsize(&copy), &copy) == QOS_OK &&
+               twochoice_table_recover(log, flags, &r) != QOS_OK && flags == 0) {
+            in_log.offset = r.valid_bytes;
+            in_log.end = r.valid_bytes + r.dropped_bytes;
+            calls->report(calls->ctx, CHECK_LOG_UNREADABLE, &in_table, &in_log);
+            found++;
+            flags = TWOCHOICE_ACCEPT_PREFIX;
+        }
+    }
+    while (check_next(table, log ? log : table, in_table.object, in_table.end, &in_table, &in_log)) {
+        int has = 1;
+        if (in_table.target != in_log.target || in_table.version != in_log.version) {
+            calls->report(calls->ctx, CHECK_LOG_DIFFERS, &in_table, &in_log);
+            found++;
+        }
+        if (calls->has_data && in_table.target != TWOCHOICE_LOCAL)
+            has = calls->has_data(calls->ctx, &in_table);
+        if (has <= 0) {
+            calls->report(calls->ctx, has == 0 ? CHECK_DATA_MISSING : CHECK_DATA_UNKNOWN, &in_table, &in_log);
+            found++;
+        }
+    }
+    return found;
+}
+
+#endif
