@@ -3638,9 +3638,9 @@ enum twochoice_priv_offer_state {
 struct twochoice_priv_offer { /* a reservation, as its client sees it */
     enum twochoice_priv_offer_state state;
     uint32_t server, left; /* writes that may still go there */
+    bool guessed;          /* service_ns: the server does not know it, or is not believed */
     uint64_t turn, at_ns;  /* at_ns: of the bounds, or of the RESERVE */
     uint64_t wait_ns, service_ns;
-    bool guessed; /* service_ns: the server does not know it, or is not believed */
 };
 enum twochoice_priv_sent_state { TWOCHOICE_PRIV_WRITE_UNBOUND, TWOCHOICE_PRIV_WRITE_BOUND, TWOCHOICE_PRIV_WRITE_ENDED };
 struct twochoice_priv_sent { /* a write of a request */
@@ -3831,7 +3831,7 @@ QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *placement)
 QOS_PRIV bool twochoice_priv_offer_at(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                       uint32_t server, uint32_t each)
 {
-    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, each, 0, 0, 0, 0, false};
+    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, each, false, 0, 0, 0, 0};
     uint32_t i;
     for (i = 0; i < r->offers && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED; i++)
         ;
@@ -4118,7 +4118,7 @@ QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct 
 QOS_PRIV bool twochoice_priv_go_home(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                      bool small, uint64_t now_ns, struct twochoice_place_order *out)
 {
-    struct twochoice_priv_offer home = {TWOCHOICE_PRIV_OFFER_ASKS, 0, 1, 0, now_ns, 0, 0, true};
+    struct twochoice_priv_offer home = {TWOCHOICE_PRIV_OFFER_ASKS, 0, 1, true, 0, now_ns, 0, 0};
     uint32_t i = 0;
     while (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || r->sent[i].small != small)
         i++;
