@@ -4125,16 +4125,12 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
     return QOS_OK;
 }
 
-/* The short path in a tree that has joined others. */
-QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
-{
-    return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, true, now_ns);
-}
-
-/* Separate from htb_take, so that the short path does not set up the array. */
+/* Separate from htb_take, so that its path is short: a tree that has joined others, and the long path. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_take_first(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
     uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    if (QOS_LIKELY(tree->detours == HTB_PRIV_JOINED && n <= QOS_TOKENS_MAX))
+        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, true, now_ns);
     all[0] = n;
     return htb_take_all(tree, now_ns, id, all);
 }
@@ -4144,8 +4140,6 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     now_ns = htb_priv_now(tree, now_ns);
     if (QOS_LIKELY(tree->detours == 0 && n <= QOS_TOKENS_MAX))
         return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, false, now_ns);
-    if (QOS_LIKELY(tree->detours == HTB_PRIV_JOINED && n <= QOS_TOKENS_MAX))
-        return htb_priv_take_joined(tree, now_ns, id, n);
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 
