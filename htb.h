@@ -948,7 +948,7 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
         uint64_t n[HTB_RESOURCES_MAX];
         for (r = 0; r < HTB_RESOURCES_MAX; r++)
             n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
-        htb_priv_lease_use(tree, id, payer, htb_priv_ring_cost(tree, n));
+        htb_priv_lease_use(tree, id, payer == QOS_NONE ? tree->classes : payer, htb_priv_ring_cost(tree, n));
     }
 }
 
@@ -3413,12 +3413,11 @@ QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id)
     tree->joined.visit[tree->joined.visits++] = id;
 }
 
-/* Counts a charged request as demand; payer QOS_NONE: nobody lent. */
+/* Counts a charged request as demand. */
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost)
 {
     tree->joined.lease[id].used += cost;
-    if (payer != QOS_NONE)
-        tree->joined.lease[payer].lent += cost;
+    tree->joined.lease[payer].lent += cost;
     htb_priv_note(tree, id);
 }
 
