@@ -89,7 +89,7 @@
  *     reserve_lag_ns is made up, older is dropped, the same time for all. Where a part p
  *     of the device is reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
  *   - Wait. By reservation at most  2 c_f / R_f  and the time of D requests; by weight
- *     sum over all j of (w_j / w_f * c_f + c_j)  of the time that reservations leave.
+ *     sum over all j of (w_j / w_f * c_f + c_j + w_j K)  of what reservations leave.
  *   - A forced request passes all others, also reservations: for the server's own work.
  *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
  *     they took (grant.cost) is charged.
@@ -190,7 +190,7 @@ struct tags_config {
     uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait that is accepted; 0: none */
     uint64_t force_debt_requests;   /* forced requests of cost_max (reward: of the mean service time) that a client
                                        may owe, 1..65536; 0: 64; QOS_NOTHING */
-    uint64_t service_ns;            /* TAGS_REWARD: the first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms */
+    uint64_t service_ns;            /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms */
     uint64_t service_floor_ns;      /* TAGS_REWARD: least charge of a request, up to 1 s; 0: 100 ns; QOS_NOTHING */
     struct tags_shared *shared;     /* reservations and limits that several schedulers share; NULL: none */
 };
@@ -1540,15 +1540,19 @@ QOS_PRIV uint64_t tags_priv_window(const struct tags *tags, const struct tags_pr
     return sum * tags->block_requests + m->sum;
 }
 
-/* F in 1/256 ns; of a client without history, that of the client that was measured last. */
+/* F in 1/256 ns; of a client without history, that of the client that was measured last, but no more than service_ns:
+ * V passes an estimate that is too large, so its client would be owed the difference later. One that is too small is
+ * corrected when the first request ends. */
 QOS_PRIV uint64_t tags_priv_mean_of(const struct tags *tags, uint32_t id)
 {
     uint64_t count, sum = tags_priv_window(tags, &tags->mean[id], &count) << 8;
     if (count == TAGS_PRIV_BLOCKS) /* the usual case, without a division */
         return sum / TAGS_PRIV_BLOCKS;
-    if (count == 0 && tags->measured != QOS_NONE)
+    if (count != 0)
+        return sum / count;
+    if (tags->measured != QOS_NONE)
         sum = tags_priv_window(tags, &tags->mean[tags->measured], &count) << 8;
-    return count ? sum / count : tags->config.service_ns << 8;
+    return qos_min(tags->config.service_ns << 8, count ? sum / count : UINT64_MAX);
 }
 
 /* What a request that brings delta units from elsewhere is charged under reward. */

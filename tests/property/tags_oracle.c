@@ -296,7 +296,8 @@ static uint64_t last_mean;
 
 static uint64_t estimate(const struct task *c)
 {
-    return c->requests ? mean_of(c) : last_mean;
+    const uint64_t first = (uint64_t)TAGS_DEFAULT_SERVICE_NS << 8;
+    return c->requests ? mean_of(c) : last_mean < first ? last_mean : first;
 }
 
 static wide per_weight(const struct task *c, uint64_t amount, uint64_t *rest)

@@ -485,13 +485,14 @@ static double lost_ns(const struct tenant *f)
     return sum;
 }
 
-/* Promise `wait_weight`: by weight the head of f's queue waits at most the sum over all j of (w_j / w_f * c_f + c_j) of
- * device time (PS: w_j / w_f * c_f is work, which takes j's time); pauses are no device time. Reward: mean service times lag by a window. */
+/* Promise `wait_weight`: by weight the head of f's queue waits at most the sum over all j of (w_j / w_f * c_f + c_j), and
+ * w_j K of who waited at a limit, of device time (PS: w_j / w_f * c_f is work, which takes j's time); pauses are no device time. Reward: mean service times lag by a window. */
 static void oracle_starve(void)
 {
     static uint64_t since[CLIENTS];
     static bool waits[CLIENTS];
-    double weights = 0, sum = 0;
+    static double weight[CLIENTS];
+    double weights = 0, sum = 0, largest = 0, credit = 0;
     uint32_t i;
     size_t k;
     if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped())
@@ -504,7 +505,13 @@ static void oracle_starve(void)
         weights += (double)tenant[i].terms.weight * (run.ps ? tenant[i].longest_ns / tenant[i].largest : 1);
         sum += tenant[i].longest_ns;
         waits[i] = false;
+        weight[i] = (double)tenant[i].terms.weight;
+        largest = tenant[i].largest > largest ? tenant[i].largest : largest;
     }
+    for (i = 0; i < tenants && run.ps; i++) /* w_j K, in device time */
+        if (tenant[i].limit > 0)
+            credit +=
+                weight[i] * largest * most_per_weight(weight, tenants, i) * tenant[i].longest_ns / tenant[i].largest;
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
@@ -518,7 +525,8 @@ static void oracle_starve(void)
         if (run.device_config.pause_ns)
             gap = world_device_could_ns(&run.device_config, since[e->client], e->at_ns);
         since[e->client] = e->at_ns;
-        most = weights / (double)t->terms.weight * (run.ps ? t->largest : t->longest_ns) + sum + (run.depth + 1) * sum;
+        most = weights / (double)t->terms.weight * (run.ps ? t->largest : t->longest_ns) + sum + (run.depth + 1) * sum +
+               credit;
         if (!run.ps)
             most += 1.2 * 50 * (weights / (double)t->terms.weight * t->longest_ns + sum) +
                     (run.calm ? 0 : run.lag_ns); /* f may be charged a pause, up to its part of the lag */
