@@ -737,8 +737,9 @@ QOS_PRIV uint32_t pshift_priv_shards(uint32_t entries)
     return entries < PSHIFT_SHARD_ENTRIES ? 1 : entries / 8 < PSHIFT_SHARD_ENTRIES ? few : PSHIFT_SHARDS;
 }
 /* Memory layout, used by memsize and init. */
+/* lender: a solver of the same size whose scratch of a search this one uses, as they never solve at one time; or NULL. */
 QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift_solver *solver,
-                                        const struct pshift_solver_config *config)
+                                        const struct pshift_solver_config *config, const struct pshift_solver *lender)
 {
     const size_t servers = config->servers, buckets = config->buckets, entries = config->entries;
     const size_t shards = pshift_priv_shards(config->entries);
@@ -757,11 +758,18 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     solver->sums = (uint64_t *)qos_layout_part(layout, servers, shards * sizeof(uint64_t), QOS_CACHE_LINE);
     solver->quota = (int64_t *)qos_layout_part(layout, servers, shards * sizeof(int64_t), QOS_CACHE_LINE);
     solver->rows = (struct pshift_priv_row *)qos_layout_part(layout, buckets, sizeof(struct pshift_priv_row), 8);
+    solver->seen = (uint64_t *)qos_layout_part(layout, buckets / 64 + 1, sizeof(uint64_t), 8);
+    if (lender) {
+        solver->index = lender->index;
+        solver->key = lender->key;
+        solver->givers = lender->givers;
+        solver->takers = lender->takers;
+        return;
+    }
     solver->index = (struct pshift_priv_index *)qos_layout_part(layout, entries, sizeof(struct pshift_priv_index), 8);
     solver->key = (uint64_t *)qos_layout_part(layout, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
     solver->givers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
     solver->takers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
-    solver->seen = (uint64_t *)qos_layout_part(layout, buckets / 64 + 1, sizeof(uint64_t), 8);
 }
 
 QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config)
@@ -790,28 +798,14 @@ QOS_API size_t pshift_solver_memsize(const struct pshift_solver_config *config)
     if (pshift_solver_config_error(config))
         return 0;
     qos_layout_begin(&layout, NULL);
-    pshift_priv_solver_layout(&layout, &scratch, config);
+    pshift_priv_solver_layout(&layout, &scratch, config, NULL);
     return qos_layout_size_bytes(&layout);
 }
 
-QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
-                                           const struct pshift_solver_config *config)
+QOS_PRIV void pshift_priv_solver_open(struct pshift_solver *solver, const struct pshift_solver_config *config)
 {
     const struct pshift_solver_state no_info = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, false};
-    struct pshift_solver scratch;
-    struct qos_layout layout;
-    enum qos_status status = pshift_priv_config_status(config, pshift_solver_config_error(config));
     uint32_t i;
-    QOS_ASSERT(solver);
-    if (status != QOS_OK)
-        return status;
-    qos_layout_begin(&layout, NULL);
-    pshift_priv_solver_layout(&layout, &scratch, config);
-    status = qos_layout_check(&layout, mem, size_bytes);
-    if (status != QOS_OK)
-        return status;
-    qos_layout_begin(&layout, mem);
-    pshift_priv_solver_layout(&layout, solver, config);
     solver->config = *config;
     solver->tokens = solver->unclaimed = pshift_priv_u128(0);
     solver->info = no_info;
@@ -820,6 +814,25 @@ QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *m
     solver->alloc = NULL;
     for (i = 0; i < config->buckets; i++)
         solver->rows[i].label = 0;
+}
+
+QOS_API enum qos_status pshift_solver_init(struct pshift_solver *solver, void *mem, size_t size_bytes,
+                                           const struct pshift_solver_config *config)
+{
+    struct pshift_solver scratch;
+    struct qos_layout layout;
+    enum qos_status status = pshift_priv_config_status(config, pshift_solver_config_error(config));
+    QOS_ASSERT(solver);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, NULL);
+    pshift_priv_solver_layout(&layout, &scratch, config, NULL);
+    status = qos_layout_check(&layout, mem, size_bytes);
+    if (status != QOS_OK)
+        return status;
+    qos_layout_begin(&layout, mem);
+    pshift_priv_solver_layout(&layout, solver, config, NULL);
+    pshift_priv_solver_open(solver, config);
     return QOS_OK;
 }
 
@@ -3705,7 +3718,6 @@ struct pshift_controller {
     uint64_t *shortfall;                   /* [buckets] */
     struct pshift_priv_half r, l;
     struct pshift_controller_state info;
-    void *r_mem, *l_mem;
     uint64_t start_ns;             /* of the period */
     uint64_t rounds;               /* for silence: plans but repeated ones */
     uint64_t round_ns, granted_ns; /* when the last of them was granted; the last plan, 0: it was not */
@@ -3722,7 +3734,7 @@ struct pshift_controller {
 
 QOS_PRIV uint32_t pshift_priv_controller_entries(const struct pshift_controller_config *config)
 {
-    return config->records + config->records / 2 + 8;
+    return config->records + config->records / 4 + 8;
 }
 
 QOS_PRIV struct pshift_solver_config pshift_priv_half_config(const struct pshift_controller_config *config)
@@ -3734,8 +3746,9 @@ QOS_PRIV struct pshift_solver_config pshift_priv_half_config(const struct pshift
     return sizes;
 }
 
-QOS_PRIV void *pshift_priv_half_layout(struct qos_layout *layout, struct pshift_priv_half *half,
-                                       const struct pshift_controller_config *config)
+QOS_PRIV void pshift_priv_half_layout(struct qos_layout *layout, struct pshift_priv_half *half,
+                                      const struct pshift_controller_config *config,
+                                      const struct pshift_priv_half *lender)
 {
     const struct pshift_solver_config sizes = pshift_priv_half_config(config);
     half->capacity = (uint64_t *)qos_layout_part(layout, sizes.servers, sizeof(uint64_t), QOS_CACHE_LINE);
@@ -3743,7 +3756,7 @@ QOS_PRIV void *pshift_priv_half_layout(struct qos_layout *layout, struct pshift_
     half->demand = (uint64_t *)qos_layout_part(layout, sizes.entries, sizeof(uint64_t), QOS_CACHE_LINE);
     half->alloc = (uint64_t *)qos_layout_part(layout, sizes.entries, sizeof(uint64_t), QOS_CACHE_LINE);
     half->cut = (uint8_t *)qos_layout_part(layout, sizes.servers, 1, QOS_CACHE_LINE);
-    return qos_layout_part(layout, pshift_solver_memsize(&sizes), 1, QOS_CACHE_LINE);
+    pshift_priv_solver_layout(layout, &half->solver, &sizes, lender ? &lender->solver : NULL);
 }
 
 QOS_PRIV void pshift_priv_controller_layout(struct qos_layout *layout, struct pshift_controller *controller,
@@ -3770,8 +3783,8 @@ QOS_PRIV void pshift_priv_controller_layout(struct qos_layout *layout, struct ps
     controller->left = (uint64_t *)qos_layout_part(layout, config->buckets, sizeof(uint64_t), QOS_CACHE_LINE);
     controller->changed = (uint8_t *)qos_layout_part(layout, config->buckets, 1, QOS_CACHE_LINE);
     controller->shortfall = (uint64_t *)qos_layout_part(layout, config->buckets, sizeof(uint64_t), QOS_CACHE_LINE);
-    controller->r_mem = pshift_priv_half_layout(layout, &controller->r, config);
-    controller->l_mem = pshift_priv_half_layout(layout, &controller->l, config);
+    pshift_priv_half_layout(layout, &controller->r, config, NULL);
+    pshift_priv_half_layout(layout, &controller->l, config, &controller->r);
 }
 
 QOS_API const char *pshift_controller_config_error(const struct pshift_controller_config *config)
@@ -3800,15 +3813,14 @@ QOS_API size_t pshift_controller_memsize(const struct pshift_controller_config *
     return qos_layout_size_bytes(&layout);
 }
 
-QOS_PRIV enum qos_status pshift_priv_half_init(struct pshift_priv_half *half, void *mem,
-                                               const struct pshift_solver_config *sizes)
+QOS_PRIV void pshift_priv_half_init(struct pshift_priv_half *half, const struct pshift_solver_config *sizes)
 {
     const struct pshift_solution none = {NULL,   NULL,   NULL,   {0, 0}, {0, 0}, {0, 0},
                                          {0, 0}, {0, 0}, {0, 0}, 0,      false,  false};
     half->solution = none;
     half->solution.alloc = half->alloc;
     half->solution.cut = half->cut;
-    return pshift_solver_init(&half->solver, mem, pshift_solver_memsize(sizes), sizes);
+    pshift_priv_solver_open(&half->solver, sizes);
 }
 
 QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
@@ -3837,10 +3849,8 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
     controller->config.silent_after = config->silent_after ? config->silent_after : 2;
     controller->config.period_ns = qos_default(config->period_ns, QOS_NS_PER_S);
     sizes = pshift_priv_half_config(config);
-    status = pshift_priv_half_init(&controller->r, controller->r_mem, &sizes);
-    QOS_ASSERT(status == QOS_OK);
-    status = pshift_priv_half_init(&controller->l, controller->l_mem, &sizes);
-    QOS_ASSERT(status == QOS_OK);
+    pshift_priv_half_init(&controller->r, &sizes);
+    pshift_priv_half_init(&controller->l, &sizes);
     controller->bucket_slots = pshift_priv_slots(config->buckets);
     controller->record_slots = pshift_priv_slots(config->records);
     controller->entries = sizes.entries;
