@@ -820,11 +820,12 @@ QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
 QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
-    uint64_t elapsed_ns, more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
+    uint64_t elapsed_ns, more_ns;
     uint32_t r;
     if (now_ns <= node->last_ns)
         return;
     elapsed_ns = now_ns - node->last_ns;
+    more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
     node->last_ns = now_ns;
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
         elapsed_ns = htb_priv_part_ns(tree, id, elapsed_ns, &tree->joined.lease[id].rest);
@@ -1439,14 +1440,14 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
 QOS_PRIV void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost, bool queued)
 {
     for (; id != payer; id = tree->node[id].parent) {
-        const uint32_t group = tree->node[id].parent, first = htb_priv_ring_least(tree, group);
+        const uint32_t group = tree->node[id].parent, first = tree->cls[group].u.group.first;
         uint64_t *clock = &tree->cls[group].u.group.clock, *tag = &tree->turn[id].tag, least;
         *tag = qos_max(*tag, *clock);
-        least = *tag;
-        if (!queued || group != tree->classes ||
-            tree->bound == HTB_BY_RATE) /* by flight claims wait for other tokens */
+        least = first == QOS_NONE ? *tag : qos_min(*tag, tree->turn[first].tag);
+        /* By flight claims wait for other tokens than queued requests at the root. */
+        if (QOS_UNLIKELY(tree->claims != 0) && (!queued || group != tree->classes || tree->bound == HTB_BY_RATE))
             least = qos_min(least, htb_priv_claimed_tag(tree, group));
-        *clock = qos_max(*clock, first == QOS_NONE ? least : qos_min(least, tree->turn[first].tag));
+        *clock = qos_max(*clock, least);
         htb_priv_move_ring(tree, id, cost, 0);
         if (QOS_UNLIKELY(*clock >> 62))
             htb_priv_rebase(tree, group);
@@ -1463,6 +1464,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     bool limit_passes = false, own_passes = false, waited = (tree->node[id].flags & HTB_PRIV_BACKLOG) != 0;
     uint64_t wake_ns = QOS_NEVER;
 
+    htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     htb_priv_refill(tree, id, now_ns);
     if (request) {
         int64_t n_sub[HTB_RESOURCES_MAX];
@@ -1477,12 +1479,6 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
             wake_ns = tree->bound == HTB_BY_FLIGHT /* then the root's loans delay no request */
                           ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
                           : htb_priv_send_ns(tree, id, n_sub, now_ns);
-    }
-    htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
-    if (parent == QOS_NONE) {
-        tree->root_ready = own_passes || (request && tree->bound == HTB_BY_FLIGHT);
-        tree->root_wake_ns = tree->root_ready ? QOS_NEVER : wake_ns;
-        return false;
     }
     turn_before = tree->cls[parent].u.group.first;
     htb_priv_set_ring(tree, id, limit_passes);
@@ -1506,12 +1502,30 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     return tree->cls[parent].u.group.first != turn_before || tree->cls[parent].u.group.first == id;
 }
 
+/* The same for the root. By flight its tokens delay no request. */
+QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
+{
+    const struct htb_request *request = htb_priv_next_request(tree, tree->classes);
+    int64_t n_sub[HTB_RESOURCES_MAX];
+    htb_priv_mark(tree, tree->classes, HTB_PRIV_BACKLOG, request != NULL);
+    tree->root_ready = request != NULL;
+    tree->root_wake_ns = QOS_NEVER;
+    if (!request || tree->bound == HTB_BY_FLIGHT)
+        return;
+    htb_priv_refill(tree, tree->classes, now_ns);
+    htb_priv_sub_tokens(tree, request->tokens, n_sub);
+    tree->root_ready = htb_priv_rate_passes(tree, tree->classes, n_sub);
+    if (!tree->root_ready)
+        tree->root_wake_ns = htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns);
+}
+
 /* Places a node, and those above it as far as it matters to them (all of them after a charge). */
 QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns)
 {
-    for (; id != QOS_NONE; id = tree->node[id].parent)
+    for (; id != tree->classes; id = tree->node[id].parent)
         if (!htb_priv_place(tree, id, now_ns) && !charged)
-            break;
+            return;
+    htb_priv_place_root(tree, now_ns);
 }
 
 /* Does a node wait for its limit? */
@@ -1608,7 +1622,7 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
             htb_priv_place_up(tree, id, false, now_ns);
     }
     if (tree->root_wake_ns <= now_ns)
-        (void)htb_priv_place(tree, tree->classes, now_ns);
+        htb_priv_place_root(tree, now_ns);
 }
 
 /* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes)
@@ -1834,9 +1848,9 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
 {
     while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->dispatch.dispatch_max) {
         uint32_t payer = htb_priv_servable(tree);
-        uint64_t room_ns = htb_priv_room_ns(tree, payer);
         struct htb_request *r;
-        if (room_ns > now_ns || room_ns == QOS_NEVER) {
+        if (tree->flight.now_ns >= tree->flight.bound_ns ||
+            (tree->flight.gate_end_ns > now_ns && htb_priv_room_ns(tree, payer) > now_ns)) {
             tree->flight.full = tree->flight.full || payer != QOS_NONE;
             break;
         }
@@ -1981,6 +1995,7 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
     r->state = HTB_IDLE;
 }
 
+QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns);
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns);
 
 QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
@@ -1992,7 +2007,9 @@ QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     tree->dispatch.at_device--;
-    htb_priv_watch(tree, request, now_ns);
+    htb_priv_run_clock(tree, now_ns);
+    if (tree->bound == HTB_BY_FLIGHT)
+        htb_priv_watch(tree, request, now_ns);
     htb_priv_leave(tree, request, outcome == HTB_NOT_DONE ? NULL : tokens ? tokens : request->tokens, now_ns);
     return QOS_OK;
 }
@@ -2560,14 +2577,13 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
 {
     struct htb_priv_flight *f = &tree->flight;
     struct htb_priv_class *c = &tree->cls[r->paid_by];
-    const uint64_t took_ns = qos_elapsed_ns(r->since_ns, now_ns);
-    const uint16_t took = htb_priv_log2(took_ns);
+    uint64_t took_ns;
+    uint16_t took;
     uint32_t i;
-    htb_priv_run_clock(tree, now_ns);
-    if (tree->bound != HTB_BY_FLIGHT || r->generation != c->generation)
+    if (r->generation != c->generation || htb_priv_hurt(tree, now_ns))
         return;
-    if (htb_priv_hurt(tree, now_ns))
-        return;
+    took_ns = qos_elapsed_ns(r->since_ns, now_ns);
+    took = htb_priv_log2(took_ns);
     if (c->u.leaf.latency_us != 0)
         htb_priv_turn_early(tree, r, now_ns);
     c->u.leaf.p50 = htb_priv_quantile(c->u.leaf.p50, took, 32, 32);
