@@ -698,7 +698,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32
 QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
-QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
+QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
@@ -1102,7 +1102,7 @@ QOS_PRIV void htb_priv_heap_set(struct htb_priv_heap *heap, uint32_t id, uint64_
 }
 
 /* An id that is not there changes nothing. */
-QOS_PRIV void htb_priv_heap_remove(struct htb_priv_heap *heap, uint32_t id)
+QOS_PRIV_NOINLINE void htb_priv_heap_remove(struct htb_priv_heap *heap, uint32_t id)
 {
     struct htb_priv_heap_entry last;
     uint32_t i = heap->pos[id];
@@ -1437,7 +1437,7 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
 
 /* After a request of class `id` that `payer` lends to: each ring between them moves on. Its clock does not pass who is
  * first there, in the ring or among the claims. */
-QOS_PRIV void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost, bool queued)
+QOS_PRIV_NOINLINE void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost, bool queued)
 {
     for (; id != payer; id = tree->node[id].parent) {
         const uint32_t group = tree->node[id].parent, first = tree->cls[group].u.group.first;
@@ -1520,7 +1520,7 @@ QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
 }
 
 /* Places a node, and those above it as far as it matters to them (all of them after a charge). */
-QOS_PRIV void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns)
+QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns)
 {
     for (; id != tree->classes; id = tree->node[id].parent)
         if (!htb_priv_place(tree, id, now_ns) && !charged)
