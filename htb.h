@@ -828,8 +828,8 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
     node->last_ns = now_ns;
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
-        elapsed_ns = htb_priv_part_ns(tree, id, elapsed_ns, &tree->joined.lease[id].rest);
-        more_ns = htb_priv_part_ns(tree, id, more_ns, NULL);
+        elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
+        more_ns = htb_priv_part_of(tree->joined.lease[id].parts, more_ns, NULL);
     }
     for (r = 0; r < tree->resources; r++)
         htb_priv_refill_pair(htb_priv_pair_of(tree, id, r), elapsed_ns, more_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
@@ -946,8 +946,8 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, payer == id ? 0 : tokens);
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
-        uint64_t n[HTB_RESOURCES_MAX];
-        for (r = 0; r < HTB_RESOURCES_MAX; r++)
+        uint64_t n[HTB_RESOURCES_MAX] = {tokens, 0, 0, 0};
+        for (r = 1; r < tree->resources; r++)
             n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
         htb_priv_lease_use(tree, id, payer == QOS_NONE ? tree->classes : payer, htb_priv_ring_cost(tree, n));
     }
