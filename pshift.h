@@ -737,7 +737,7 @@ QOS_PRIV uint32_t pshift_priv_shards(uint32_t entries)
     return entries < PSHIFT_SHARD_ENTRIES ? 1 : entries / 8 < PSHIFT_SHARD_ENTRIES ? few : PSHIFT_SHARDS;
 }
 /* Memory layout, used by memsize and init. */
-/* lender: a solver of the same size whose scratch of a search this one uses, as they never solve at one time; or NULL. */
+/* lender: a solver of the same size whose scratch of a search this one uses, as they never solve at once; or NULL. */
 QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift_solver *solver,
                                         const struct pshift_solver_config *config, const struct pshift_solver *lender)
 {
