@@ -950,6 +950,8 @@ static void draw_tenants(void)
             c.think_ns = (uint64_t)world_value(w, world_of(k, F_THINK)) * 1000;
             if (world_choice(w, F_AT_LIMIT) == TAGS_REJECT && c.think_ns == 0) /* who is refused comes again later */
                 c.think_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000) + run.end_ns / 200;
+            if (world_choice(w, F_AT_LIMIT) == TAGS_REJECT && c.think_ns < run.end_ns / 1000000 * c.outstanding * count)
+                c.think_ns = run.end_ns / 1000000 * c.outstanding * count; /* a million arrivals */
             c.interval_ns = (uint64_t)(1000 / rate / world_value(w, world_of(k, F_DEMAND))) + 1;
             if (c.arrivals == WORLD_BURSTS)
                 c.interval_ns *= c.outstanding;
