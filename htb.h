@@ -521,7 +521,6 @@ struct htb_priv_lease {
     uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
     bool noted;              /* is in joined.visit */
     bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
-    bool moved;              /* its parts have changed, and it is not placed yet */
     uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
     uint64_t below;          /* of `used`, group: paid by nodes below it */
     uint64_t queued;         /* class: cost of its waiting requests */
@@ -1528,21 +1527,15 @@ QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool cha
     htb_priv_place_root(tree, now_ns);
 }
 
-/* Does a node wait for its limit? */
-QOS_PRIV bool htb_priv_at_limit(const struct htb *tree, uint32_t id)
-{
-    const unsigned mask = HTB_PRIV_USED | HTB_PRIV_BACKLOG | HTB_PRIV_OWN | HTB_PRIV_RING;
-    return (tree->node[id].flags & mask) == (HTB_PRIV_USED | HTB_PRIV_BACKLOG);
-}
-
 /* After a rate above them changed: nodes at their limit wait for a time that depends on it. */
 QOS_PRIV void htb_priv_place_limited(struct htb *tree, uint64_t now_ns)
 {
+    const unsigned mask = HTB_PRIV_USED | HTB_PRIV_BACKLOG | HTB_PRIV_OWN | HTB_PRIV_RING;
     uint32_t id;
     if (tree->queued == 0)
         return;
     for (id = 0; id < tree->classes; id++)
-        if (htb_priv_at_limit(tree, id))
+        if ((tree->node[id].flags & mask) == (HTB_PRIV_USED | HTB_PRIV_BACKLOG))
             htb_priv_place_up(tree, id, false, now_ns);
 }
 
@@ -3580,9 +3573,6 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
         qos_atomic_store_relaxed(&offer->turn, 0);
         htb_priv_lease_apply(tree, id, (uint32_t)qos_atomic_load_relaxed(&offer->held), now_ns);
     }
-    for (id = 0; id <= tree->classes; id++)
-        if (tree->node[id].flags & HTB_PRIV_USED)
-            htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
 }
 
@@ -3713,8 +3703,8 @@ QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const stru
     return want == 0 ? lease->parts : (uint32_t)qos_mul_div_floor(HTB_PRIV_WHOLE, qos_min(mine, want), want);
 }
 
-/* Gives parts of a node to the pool, or takes them from it. */
-QOS_PRIV void htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_priv_shared_map *m, uint64_t now_ns)
+/* Gives parts of a node to the pool, or takes them from it. True if its parts have changed. */
+QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_priv_shared_map *m, uint64_t now_ns)
 {
     struct htb_priv_offer *offer = &m->offer[id * (size_t)tree->joined.shared->trees];
     struct htb_priv_lease *lease = &tree->joined.lease[id];
@@ -3731,12 +3721,12 @@ QOS_PRIV void htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_p
         parts = share;
     }
     if (parts == was)
-        return;
+        return false;
     htb_priv_lease_apply(tree, id, parts, now_ns);
-    lease->moved = (tree->node[id].flags & HTB_PRIV_USED) != 0;
     qos_atomic_store_relaxed(&offer[tree->joined.slot].held, parts);
     if (parts < was)
         (void)qos_atomic_add_relaxed(pool, was - parts);
+    return true;
 }
 
 /* Publishes this tree's lateness and reads the others'. A tree that has stopped exchanging does not count. */
@@ -3753,23 +3743,6 @@ QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *m
     htb_priv_others(tree, worst);
 }
 
-/* Places the visited nodes whose parts have changed, and then those at their limit: all that wait are visited. */
-QOS_PRIV void htb_priv_place_visited(struct htb *tree, uint64_t now_ns)
-{
-    bool moved = false;
-    uint32_t i, id;
-    for (i = 0; i < tree->joined.visits; i++) {
-        id = tree->joined.visit[i];
-        if (tree->joined.lease[id].moved)
-            htb_priv_place_up(tree, id, true, now_ns);
-        moved = moved || tree->joined.lease[id].moved;
-        tree->joined.lease[id].moved = false;
-    }
-    for (i = 0; moved && i < tree->joined.visits; i++)
-        if (htb_priv_at_limit(tree, tree->joined.visit[i]))
-            htb_priv_place_up(tree, tree->joined.visit[i], false, now_ns);
-}
-
 QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
 {
     const struct htb_priv_shared_map m = htb_priv_map_of(tree->joined.shared);
@@ -3777,6 +3750,7 @@ QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
     const uint64_t elapsed_ns = qos_max(now_ns - tree->joined.exchanged_ns, 1);
     struct htb_priv_joined *joined = &tree->joined;
     uint32_t i, kept = 0;
+    bool changed = false;
     joined->exchanged_ns = now_ns;
     joined->exchange_ns = qos_sat_add(now_ns, joined->shared->interval_ns);
     htb_priv_exchange_late(tree, m.member, now_ns);
@@ -3788,9 +3762,11 @@ QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
     for (i = 0; i < joined->visits; i++) {
         const uint32_t id = joined->visit[i];
         qos_atomic_store_relaxed(&m.offer[id * trees + joined->slot].turn, joined->lease[id].turns);
-        htb_priv_balance(tree, id, &m, now_ns);
+        changed = htb_priv_balance(tree, id, &m, now_ns) || changed;
     }
-    htb_priv_place_visited(tree, now_ns);
+    for (i = 0; changed && tree->queued != 0 && i < joined->visits; i++) /* all that wait are visited */
+        if (tree->node[joined->visit[i]].flags & HTB_PRIV_USED)
+            htb_priv_place_up(tree, joined->visit[i], false, now_ns);
     for (i = 0; i < joined->visits; i++) { /* who wants nothing, and has published that, leaves */
         const uint32_t id = joined->visit[i];
         struct htb_priv_lease *lease = &joined->lease[id];
