@@ -516,7 +516,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice
 QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
                                        const struct twochoice_message *message, struct twochoice_message *answer);
 /* What to do now: one order a call. A write is sent where a server asked for it; home, if it is small, or if no server
- * is up or answers. O(max_requests), and O(k) for each ask that is judged. */
+ * is up or answers. O(max_requests), and O(k) for each request that has something to do. */
 QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
                                       struct twochoice_place_order *order);
 /* id: QOS_NONE (QOS_ENOENT otherwise). granted: writes sent; borrowed: of them away from home; refused: reservations
@@ -4196,7 +4196,26 @@ QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *pla
     return o->state == TWOCHOICE_PRIV_OFFER_KNOWN ? o->at_ns + 2 * o->wait_ns + placement->timeout_ns : QOS_NEVER;
 }
 
-/* Reservations to send, to give up or to send again. */
+/* Is the fastest server that was declined asked again? No other is unless this one is. */
+QOS_PRIV void twochoice_priv_again(const struct twochoice_placement *placement, struct twochoice_priv_request *r,
+                                   uint64_t now_ns)
+{
+    struct twochoice_priv_offer *o = NULL;
+    uint32_t i, me = 0;
+    for (i = 0; i < r->offers; i++)
+        if (r->offer[i].state == TWOCHOICE_PRIV_OFFER_DECLINED && (!o || r->offer[i].service_ns < o->service_ns)) {
+            o = &r->offer[i];
+            me = i;
+        }
+    if (!o)
+        return;
+    if (twochoice_priv_enough_better(placement, r, me, now_ns, now_ns + o->service_ns, true))
+        r->due_ns = qos_min(r->due_ns, now_ns + o->service_ns / 4 + 1);
+    else
+        o->state = TWOCHOICE_PRIV_OFFER_PLANNED;
+}
+
+/* Reservations to send, or to give up. */
 QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                      uint64_t now_ns, struct twochoice_place_order *out)
 {
@@ -4216,13 +4235,6 @@ QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, stru
             if (tell)
                 return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
             continue;
-        }
-        if (o->state == TWOCHOICE_PRIV_OFFER_DECLINED) {
-            if (twochoice_priv_enough_better(placement, r, i, now_ns, now_ns + o->service_ns, true)) {
-                r->due_ns = qos_min(r->due_ns, now_ns + o->service_ns / 4 + 1);
-                continue;
-            }
-            o->state = TWOCHOICE_PRIV_OFFER_PLANNED;
         }
         if (o->state == TWOCHOICE_PRIV_OFFER_PLANNED) {
             o->state = TWOCHOICE_PRIV_OFFER_WAITS;
@@ -4267,6 +4279,7 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
     }
     if (r->unbound && slots == 0)
         return twochoice_priv_go_home(placement, r, false, now_ns, out);
+    twochoice_priv_again(placement, r, now_ns);
     if (twochoice_priv_reserve(placement, r, now_ns, out))
         return true;
     if (r->open == 0)
