@@ -691,7 +691,7 @@ QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns, uint32_t *rest)
 }
 
 /* Defined in later chapters. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest);
+QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns);
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                                   int64_t level_sub, uint64_t now_ns);
 QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
@@ -740,7 +740,7 @@ QOS_PRIV uint64_t htb_priv_limit_of(const struct htb *tree, uint32_t id, uint32_
 QOS_PRIV int64_t htb_priv_depth(const struct htb *tree, uint32_t id, uint64_t rate_per_s)
 {
     const uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000 << tree->half;
-    uint64_t depth = qos_sat_add(qos_sat_mul(rate_per_s, htb_priv_part_ns(tree, id, burst_ns, NULL)),
+    uint64_t depth = qos_sat_add(qos_sat_mul(rate_per_s, htb_priv_part_ns(tree, id, burst_ns)),
                                  tree->request_max_tokens * (uint64_t)QOS_SUBTOKENS);
     return (int64_t)qos_min(depth, QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
@@ -3389,10 +3389,10 @@ struct htb_priv_member {
     qos_word_t seen_ns; /* its last exchange */
     qos_word_t late;    /* excess of its most late class; 0: none is late */
 };
-/* A tree's part of some time of the node: all of it, if it has not joined others. `rest` as in htb_priv_part_of. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns, uint32_t *rest)
+/* A tree's part of some time of the node: all of it, if it has not joined others. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns)
 {
-    return tree->joined.lease ? htb_priv_part_of(tree->joined.lease[id].parts, ns, rest) : ns;
+    return tree->joined.lease ? htb_priv_part_of(tree->joined.lease[id].parts, ns, NULL) : ns;
 }
 
 /* htb_priv_bucket_ready_ns in a tree that has joined: the least time of which the tree's part is what is needed. */
@@ -3428,6 +3428,7 @@ QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, 
     tree->joined.lease[id].used += cost;
     tree->joined.lease[payer].lent += cost;
     htb_priv_note(tree, id);
+    htb_priv_note(tree, payer); /* the class may move before the exchange */
 }
 
 #if HTB_HAS_SHARED
@@ -3611,10 +3612,10 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     struct htb_priv_lease *lease = &tree->joined.lease[id];
     const uint64_t interval_ns = tree->joined.shared->interval_ns;
     const bool refused = lease->refused, waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || refused;
-    uint64_t want, all = 0;
+    uint64_t used, want, all = 0;
     uint32_t i;
-    lease->want =
-        (lease->want + qos_mul_div_ceil((lease->used - lease->below) * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
+    used = qos_sat_sub(lease->used, lease->below); /* a class that moved leaves behind what its old groups lent */
+    lease->want = (lease->want + qos_mul_div_ceil(used * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
     lease->want_own = (lease->want_own + qos_mul_div_ceil(lease->below * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
     want = lease->want + lease->want_own + lease->queued * HTB_PRIV_WANT;
     if ((flags & HTB_PRIV_GROUP) && (refused || htb_priv_turn(tree, id) != QOS_NONE))
@@ -4136,7 +4137,7 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
 
 QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b)
 {
-    const uint64_t debt_ns = htb_priv_part_ns(tree, id, tree->debt_ns, NULL);
+    const uint64_t debt_ns = htb_priv_part_ns(tree, id, tree->debt_ns);
     return (int64_t)qos_min(qos_sat_mul(b->rate, debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 

@@ -409,6 +409,42 @@ static void part_of_the_time(void)
     world_close(&w[0]);
 }
 
+/* A class that borrows from its group in tree 0, and moves away from there before the exchange: the group above has no
+ * demand left in tree 0, so tree 1 keeps the tokens of that. */
+static void a_move_before_the_exchange(void)
+{
+    struct htb_config config = world_config();
+    const uint64_t n[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
+    struct htb_class c;
+    uint64_t now;
+    uint32_t k, id;
+    open_shared(2, 8);
+    for (k = 0; k < 2; k++) {
+        world_open(&w[k], &config);
+        for (id = 1; id <= 2; id++) { /* 2 is below 1 */
+            c = class_of(id - 1, 200000, 200000);
+            c.group = true;
+            CHECK_EQ(htb_reserve(&w[k].tree, 0, id, &c, NULL), QOS_OK);
+        }
+        reserve(&w[k], 3, 2, 0, 0, 0);
+        reserve(&w[k], 4, 1, 0, 0, 0);
+        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+    }
+    for (now = MS; now < 2 * S; now += MS) {
+        if (now == S) {
+            CHECK_EQ(htb_force(&w[0].tree, now, 3, n), QOS_OK);
+            c = class_of(0, 0, 0);
+            CHECK_EQ(htb_change(&w[0].tree, now, 3, &c, NULL), QOS_OK);
+        }
+        (void)drain(&w[1], 4, 50, now);
+        (void)htb_exchange(&w[0].tree, now);
+        (void)htb_exchange(&w[1].tree, now);
+    }
+    CHECK_GE(stats_of(&w[1], 4).granted, 200000 * 2 * 95 / 100);
+    for (k = 0; k < 2; k++)
+        world_close(&w[k]);
+}
+
 /* htb_take by its short path, and htb_take_all, which has none: two pairs of trees that are asked the same stay the
  * same, in what passes and in the parts that they hold. */
 static void both_paths(void)
@@ -476,6 +512,7 @@ int main(void)
         }
     part_of_the_time();
     both_paths();
+    a_move_before_the_exchange();
     weights_over_trees(4);
     weights_over_trees(8);
     joining();
