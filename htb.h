@@ -1012,6 +1012,14 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  * Where we differ from the paper: one owner and a heap instead of one thread for each queue (no lock, no polling, the
  * same result on each run); weights for the surplus (the paper: first come, first served).
  *
+ * Map (without htb_priv_)
+ *   heaps           heap_* (`event`, `own`), leftist_* (a ring's run)
+ *   rings           ring_in, ring_out, ring_settle; advance, move_rings; turn, next_request
+ *   where a node is place, place_root, place_up; set_due, run_events, run_expiries
+ *   the queues      enqueue, dequeue; htb_submit; resolve (who pays)
+ *   a dispatch      htb_dispatch: fill, serve, next_slot, hand_out; htb_dispatch_next_ns: event_ns
+ *   the end         htb_complete, htb_cancel: leave, correct; htb_queue_next
+ *
  * References
  *   S. Floyd, V. Jacobson: Link-sharing and resource management models for packet networks, ToN 3(4), 1995.
  *   P. Goyal, H. M. Vin, H. Cheng: Start-time fair queueing, SIGCOMM 1996.
