@@ -3541,18 +3541,18 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
     if (!twochoice_priv_quiet(maintainer, now_ns, local_load, &order->next_ns))
         return QOS_OK;
     order->next_ns = QOS_NEVER;
-    if (table->pulls_open == table->max_pulls) /* until one ends */
+    if (table->pulls_open == table->max_pulls || table->fragments == 0) /* until one ends; until there is a redirect */
         return QOS_OK;
     if (twochoice_priv_serve(maintainer, table, now_ns, order) == QOS_OK)
         return QOS_OK;
     /* A new round: there were new writes, an idle server has more pieces than were noted, or no note is left. */
     again = maintainer->round_stamp != table->version || maintainer->drained;
-    if (maintainer->list[0].first == QOS_NONE && maintainer->list[1].first == QOS_NONE && table->fragments != 0 &&
-        !maintainer->looking && !again) {
+    if (maintainer->list[0].first == QOS_NONE && maintainer->list[1].first == QOS_NONE && !maintainer->looking &&
+        !again) {
         again = twochoice_priv_passed(maintainer->looked_ns, now_ns, maintainer->idle_ns);
         order->next_ns = qos_min(order->next_ns, qos_sat_add(maintainer->looked_ns, maintainer->idle_ns));
     }
-    if ((maintainer->looking || again) && table->fragments != 0) {
+    if (maintainer->looking || again) {
         maintainer->drained = maintainer->drained && maintainer->looking;
         twochoice_priv_look(maintainer, table, now_ns);
         order->next_ns = now_ns; /* there is more to read, or to probe */

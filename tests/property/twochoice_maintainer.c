@@ -166,6 +166,29 @@ static void busy_servers(uint32_t servers, uint32_t busy, uint32_t silent)
     free(mem);
 }
 
+/* A server that never answers is not asked any more when nothing is redirected. */
+static void nothing_left(void)
+{
+    struct twochoice_maintainer_config mc;
+    struct twochoice_order o;
+    uint64_t now = 1000000, asks = 0, i;
+    void *mem = open_table(100);
+    memset(&mc, 0, sizeof mc);
+    mc.servers = 8;
+    mc.idle_ns = 1000000;
+    open_maintainer(&mc);
+    CHECK_EQ(redirect(&t, 7, 0, 100, 2), QOS_OK);
+    CHECK_EQ(next_todo(0, 0, &o), TWOCHOICE_WAIT);
+    for (i = 0; i < 5000; i++, now += 1000)
+        asks += next_todo(now, 0, &o) == TWOCHOICE_ASK_LOAD;
+    CHECK_WITHIN(asks, 4, 6);
+    CHECK_EQ(redirect(&t, 7, 0, 100, TWOCHOICE_LOCAL), QOS_OK);
+    for (i = 0; i < 5000; i++, now += 1000)
+        CHECK_EQ(next_todo(now, 0, &o), TWOCHOICE_WAIT);
+    CHECK_EQ(o.next_ns, QOS_NEVER);
+    free(mem);
+}
+
 /* While a pull from an idle server is open, the next server, which is busy, is not pulled from in its place. */
 static void open_pull(void)
 {
@@ -352,6 +375,7 @@ int main(void)
     busy_servers(100, 2, 3);
     busy_servers(65535, 65534, 64);
     open_pull();
+    nothing_left();
     pulls_of_others();
     free(maintainer_mem);
     checker();
