@@ -3681,9 +3681,9 @@ QOS_PRIV void htb_priv_answer_calls(struct htb *tree, const struct htb_priv_shar
     for (i = 0; i < m->called_words[1]; i++) {
         uint64_t words = htb_priv_clear_bits(called + m->called_words[0] + i), bits;
         for (; words != 0; words &= words - 1) {
-            const size_t word = 64 * i + (size_t)__builtin_ctzll(words);
+            const size_t word = 64 * i + qos_ctz64(words);
             for (bits = htb_priv_clear_bits(called + word); bits != 0; bits &= bits - 1)
-                htb_priv_note(tree, (uint32_t)(64 * word) + (uint32_t)__builtin_ctzll(bits));
+                htb_priv_note(tree, (uint32_t)(64 * word) + qos_ctz64(bits));
         }
     }
 }

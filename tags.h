@@ -742,7 +742,7 @@ QOS_PRIV_NOINLINE void tags_priv_s_lower(struct tags_priv_pool *pool, uint32_t i
 }
 
 /* The same for a key that is not less than before. If it was not the least of its node, nothing else changes. */
-TAGS_PRIV_INLINE void tags_priv_s_raise(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
+QOS_PRIV void tags_priv_s_raise(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
 {
     const uint32_t i = id - pool->first, at = i & 3;
     struct tags_priv_node *node = pool->s + (i >> 2);
