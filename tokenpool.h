@@ -765,6 +765,16 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *       that cannot be served costs others nothing.
  *     - Ordered mode: the pool word counts tickets upwards, one per token; a claim of b tokens owns tickets [v, v + b)
  *       and may spend those below the `served` word, which the monitor moves (Reed and Kanodia, CACM 22(2), 1979).
+ *
+ *   Map (without tokenpool_client_priv_)
+ *     its tokens       until_ns (till when a lease holds), lease, allow; publish, unreported
+ *     a period         learn (from words), lapse, decay, regret; phase
+ *     the clock        clock, tick, consider
+ *     begin            attach: tokenpool_client_attach, _attach_remote
+ *     next operation   tokenpool_client_next: due, want, report, op; _done: saw_period, saw_terms, saw_pool, claimed,
+ *                      reported, saw_served; _fail; tokenpool_client_run does all three
+ *     spending         tokenpool_client_take: take_slow; _complete, _force, _put_back; _set_queued
+ *     what is read     tokenpool_client_next_ns, _info, _stats
  */
 
 enum tokenpool_priv_pending {

@@ -700,6 +700,18 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * REFERENCES
  *
  *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees).
+ *
+ *   Map (without twochoice_priv_)
+ *     the tree         descend, seek, find_gap; add, remove, apply, settle; new_node, spread, halve
+ *     records          encode, decode, intact; append, put_mark, fail
+ *     commits          change, group; twochoice_table_commit_begin, _end
+ *     recovery         twochoice_table_format, _recover: judge, replay, resume
+ *     writes           twochoice_table_write_begin, _bind, _end, _cancel, _next; hold, close_write
+ *     reads            twochoice_table_find, _query, _next, _refers
+ *     pulls            twochoice_table_pull_start, _ready, _finish, _cancel
+ *     compaction       twochoice_table_compact_start, _step, _end
+ *     checks           twochoice_table_verify: table_wrong, leaf_sound, node_sound
+ *     the maintainer   twochoice_maintainer_step: look, relist, pull_next
  */
 
 #define TWOCHOICE_NODE_BYTES 1024
@@ -3619,6 +3631,11 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   D. Dai, Y. Chen, D. Kimpe, R. Ross: Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems,
  *   SC 2014.
  *   K. Ousterhout, P. Wendell, M. Zaharia, I. Stoica: Sparrow: Distributed, Low Latency Scheduling, SOSP 2013.
+ *
+ *   Map (without twochoice_priv_)
+ *     the client       twochoice_placement_begin: plan, reserve; _heard, _ended; _step: bind, again, overdue, go_home
+ *     what it learns   remember, remembered, draw (of servers, by rate)
+ *     the server       twochoice_intake_heard: bounds, ahead; _ask: asks_ns, gives_up_ns; _begin, _arrived, _end: drain
  */
 
 #define TWOCHOICE_PRIV_OFFERS (4u * TWOCHOICE_WRITES_MAX) /* reservations of a request; a turn says which */

@@ -12,6 +12,7 @@ mkdir -p "$out"
 shape_of() { # FILE NAME
     awk -v name="$2" '
         function complain(what) { print name ": " what }
+        function chapter_ends() { if (chapters && NR - begins > 1000 && !map) complain("line " begins ": a chapter of more than 1,000 lines begins with a map") }
         NR == 1 && ($0 !~ "^/\\* " name " - " || $0 !~ /SPDX-License-Identifier: MIT$/) {
             complain("the first line should be /* " name " - what it is   SPDX-License-Identifier: MIT")
         }
@@ -23,12 +24,14 @@ shape_of() { # FILE NAME
         # Before the first chapter there is nothing private and no body.
         page && !chapters && !/define QOS_PRIV_NOINLINE/ && /_priv_|_PRIV_/ { complain("line " NR " has a private name before the first chapter") }
         page && !chapters && /^{/ { complain("line " NR " has a function body before the first chapter") }
-        /^\/\* ==== chapter: [a-z]/ { chapters++ }
+        /^\/\* ==== chapter: [a-z]/ { chapter_ends(); chapters++; begins = NR; map = 0 }
+        /^ \* +Map \(without / { map = 1 }
         /^\/\* ==== / && !/^\/\* ==== chapter: [a-z]/ { complain("line " NR ": a chapter begins with /* ==== chapter: name") }
         /^#ifndef QOS_DECLARE_ONLY/ { bodies = 1 }
         /^#endif \/\* QOS_DECLARE_ONLY \*\// { bodies = 0 }
         chapters && /^QOS_(API|PRIV) / && !bodies { complain("line " NR " has a function outside #ifndef QOS_DECLARE_ONLY") }
         END {
+            chapter_ends()
             if (sections != "PROBLEM MODEL CALLS CONTRACT ") complain("sections of the first page: " sections "; should be THE PROBLEM, MODEL, CALLS, CONTRACT")
             if (parts != "configuration and public types|the API at a glance|the API|") complain("parts: " parts "; should be configuration and public types|the API at a glance|the API|")
             if (!chapters) complain("no chapter")
@@ -55,6 +58,8 @@ planted "no glance" 's/---- the API at a glance ----/---- overview ----/'
 planted "a private name in the API" 's/^(QOS_API const char \*qos_)(strerror\(int status\);)/\1priv_\2/'
 planted "no chapters" 's/==== chapter: /---- /'
 planted "a body for declarations only" 's/^#ifndef QOS_DECLARE_ONLY$//'
+sed '/ Map (without /d' tags.h >"$out/planted.h"
+[ -n "$(shape_of "$out/planted.h" tags.h)" ] || { echo "not found: a long chapter without a map"; bad=1; }
 # Compiles one chapter and the part before all chapters: it must not need a function of another chapter.
 alone() { # CHAPTER HEADER
     awk -v wanted="$1" '/^\/\* ==== chapter: / {here = $4 == wanted; cut = 1} /^#ifdef __cplusplus/ && cut {cut = 0} !cut || here' "$2" >"$out/alone.h"
