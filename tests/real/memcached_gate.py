@@ -619,7 +619,11 @@ def room(gate):
     time.sleep(1.2)
     large = b"set gold:y 0 0 300000\r\n" + b"y" * 300000 + b"\r\n"
     for name in (b"gold", b"bulk"):
-        r = talk(gate, large.replace(b"gold", name))
+        for _ in range(20): # a gate that came late to read them counts from then
+            r = talk(gate, large.replace(b"gold", name))
+            if r == b"STORED\r\n":
+                break
+            time.sleep(0.5)
         check("a large value is stored beside half requests", r == b"STORED\r\n", r)
     for s in hold:
         s.close()
