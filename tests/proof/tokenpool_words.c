@@ -3,7 +3,7 @@
 // analysis: Eva)
 // eva: -eva-precision 1 -eva-split-return auto -eva-slevel 20 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
 // slow plants
-// plant: tokenpool.h|(int64_t)qos_wrap_sub((uint64_t)tokenpool_word_count(served), client->ticket)|tokenpool_word_count(served) - (int64_t)client->ticket
+// plant: tokenpool.h|(int64_t)((pool >> 32) ^ (UINT64_C(1) << 31)) - (INT64_C(1) << 31)|(int64_t)(pool ^ (UINT64_C(1) << 63)) - (INT64_C(1) << 31)
 #include "__fc_builtin.h"
 #include "plain.h"
 #include "proved.h"
