@@ -849,6 +849,7 @@ struct pshift_priv_job {
 /* The initial allocation. */
 
 #define PSHIFT_PRIV_WIDE 16u /* entries of a short row, at most */
+#define PSHIFT_PRIV_LONG 32u /* entries of a row that are looked at together, at most */
 #define PSHIFT_PRIV_INLINE static inline __attribute__((always_inline))
 
 /* Gives one more token to each of the `left` largest keys; ties: the earlier first. More than `left` keys are not 0, as
@@ -865,8 +866,11 @@ QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_
         for (i = 0, count = 0; i < n; i++)
             count += key[i] >= (least | bit) ? 1u : 0u;
         least |= count >= left ? bit : 0;
-        if (count == left)
-            break;
+        if (count == left) {
+            for (i = 0; i < n; i++)
+                a[i] += key[i] >= least ? 1u : 0u;
+            return;
+        }
     }
     for (i = 0; i < n; i++)
         left -= key[i] > least ? 1u : 0u;
@@ -1307,8 +1311,8 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     const uint32_t *server = job->p->server + begin;
     const uint64_t *d = job->p->demand + begin;
     uint64_t *a = job->alloc + begin, bits = 0, can_give = 0, can_take = 0, to_give, to_take;
-    uint64_t give[PSHIFT_PRIV_WIDE], take[PSHIFT_PRIV_WIDE];
-    int64_t moved[PSHIFT_PRIV_WIDE], over = 0;
+    uint64_t give[PSHIFT_PRIV_LONG], take[PSHIFT_PRIV_LONG];
+    int64_t moved[PSHIFT_PRIV_LONG], over = 0;
     uint32_t k;
     for (k = 0; k < n; k++) {
         int64_t spare = (int64_t)(d[k] - a[k]), room = (keep < 0 ? keep : 0) - balance[server[k]];
@@ -1352,7 +1356,7 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
     return pshift_priv_transfer(job, balance, begin, begin + n, keep);
 }
 
-/* Direct transfers inside a row; inlined copies for the most common length. */
+/* Direct transfers inside a row; inlined copies for the most common lengths. */
 QOS_PRIV uint64_t pshift_priv_transfer_row(const struct pshift_priv_job *job, int64_t *balance, uint32_t i,
                                            int64_t keep)
 {
@@ -1362,6 +1366,8 @@ QOS_PRIV uint64_t pshift_priv_transfer_row(const struct pshift_priv_job *job, in
     if (n == 8)
         return pshift_priv_transfer_few(job, balance, begin, 8, keep);
     if (n <= PSHIFT_PRIV_WIDE)
+        return pshift_priv_transfer_few(job, balance, begin, n, keep);
+    if (n <= PSHIFT_PRIV_LONG)
         return pshift_priv_transfer_few(job, balance, begin, n, keep);
     return pshift_priv_transfer(job, balance, begin, begin + n, keep);
 }
@@ -1775,12 +1781,25 @@ QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t
 }
 
 /* Records which servers share a row with server j. If these are few (rings, racks, chains), a search can see that it
- * offers nothing new without reading its rows. seen_by: the last server that saw each. */
+ * offers nothing new without reading its rows. Rows of consecutive servers are not read: their ends tell. seen_by: the
+ * last server that saw each. */
 QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t j, uint32_t *seen_by)
 {
     const struct pshift_solver *solver = job->solver;
     const uint32_t *row = job->p->row, *server = job->p->server;
-    uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, nears = 0, x, e;
+    uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, nears = 0, low = j, high = j, x, e;
+    for (x = solver->column[j]; x < solver->column[j + 1] && high != QOS_NONE; x++) {
+        const uint64_t ends = solver->key[solver->index[x].bucket];
+        low = (uint32_t)qos_min(low, ends >> 32);
+        high = high > (uint32_t)ends ? high : (uint32_t)ends;
+    }
+    if (high != QOS_NONE) {
+        nears = high - low < PSHIFT_PRIV_MANY ? high - low : PSHIFT_PRIV_MANY;
+        for (e = 0; e < nears && nears != PSHIFT_PRIV_MANY; e++)
+            near[e] = low + e + (low + e >= j ? 1 : 0);
+        solver->node[j].nears = nears;
+        return;
+    }
     seen_by[j] = j;
     for (x = solver->column[j]; x < solver->column[j + 1] && nears != PSHIFT_PRIV_MANY; x++) {
         const uint32_t i = solver->index[x].bucket;
@@ -1811,6 +1830,23 @@ QOS_PRIV uint32_t pshift_priv_near_with(const struct pshift_solver *solver, uint
     return n;
 }
 
+/* Which entries of [begin, end) can give, which can take: whole words of the sets, from one array after the other. */
+QOS_PRIV void pshift_priv_write_bits(const struct pshift_priv_job *job, uint32_t begin, uint32_t end)
+{
+    const uint32_t entries = job->p->row[job->p->buckets];
+    uint32_t e, k, n;
+    for (e = begin / 64 * 64; e < end; e += 64) {
+        uint64_t give = 0, take = 0;
+        n = (uint32_t)qos_min(64, entries - e);
+        for (k = 0; k < n; k++) {
+            give |= (uint64_t)(job->alloc[e + k] != 0) << k;
+            take |= (uint64_t)(pshift_priv_spare(job, e + k) != 0) << k;
+        }
+        job->solver->givers[e / 64] = give;
+        job->solver->takers[e / 64] = take;
+    }
+}
+
 /* Builds the index from servers to entries for `count` rows, cyclically from row `first` on. */
 QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_t first, uint32_t count)
 {
@@ -1828,14 +1864,20 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
         solver->column[j] = sum;
     }
     for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
+        const uint32_t begin = p->row[i] < p->row[i + 1] ? p->server[p->row[i]] : 0;
+        bool run = true;
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
             struct pshift_priv_index *x = &solver->index[--solver->column[p->server[e]]];
             x->entry = e;
             x->bucket = i;
-            pshift_priv_bit_write(solver->givers, e, job->alloc[e] != 0);
-            pshift_priv_bit_write(solver->takers, e, pshift_priv_spare(job, e) != 0);
+            run &= p->server[e] - begin == e - p->row[i];
         }
+        /* the first and the last server; 0 and QOS_NONE if these are not consecutive */
+        solver->key[i] = run ? (uint64_t)begin << 32 | (begin + (e - p->row[i]) - 1) : QOS_NONE;
     }
+    pshift_priv_write_bits(job, p->row[first], p->row[qos_min(p->buckets, (uint64_t)first + count)]);
+    if (count > p->buckets - first)
+        pshift_priv_write_bits(job, 0, p->row[count - (p->buckets - first)]);
     for (j = 0; j < p->servers; j++)
         solver->queue[j] = QOS_NONE;
     for (j = 0; j < p->servers; j++)
