@@ -684,6 +684,7 @@ struct pshift_solver {
     struct pshift_priv_index *index;   /* [entries] */
     uint64_t *key;                     /* [entries] remainders; scratch */
     uint64_t *givers, *takers;         /* [entries] bit sets: the window's entries that can give; that can take */
+    uint64_t *fresh;                   /* [servers] bit set: the search may still label them */
     uint64_t *seen;                    /* [buckets] bit set of the rows that the search has reached */
     struct qos_u128 tokens, unclaimed; /* of the last solution */
     struct qos_u128 cut_demand;        /* of the last solution's X, without the rows that are retracted */
@@ -759,6 +760,7 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     solver->quota = (int64_t *)qos_layout_part(layout, servers, shards * sizeof(int64_t), QOS_CACHE_LINE);
     solver->rows = (struct pshift_priv_row *)qos_layout_part(layout, buckets, sizeof(struct pshift_priv_row), 8);
     solver->seen = (uint64_t *)qos_layout_part(layout, buckets / 64 + 1, sizeof(uint64_t), 8);
+    solver->fresh = (uint64_t *)qos_layout_part(layout, servers / 64 + 2, sizeof(uint64_t), 8);
     if (lender) {
         solver->index = lender->index;
         solver->key = lender->key;
@@ -768,8 +770,8 @@ QOS_PRIV void pshift_priv_solver_layout(struct qos_layout *layout, struct pshift
     }
     solver->index = (struct pshift_priv_index *)qos_layout_part(layout, entries, sizeof(struct pshift_priv_index), 8);
     solver->key = (uint64_t *)qos_layout_part(layout, entries > buckets ? entries : buckets, sizeof(uint64_t), 8);
-    solver->givers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
-    solver->takers = (uint64_t *)qos_layout_part(layout, entries / 64 + 1, sizeof(uint64_t), 8);
+    solver->givers = (uint64_t *)qos_layout_part(layout, entries / 64 + 2, sizeof(uint64_t), 8);
+    solver->takers = (uint64_t *)qos_layout_part(layout, entries / 64 + 2, sizeof(uint64_t), 8);
 }
 
 QOS_API const char *pshift_solver_config_error(const struct pshift_solver_config *config)
@@ -1765,6 +1767,12 @@ QOS_PRIV void pshift_priv_bit_write(uint64_t *set, uint32_t e, bool in)
     set[e / 64] = in ? set[e / 64] | bit : set[e / 64] & ~bit;
 }
 
+/* The 64 members from entry e on. */
+QOS_PRIV uint64_t pshift_priv_bits_from(const uint64_t *set, uint32_t e)
+{
+    return set[e / 64] >> e % 64 | set[e / 64 + 1] << 1 << (63 - e % 64);
+}
+
 /* First member of the set from entry e on; end or more if there is none before end. */
 QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t end)
 {
@@ -1899,24 +1907,35 @@ QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job 
     return row;
 }
 
-/* Labels the servers on this side of the cut that can give in row i; returns how many got a label. *found: the excess
- * of the servers with a label. */
-QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, unsigned side,
-                                        uint32_t *tail, uint64_t *found)
+QOS_PRIV void pshift_priv_label_server(struct pshift_solver *solver, uint32_t j, uint32_t label, uint32_t *tail,
+                                       uint64_t *found)
+{
+    pshift_priv_bit_write(solver->fresh, j, false);
+    solver->node[j].label = label;
+    solver->queue[(*tail)++] = j;
+    *found = qos_sat_add(*found, solver->balance[j] > 0 ? (uint64_t)solver->balance[j] : 0);
+    solver->last_label = label;
+}
+
+/* Labels the fresh servers that can give in row i; returns how many. *found: the excess of the servers with a label. A
+ * row of consecutive servers is looked at as a whole. */
+QOS_PRIV uint32_t pshift_priv_label_row(const struct pshift_priv_job *job, uint32_t i, uint32_t label, uint32_t *tail,
+                                        uint64_t *found)
 {
     struct pshift_solver *solver = job->solver;
-    const uint32_t end = job->p->row[i + 1], before = *tail;
+    const uint32_t begin = job->p->row[i], end = job->p->row[i + 1], before = *tail;
     uint32_t e;
-    for (e = pshift_priv_bit_from(solver->givers, job->p->row[i], end); e < end;
-         e = pshift_priv_bit_from(solver->givers, e + 1, end)) {
-        uint32_t j = job->p->server[e];
-        if (solver->node[j].label != QOS_NONE || (solver->mark[j] & PSHIFT_PRIV_CUT) != side)
-            continue;
-        solver->node[j].label = label;
-        solver->queue[(*tail)++] = j;
-        *found = qos_sat_add(*found, solver->balance[j] > 0 ? (uint64_t)solver->balance[j] : 0);
-        solver->last_label = label;
+    if ((uint32_t)solver->key[i] != QOS_NONE && end - begin <= 64) {
+        const uint32_t first = (uint32_t)(solver->key[i] >> 32);
+        uint64_t both = pshift_priv_bits_from(solver->givers, begin) & pshift_priv_bits_from(solver->fresh, first);
+        for (both &= UINT64_MAX >> (64 - (end - begin)); both != 0; both &= both - 1)
+            pshift_priv_label_server(solver, first + qos_ctz64(both), label, tail, found);
+        return *tail - before;
     }
+    for (e = pshift_priv_bit_from(solver->givers, begin, end); e < end;
+         e = pshift_priv_bit_from(solver->givers, e + 1, end))
+        if (pshift_priv_bit(solver->fresh, job->p->server[e]))
+            pshift_priv_label_server(solver, job->p->server[e], label, tail, found);
     return *tail - before;
 }
 
@@ -1931,6 +1950,8 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side
     const struct pshift_problem *p = job->p;
     uint32_t j, head = 0, tail = 0, x;
     uint64_t over = 0, room = 0, found = 0;
+    for (j = 0; j < p->servers / 64 + 2; j++)
+        solver->fresh[j] = 0;
     for (j = 0; j < p->servers; j++) {
         const int64_t balance = solver->balance[j];
         solver->node[j].cursor = solver->column[j];
@@ -1942,6 +1963,8 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side
         if (balance < 0) {
             solver->node[j].label = 0;
             solver->queue[tail++] = j;
+        } else {
+            pshift_priv_bit_write(solver->fresh, j, true);
         }
     }
     for (j = 0; j < solver->info.indexed_rows / 64 + 3; j++)
@@ -1957,7 +1980,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side
             if (pshift_priv_bit(solver->seen, i) || !pshift_priv_bit(solver->takers, solver->index[x].entry))
                 continue;
             (void)pshift_priv_reach(job, i, label);
-            open -= pshift_priv_label_row(job, i, label + 1, side, &tail, &found);
+            open -= pshift_priv_label_row(job, i, label + 1, &tail, &found);
         }
     }
     solver->sinks |= tail != 0;
