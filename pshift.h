@@ -639,6 +639,7 @@ struct pshift_priv_node {
     uint32_t label;  /* number of shifts to an underloaded server, or QOS_NONE */
     uint32_t cursor; /* position of the depth-first pass in index[] */
     uint32_t nears;  /* number of servers that share a row with this one; PSHIFT_PRIV_MANY: more than fit into near[] */
+    uint32_t run;    /* all servers near[0] to near[nears - 1] do, but for this one itself */
 };
 
 struct pshift_priv_index {
@@ -1773,6 +1774,14 @@ QOS_PRIV uint64_t pshift_priv_bits_from(const uint64_t *set, uint32_t e)
     return set[e / 64] >> e % 64 | set[e / 64 + 1] << 1 << (63 - e % 64);
 }
 
+QOS_PRIV uint32_t pshift_priv_bit_count(uint64_t bits)
+{
+    bits -= bits >> 1 & UINT64_C(0x5555555555555555);
+    bits = (bits & UINT64_C(0x3333333333333333)) + (bits >> 2 & UINT64_C(0x3333333333333333));
+    bits = (bits + (bits >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (uint32_t)(qos_wrap_mul(bits, UINT64_C(0x0101010101010101)) >> 56);
+}
+
 /* First member of the set from entry e on; end or more if there is none before end. */
 QOS_PRIV uint32_t pshift_priv_bit_from(const uint64_t *set, uint32_t e, uint32_t end)
 {
@@ -1806,6 +1815,7 @@ QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t 
         for (e = 0; e < nears && nears != PSHIFT_PRIV_MANY; e++)
             near[e] = low + e + (low + e >= j ? 1 : 0);
         solver->node[j].nears = nears;
+        solver->node[j].run = nears != 0 && nears != PSHIFT_PRIV_MANY ? 1 : 0;
         return;
     }
     seen_by[j] = j;
@@ -1823,19 +1833,35 @@ QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t 
         }
     }
     solver->node[j].nears = nears;
+    solver->node[j].run = 0;
 }
 
-/* Number of servers near server j with this label, at most `most`; `most` if server j has too many neighbours to
+/* Number of servers near server j that the search may still label; `most` if server j has too many neighbours to
  * record. */
-QOS_PRIV uint32_t pshift_priv_near_with(const struct pshift_solver *solver, uint32_t j, uint32_t label, uint32_t most)
+QOS_PRIV uint32_t pshift_priv_near_fresh(const struct pshift_solver *solver, uint32_t j, uint32_t most)
 {
+    const struct pshift_priv_node *node = &solver->node[j];
     const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR;
     uint32_t i, n = 0;
-    if (solver->node[j].nears == PSHIFT_PRIV_MANY)
+    if (node->nears == PSHIFT_PRIV_MANY)
         return most;
-    for (i = 0; i < solver->node[j].nears && n < most; i++)
-        n += solver->node[near[i]].label == label ? 1u : 0u;
+    if (node->run)
+        return pshift_priv_bit_count(pshift_priv_bits_from(solver->fresh, near[0]) &
+                                     UINT64_MAX >> (63 - (near[node->nears - 1] - near[0])));
+    for (i = 0; i < node->nears; i++)
+        n += pshift_priv_bit(solver->fresh, near[i]) ? 1u : 0u;
     return n;
+}
+
+/* May a server near server j have this label? */
+QOS_PRIV bool pshift_priv_near_has(const struct pshift_solver *solver, uint32_t j, uint32_t label)
+{
+    const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR;
+    uint32_t i;
+    bool has = solver->node[j].nears == PSHIFT_PRIV_MANY;
+    for (i = 0; i < solver->node[j].nears && !has; i++)
+        has = solver->node[near[i]].label == label;
+    return has;
 }
 
 /* Which entries of [begin, end) can give, which can take: whole words of the sets, from one array after the other. */
@@ -1972,7 +1998,7 @@ QOS_PRIV bool pshift_priv_label(const struct pshift_priv_job *job, unsigned side
     solver->last_label = 0;
     for (; head < tail && found < over; head++) {
         uint32_t k = solver->queue[head], label = solver->node[k].label;
-        uint32_t open = pshift_priv_near_with(solver, k, QOS_NONE, p->servers); /* servers that k may label, at most */
+        uint32_t open = pshift_priv_near_fresh(solver, k, p->servers); /* servers that k may label, at most */
         if (found >= room && label == solver->last_label)
             break;
         for (x = solver->column[k]; x < solver->column[k + 1] && found < over && open != 0; x++) {
@@ -1994,7 +2020,7 @@ QOS_PRIV bool pshift_priv_ascend(const struct pshift_priv_job *job, uint32_t v, 
 {
     struct pshift_solver *solver = job->solver;
     struct pshift_priv_node *node = &solver->node[v];
-    if (node->label == solver->last_label || pshift_priv_near_with(solver, v, node->label + 1, 1) == 0)
+    if (node->label == solver->last_label || !pshift_priv_near_has(solver, v, node->label + 1))
         return false;
     for (; node->cursor < solver->column[v + 1]; node->cursor++) {
         const struct pshift_priv_index *x = &solver->index[node->cursor];

@@ -451,7 +451,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   missed by more than reserve_lag_ns, the clock is moved back for all: so after a stall, and under reservations that
  *   do not fit, all are cut in proportion. (A tag moved forward by itself would lose more the smaller its client's
  *   reservation is.) A client that returns continues at max(own tag, min(clock, earliest deadline of those that wait)).
- *   With a request at the device, or from its limit, it may be one request behind that.
+ *   With a request at the device, or from its limit, it may be one request behind that. If what brought it to its limit
+ *   was not its reservation, its limit forbade the rest: it continues from when the limit tag was due.
  *
  *   Invariants
  *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
@@ -498,6 +499,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_RESERVED (UINT64_C(1) << 52) /* has a reservation */
 #define TAGS_PRIV_LIMITED (UINT64_C(1) << 53)  /* has a limit */
 #define TAGS_PRIV_DUE (UINT64_C(1) << 54)      /* in d: its reservation tag is due */
+#define TAGS_PRIV_BORROWED (UINT64_C(1) << 55) /* the last charge of its limit tag was not by reservation */
 
 /* What every dispatch touches. */
 struct tags_priv_hot {
@@ -1201,13 +1203,16 @@ QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
 QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_pool *pool, uint32_t *moves)
 {
     while (pool->l.least <= tags->now_ns && tags_priv_move_left(moves)) {
-        uint32_t id = tags_priv_t_top(pool, &pool->l);
+        const uint32_t id = tags_priv_t_top(pool, &pool->l);
+        const uint64_t due = qos_sat_sub(pool->l.least, pool->behind_ns);
+        const bool borrowed = (tags->hot[id].packed & TAGS_PRIV_BORROWED) != 0 && id < tags->config.clients;
         tags->hot[id].packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
         tags_priv_off_limit(tags, pool, &tags->hot[id]);
         pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
         if (!tags->config.shared)
-            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, true));
+            tags_priv_rate_raise(&tags->reserve[id], qos_min(borrowed ? due : UINT64_MAX,
+                                                             tags_priv_reserve_floor(tags, pool, id, !borrowed)));
         tags_priv_enter_trees(tags, pool, id);
     }
 }
@@ -2701,8 +2706,10 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     } else {
         slot->rho = 0;
     }
-    if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT)
+    if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT) {
+        tags->hot[id].packed = charge->flags ? packed & ~TAGS_PRIV_BORROWED : packed | TAGS_PRIV_BORROWED;
         charge->flags |= TAGS_PRIV_BY_LIMIT;
+    }
     reserved = tags_priv_reserved_units(tags, slot, charge);
     limited = tags_priv_limited_units(tags, slot, charge);
     if (shared && !tags_priv_claim(tags, id, phase, reserved, limited))

@@ -22,6 +22,7 @@ struct task {
     uint64_t *total; /* [i]: sum of the first i service times */
     uint64_t requests;
     bool present, waiting, due; /* due: its reservation was found due, and it is served by its deadline */
+    bool borrowed;              /* its limit was last charged for something else than its reservation */
     unsigned queue, device;
 };
 
@@ -246,6 +247,7 @@ static int schedule(int64_t now, enum tags_phase *phase)
 {
     int best;
     for (;;) { /* clients whose limit tags are due, in the order of these tags */
+        int64_t least;
         unsigned j;
         best = -1;
         for (j = 0; j < o.n; j++)
@@ -257,7 +259,10 @@ static int schedule(int64_t now, enum tags_phase *phase)
         back_from_limit(&o.task[best]);
         o.largest -= o.largest >> 12;
         o.task[best].waiting = true; /* not counted among those that are late */
-        at_least(&o.task[best].rbase, &o.task[best].rcount, o.task[best].R, reserve_floor(now, &o.task[best], true));
+        least = reserve_floor(now, &o.task[best], !o.task[best].borrowed);
+        if (o.task[best].borrowed && lkey(&o.task[best]) - o.behind_ns < least)
+            least = lkey(&o.task[best]) - o.behind_ns;
+        at_least(&o.task[best].rbase, &o.task[best].rcount, o.task[best].R, least > 0 ? least : 0);
         o.task[best].waiting = false;
     }
     *phase = TAGS_PHASE_WEIGHT;
@@ -363,6 +368,7 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
     if (f->limited) {
         at_least(&c->lbase, &c->lcount, c->L, now - o.burst_ns);
         c->lcount++;
+        c->borrowed = !f->by_reservation;
     }
     f->reserve_end = c->R ? rkey(c) : 0;
     f->limit_end = c->L ? lkey(c) : 0;
@@ -539,6 +545,7 @@ static void change(struct check_rng *rng, unsigned id)
         came_back = true;
     }
     c->present = true;
+    c->borrowed = false;
     if (came_back) {
         at_least(&c->rbase, &c->rcount, c->R, reserve_floor((int64_t)run.now, c, false));
         at_least(&c->lbase, &c->lcount, c->L, (int64_t)run.now);

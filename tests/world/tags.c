@@ -432,7 +432,9 @@ static void oracle_reserved(void)
         /* What its limit forbids: it cannot make up for a long request of another one faster than its limit's burst. */
         if (t->reservation <= 0 || t->changes || (t->limit > 0 && t->limit < 1.05 * t->reservation) ||
             (t->limit > 0 && t->limit * run.limit_burst_ns < t->reservation * (run.depth + 1) * longest) ||
-            (grouped() && g->limit > 0 && g->limit < 1.05 * g->reservation))
+            (grouped() && g->limit > 0 &&
+             (g->limit < 1.05 * g->reservation ||
+              g->limit * run.limit_burst_ns < g->reservation * (run.depth + 1) * longest)))
             continue;
         if (e->kind == WAITS)
             behind[e->client] = 0;
