@@ -470,7 +470,7 @@ static void oracle_reserved(void)
 }
 
 /* Lost requests keep the device's slots until they are cancelled: as many as chance loses before those that end, which
- * alone are charged, are as many as go before f's. */
+ * alone are charged, are as many as go before f's: under reward a window more. */
 static double lost_ns(const struct tenant *f)
 {
     double sum = 0;
@@ -480,6 +480,7 @@ static double lost_ns(const struct tenant *f)
         double part = world_value(run.w, world_of(t->cohort, F_CANCEL)) / 1000;
         double before = (double)t->terms.weight / (double)f->terms.weight * f->largest /
                         world_value(run.w, world_of(t->cohort, F_SIZE));
+        before += run.ps ? 0 : 1.2 * 50;
         if (part > 0)
             sum +=
                 world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * 1e6 * (5 + 1.5 * part / (1 - part) * before);
@@ -498,6 +499,9 @@ static void oracle_starve(void)
     uint32_t i;
     size_t k;
     if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped())
+        return;
+    if (!run.ps && !run.calm &&
+        run.cancels) /* a pause counts up to the lag: a thousand others go first, a part is lost */
         return;
     for (i = 0; i < tenants; i++) {
         if (tenant[i].reservation > 0 || tenant[i].changes)
