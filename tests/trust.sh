@@ -118,6 +118,7 @@ world() { # fresh seeds for each header; every pair of values must have been met
         make -s "build/native/world/$h" && "build/native/world/$h" --from "${SEED:-1000000}" --for "${WORLD_SECONDS:-600}" --pairs || rc=1
     done
     SECONDS_EACH=${WORLD_SECONDS:-60} tests/world/v02/run.sh || rc=1
+    tests/world/v02/mends.sh || rc=1
     return $rc
 }
 cells() {

@@ -192,6 +192,8 @@ static void oracle_own(struct tenant *t, double n)
     double bucket = 2 * t->rate * run.burst_ns, most = bucket + t->largest + t->rate * run.long_ns;
     if (t->rate <= 0 || !t->reserved || !t->exact)
         return;
+    if (t->limit > 0 && 2 * t->limit * run.burst_ns < t->rate * run.long_ns) /* its limit forbids to make up that */
+        return;
     if (t->queued > 0) {
         t->behind += t->rate * (double)(run.now - t->behind_ns);
         if (run.keeps_up && !run.jump && t->behind > most * 1.001 + 2)
