@@ -1904,9 +1904,10 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
             struct pshift_priv_index *x = &solver->index[--solver->column[p->server[e]]];
             x->entry = e;
             x->bucket = i;
-            run &= p->server[e] - begin == e - p->row[i];
+            run &= p->server[e] == begin + (e - p->row[i]);
         }
         /* the first and the last server; 0 and QOS_NONE if these are not consecutive */
+        run = run && e != p->row[i];
         solver->key[i] = run ? (uint64_t)begin << 32 | (begin + (e - p->row[i]) - 1) : QOS_NONE;
     }
     pshift_priv_write_bits(job, p->row[first], p->row[qos_min(p->buckets, (uint64_t)first + count)]);

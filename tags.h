@@ -1205,7 +1205,7 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
     while (pool->l.least <= tags->now_ns && tags_priv_move_left(moves)) {
         const uint32_t id = tags_priv_t_top(pool, &pool->l);
         const uint64_t due = qos_sat_sub(pool->l.least, pool->behind_ns);
-        const bool borrowed = (tags->hot[id].packed & TAGS_PRIV_BORROWED) != 0 && id < tags->config.clients;
+        const bool borrowed = id < tags->config.clients && (tags->hot[id].packed & TAGS_PRIV_BORROWED) != 0;
         tags->hot[id].packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
         tags_priv_off_limit(tags, pool, &tags->hot[id]);
