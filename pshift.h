@@ -1771,7 +1771,8 @@ QOS_PRIV void pshift_priv_bit_write(uint64_t *set, uint32_t e, bool in)
 /* The 64 members from entry e on. */
 QOS_PRIV uint64_t pshift_priv_bits_from(const uint64_t *set, uint32_t e)
 {
-    return set[e / 64] >> e % 64 | set[e / 64 + 1] << 1 << (63 - e % 64);
+    const uint64_t above = set[e / 64 + 1] & ((UINT64_C(1) << e % 64) - 1);
+    return set[e / 64] >> e % 64 | above << 1 << (63 - e % 64);
 }
 
 QOS_PRIV uint32_t pshift_priv_bit_count(uint64_t bits)
