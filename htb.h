@@ -67,8 +67,8 @@
  *                          request always waits, if the device keeps up; later by what
  *                          one request of each class takes, if that is more than B, as
  *                          far as its limit's bucket holds that. Stalls of up to lag_ns
- *                          are made up, if its limit is above R. A caller at the gate may
- *                          be B late. A slower device cuts all classes to one part of R;
+ *                          are made up, if its limit is above R. A caller at the gate
+ *                          may be B late. A slower device cuts all to the same part of R;
  *         a limit          at most L * t + one bucket + n in any time t, and what its
  *                          outstanding requests cost above their estimates.
  *     B is burst_ns, 10 ms by default. A bucket is 2 * R * B (its limit's 2 * L * B),

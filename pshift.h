@@ -638,8 +638,8 @@ QOS_API enum qos_status pshift_controller_bucket_info(const struct pshift_contro
 struct pshift_priv_node {
     uint32_t label;  /* number of shifts to an underloaded server, or QOS_NONE */
     uint32_t cursor; /* position of the depth-first pass in index[] */
-    uint32_t nears;  /* number of servers that share a row with this one; PSHIFT_PRIV_MANY: more than fit into near[] */
-    uint32_t run;    /* all servers near[0] to near[nears - 1] do, but for this one itself */
+    uint32_t nears;  /* number of servers that share a row with this one; PSHIFT_PRIV_MANY: more than fit into near[];
+                      * with PSHIFT_PRIV_RUN: near[] are consecutive, but for this one itself */
 };
 
 struct pshift_priv_index {
@@ -683,7 +683,7 @@ struct pshift_solver {
     int64_t *quota;                    /* [shards * servers] each part's share of the balances */
     struct pshift_priv_row *rows;      /* [buckets] */
     struct pshift_priv_index *index;   /* [entries] */
-    uint64_t *key;                     /* [entries] remainders; scratch */
+    uint64_t *key;                     /* [entries] remainders; open rows; [buckets] ends of the indexed rows */
     uint64_t *givers, *takers;         /* [entries] bit sets: the window's entries that can give; that can take */
     uint64_t *fresh;                   /* [servers] bit set: the search may still label them */
     uint64_t *seen;                    /* [buckets] bit set of the rows that the search has reached */
@@ -706,6 +706,7 @@ struct pshift_solver {
 
 #define PSHIFT_PRIV_NEAR 48u
 #define PSHIFT_PRIV_MANY (PSHIFT_PRIV_NEAR + 1)
+#define PSHIFT_PRIV_RUN 64u  /* bit of nears */
 #define PSHIFT_PRIV_CUT 1u   /* bit of mark: in X of the last solution */
 #define PSHIFT_PRIV_MOVER 4u /* bit of mark: pulls or pushes in this turn */
 #define PSHIFT_PRIV_STUCK 8u /* bit of mark: no row offers it anything any more */
@@ -1812,11 +1813,10 @@ QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t 
         high = high > (uint32_t)ends ? high : (uint32_t)ends;
     }
     if (high != QOS_NONE) {
-        nears = high - low < PSHIFT_PRIV_MANY ? high - low : PSHIFT_PRIV_MANY;
+        nears = (uint32_t)qos_min(high - low, PSHIFT_PRIV_MANY);
         for (e = 0; e < nears && nears != PSHIFT_PRIV_MANY; e++)
             near[e] = low + e + (low + e >= j ? 1 : 0);
-        solver->node[j].nears = nears;
-        solver->node[j].run = nears != 0 && nears != PSHIFT_PRIV_MANY ? 1 : 0;
+        solver->node[j].nears = nears == 0 || nears == PSHIFT_PRIV_MANY ? nears : nears | PSHIFT_PRIV_RUN;
         return;
     }
     seen_by[j] = j;
@@ -1834,22 +1834,20 @@ QOS_PRIV void pshift_priv_find_near(const struct pshift_priv_job *job, uint32_t 
         }
     }
     solver->node[j].nears = nears;
-    solver->node[j].run = 0;
 }
 
-/* Number of servers near server j that the search may still label; `most` if server j has too many neighbours to
- * record. */
+/* Number of servers near server j, which has a label, that the search may still label; `most` if server j has too many
+ * neighbours to record. */
 QOS_PRIV uint32_t pshift_priv_near_fresh(const struct pshift_solver *solver, uint32_t j, uint32_t most)
 {
-    const struct pshift_priv_node *node = &solver->node[j];
-    const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR;
+    const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, nears = solver->node[j].nears;
     uint32_t i, n = 0;
-    if (node->nears == PSHIFT_PRIV_MANY)
+    if (nears == PSHIFT_PRIV_MANY)
         return most;
-    if (node->run)
+    if (nears & PSHIFT_PRIV_RUN)
         return pshift_priv_bit_count(pshift_priv_bits_from(solver->fresh, near[0]) &
-                                     UINT64_MAX >> (63 - (near[node->nears - 1] - near[0])));
-    for (i = 0; i < node->nears; i++)
+                                     UINT64_MAX >> (63 - (near[(nears & ~PSHIFT_PRIV_RUN) - 1] - near[0])));
+    for (i = 0; i < nears; i++)
         n += pshift_priv_bit(solver->fresh, near[i]) ? 1u : 0u;
     return n;
 }
@@ -1857,10 +1855,10 @@ QOS_PRIV uint32_t pshift_priv_near_fresh(const struct pshift_solver *solver, uin
 /* May a server near server j have this label? */
 QOS_PRIV bool pshift_priv_near_has(const struct pshift_solver *solver, uint32_t j, uint32_t label)
 {
-    const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR;
+    const uint32_t *near = solver->near + (size_t)j * PSHIFT_PRIV_NEAR, nears = solver->node[j].nears;
     uint32_t i;
-    bool has = solver->node[j].nears == PSHIFT_PRIV_MANY;
-    for (i = 0; i < solver->node[j].nears && !has; i++)
+    bool has = nears == PSHIFT_PRIV_MANY;
+    for (i = 0; i < (nears & ~PSHIFT_PRIV_RUN) && !has; i++)
         has = solver->node[near[i]].label == label;
     return has;
 }
@@ -1900,15 +1898,14 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
     }
     for (t = 0, i = first; t < count; t++, i = i + 1 == p->buckets ? 0 : i + 1) {
         const uint32_t begin = p->row[i] < p->row[i + 1] ? p->server[p->row[i]] : 0;
-        bool run = true;
+        bool run = p->row[i] < p->row[i + 1];
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
             struct pshift_priv_index *x = &solver->index[--solver->column[p->server[e]]];
             x->entry = e;
             x->bucket = i;
             run &= p->server[e] == begin + (e - p->row[i]);
         }
-        /* the first and the last server; 0 and QOS_NONE if these are not consecutive */
-        run = run && e != p->row[i];
+        /* the first and the last server; 0 and QOS_NONE if they are not consecutive */
         solver->key[i] = run ? (uint64_t)begin << 32 | (begin + (e - p->row[i]) - 1) : QOS_NONE;
     }
     pshift_priv_write_bits(job, p->row[first], p->row[qos_min(p->buckets, (uint64_t)first + count)]);

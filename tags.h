@@ -452,7 +452,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   do not fit, all are cut in proportion. (A tag moved forward by itself would lose more the smaller its client's
  *   reservation is.) A client that returns continues at max(own tag, min(clock, earliest deadline of those that wait)).
  *   With a request at the device, or from its limit, it may be one request behind that. If what brought it to its limit
- *   was not its reservation, its limit forbade the rest: it continues from when the limit tag was due.
+ *   was not its reservation, its limit forbade the rest: it continues from when the limit tag was due. (Not a group, as
+ *   its reservation also serves those of its clients.)
  *
  *   Invariants
  *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
@@ -1206,13 +1207,13 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
         const uint32_t id = tags_priv_t_top(pool, &pool->l);
         const uint64_t due = qos_sat_sub(pool->l.least, pool->behind_ns);
         const bool borrowed = id < tags->config.clients && (tags->hot[id].packed & TAGS_PRIV_BORROWED) != 0;
+        const uint64_t least = tags_priv_reserve_floor(tags, pool, id, !borrowed);
         tags->hot[id].packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
         tags_priv_off_limit(tags, pool, &tags->hot[id]);
         pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
         if (!tags->config.shared)
-            tags_priv_rate_raise(&tags->reserve[id], qos_min(borrowed ? due : UINT64_MAX,
-                                                             tags_priv_reserve_floor(tags, pool, id, !borrowed)));
+            tags_priv_rate_raise(&tags->reserve[id], borrowed ? qos_min(due, least) : least);
         tags_priv_enter_trees(tags, pool, id);
     }
 }
@@ -2707,7 +2708,8 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
         slot->rho = 0;
     }
     if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT) {
-        tags->hot[id].packed = charge->flags ? packed & ~TAGS_PRIV_BORROWED : packed | TAGS_PRIV_BORROWED;
+        tags->hot[id].packed =
+            charge->flags & TAGS_PRIV_BY_RESERVE ? packed & ~TAGS_PRIV_BORROWED : packed | TAGS_PRIV_BORROWED;
         charge->flags |= TAGS_PRIV_BY_LIMIT;
     }
     reserved = tags_priv_reserved_units(tags, slot, charge);

@@ -192,8 +192,6 @@ static void oracle_own(struct tenant *t, double n)
     double bucket = 2 * t->rate * run.burst_ns, most = bucket + t->largest + t->rate * run.long_ns;
     if (t->rate <= 0 || !t->reserved || !t->exact)
         return;
-    if (t->limit > 0 && 2 * t->limit * run.burst_ns < t->rate * run.long_ns) /* its limit forbids to make up that */
-        return;
     if (t->queued > 0) {
         t->behind += t->rate * (double)(run.now - t->behind_ns);
         if (run.keeps_up && !run.jump && t->behind > most * 1.001 + 2)
@@ -201,6 +199,9 @@ static void oracle_own(struct tenant *t, double n)
                        "client %" PRIu32 " waits and is %.0f tokens (%.3f ms) behind its rate, bucket %.0f, n %.0f",
                        t->id, t->behind, t->behind / t->rate / 1e6, bucket, t->largest);
     }
+    /* What waited for a long request and does not fit into its limit's bucket must not go at once: it is lost. */
+    if (n > 0 && t->limit > 0 && 2 * t->limit * run.burst_ns < t->rate * run.long_ns && t->behind > bucket)
+        t->behind = bucket;
     t->behind = n > t->behind ? 0 : t->behind - n;
     t->behind_ns = run.now;
 }

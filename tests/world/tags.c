@@ -500,8 +500,8 @@ static void oracle_starve(void)
     size_t k;
     if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped())
         return;
-    if (!run.ps && !run.calm &&
-        run.cancels) /* a pause counts up to the lag: a thousand others go first, a part is lost */
+    /* A pause counts up to the lag: a thousand of the others' requests go first, and a part of them is lost. */
+    if (!run.ps && !run.calm && run.cancels)
         return;
     for (i = 0; i < tenants; i++) {
         if (tenant[i].reservation > 0 || tenant[i].changes)

@@ -5,17 +5,10 @@
 set -u
 cd "$(dirname "$0")/../../.." || exit 1
 here=tests/world/v02
+. $here/build.sh
 out=build/v02/mends
 rm -rf "$out" && mkdir -p "$out/plain" && tar -xJf $here/headers.tar.xz -C "$out/plain" || exit 1
 bad=0
-
-# build FOLDER HEADER: the world of this header against the headers in the folder
-build() {
-    local own=
-    [ "$2" != tokenpool ] || own=-DQOS_ATOMIC_HOOK
-    [ -x "$1/$2" ] || gcc -std=gnu11 -O2 -ffp-contract=off -DWORLD_V02=1 -DWORLD_TAGS_V02=1 $own -I"$1" -I. -Itests \
-        -o "$1/$2" "tests/world/$2.c" examples/world/*.c -lm
-}
 
 # verdict PROGRAM WORLD: the broken oracle, or holds
 verdict() {
@@ -35,7 +28,7 @@ while read -r entry header oracle _ rest; do
     world=${world%%\'*}
     mkdir "$out/$entry" && cp "$out"/plain/*.h "$out/$entry" || exit 1
     patch -s -p0 -d "$out/$entry" <"$here/mends/$entry.patch" || exit 1
-    build "$out/plain" "$header" && build "$out/$entry" "$header" || exit 1
+    { [ -x "$out/plain/$header" ] || build_v02 "$out/plain" "$header"; } && build_v02 "$out/$entry" "$header" || exit 1
     before=$(verdict "$out/plain/$header" "$world")
     after=$(verdict "$out/$entry/$header" "$world")
     shown=yes

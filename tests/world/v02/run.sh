@@ -7,16 +7,14 @@
 # Status 0 if every header but pshift.h is broken in at least one way: a world that no longer finds old faults has gone blind.
 set -u
 cd "$(dirname "$0")/../../.." || exit 1
+. tests/world/v02/build.sh
 [ $# -gt 0 ] || set -- htb tags tokenpool pshift
 out=build/v02
 mkdir -p $out && tar -xJf tests/world/v02/headers.tar.xz -C $out || exit 1
 bad=0
 for h in "$@"; do
     rm -f "$out/$h"
-    own=
-    [ "$h" != tokenpool ] || own=-DQOS_ATOMIC_HOOK
-    gcc -std=gnu11 -O2 -ffp-contract=off -DWORLD_V02=1 -DWORLD_TAGS_V02=1 $own -I$out -I. -Itests -o "$out/$h" "tests/world/$h.c" \
-        examples/world/*.c -lm && make -s "build/native/world/$h" || exit 1
+    build_v02 $out "$h" && make -s "build/native/world/$h" || exit 1
     "$out/$h" --for "${SECONDS_EACH:-60}" --from "${SEED:-1}" --kinds >"$out/$h.log" 2>&1
     printf '%-10s %7s  %-14s %-13s %s\n' header 'after s' oracle today world
     while read -r _ after oracle _ world; do
