@@ -141,10 +141,10 @@ inconclusive() { # WHAT: the same, and ends the test; the output before it is th
     finish "${failed:-0}"
 }
 # True as soon as the command succeeds; false after this many seconds. Tries are counted, so a stall of the machine
-# does not shorten the wait.
+# does not shorten the wait; a command that takes its time gets five times the seconds.
 within_s() { # SECONDS COMMAND...
-    local tries_left # the command may be a function: it sees this name, so no short one
-    for ((tries_left = $1 * 20; tries_left > 0; tries_left--)); do
+    local tries_left last_try=$((SECONDS + 5 * $1)) # the command may be a function: it sees these names, so no short ones
+    for ((tries_left = $1 * 20; tries_left > 0 && SECONDS <= last_try; tries_left--)); do
         "${@:2}" && return
         sleep 0.05
     done
