@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Faults that somebody who had not read the worlds planted into the headers: does a world find each, by plain random seeds within
+# SECONDS_EACH=60 of processor time? tests/world/faults/HEADER.txt lists them (tests/build/plant.pl documents the format). Each
+# takes the first broken oracle as found; a hang, too. A fault in qos.h counts as found if one of the five worlds finds it.
+# usage: tests/world/faults.sh [HEADER[:FAULT]...] (SEED=1). Status 1 if less than 80 % of a header's are found.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+[ $# -gt 0 ] || { mapfile -t all < <(ls tests/world/faults | sed 's,\.txt$,,'); set -- "${all[@]}"; }
+out=build/faults
+bad=0
+for what; do
+    header=${what%%:*} faults=0 found=0
+    list=tests/world/faults/$header.txt worlds=$header
+    [ "$header" != qos ] || worlds='htb tags tokenpool pshift twochoice'
+    while IFS=$'\t' read -r _ name _; do
+        [[ $what != *:* ]] || [ "${what#*:}" = "$name" ] || continue
+        faults=$((faults + 1)) verdict='not found'
+        rm -rf "$out/$name" && mkdir -p "$out/$name" && cp ./*.h "$out/$name" || exit 1
+        if ! tests/build/plant.pl apply "$list" "$name" "$out/$name" >"$out/$name/log" 2>&1; then
+            verdict="cannot be planted: $(tail -1 "$out/$name/log")" bad=1
+        else
+            for w in $worlds; do
+                hook=
+                [ "$w" != tokenpool ] || hook=-DQOS_ATOMIC_HOOK
+                # shellcheck disable=SC2086
+                gcc -std=gnu11 -O2 -w -ffp-contract=off $hook -I"$out/$name" -I. -Itests -o "$out/$name/$w" "tests/world/$w.c" examples/world/*.c -lm ||
+                    { verdict='does not compile' bad=1; break; }
+                timeout $((${SECONDS_EACH:-60} * 4)) "$out/$name/$w" --for "${SECONDS_EACH:-60}" --from "${SEED:-1}" --no-shrink >"$out/$name/log" 2>&1
+                case $? in
+                0) continue ;;
+                124) verdict='found: a world does not end' ;;
+                *) verdict="found: $(grep -m1 '^BROKEN' "$out/$name/log" || tail -1 "$out/$name/log")" ;;
+                esac
+                found=$((found + 1))
+                break
+            done
+        fi
+        printf '%-10s %-36s %.110s\n' "$header" "$name" "$verdict"
+        rm -f "$out/$name"/{htb,tags,tokenpool,pshift,twochoice}
+    done < <(tests/build/plant.pl list "$list")
+    echo "$header: $found of $faults found"
+    [ $((found * 100)) -ge $((faults * 80)) ] || bad=1
+done
+exit $bad
