@@ -2273,7 +2273,8 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 
 /* -- reports */
 
-#define TOKENPOOL_PRIV_SUM 32u /* reports whose sums fit 32 bits: a field has 26 */
+/* Reports whose sums fit 32 bits, as a field has 26. With 32 the first are read again before the processor has stored them. */
+#define TOKENPOOL_PRIV_SUM 64u
 
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
  * does not depend on who reported: all fields are below 2^26, so that differences have a sign. */
@@ -2320,11 +2321,21 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
     monitor->busy_left = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
+        const qos_word_t *from = reports + i;
         n = (uint32_t)qos_min(monitor->config.clients - i, TOKENPOOL_PRIV_SUM);
-        for (j = 0; j < n; j += 8) /* a cache line, written by another core: fetched four blocks ahead */
-            __builtin_prefetch(&reports[qos_min(i + j + 4 * TOKENPOOL_PRIV_SUM, monitor->config.clients - 1)]);
-        for (j = 0; j < n; j++)
-            word[j] = qos_atomic_load_relaxed(&reports[i + j]);
+        for (j = 0; j + 8 <= n; j += 8, from += 8) { /* a cache line, written by another core: fetched ahead */
+            __builtin_prefetch(&reports[qos_min(i + j + 128, monitor->config.clients - 1)]);
+            word[j] = qos_atomic_load_relaxed(from); /* gcc -O2 unrolls nothing */
+            word[j + 1] = qos_atomic_load_relaxed(from + 1);
+            word[j + 2] = qos_atomic_load_relaxed(from + 2);
+            word[j + 3] = qos_atomic_load_relaxed(from + 3);
+            word[j + 4] = qos_atomic_load_relaxed(from + 4);
+            word[j + 5] = qos_atomic_load_relaxed(from + 5);
+            word[j + 6] = qos_atomic_load_relaxed(from + 6);
+            word[j + 7] = qos_atomic_load_relaxed(from + 7);
+        }
+        for (; j < n; j++, from++)
+            word[j] = qos_atomic_load_relaxed(from);
         if (n == TOKENPOOL_PRIV_SUM && !guard) /* a constant: gcc -O2 vectorises no other number */
             tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, false);
         else if (n == TOKENPOOL_PRIV_SUM)

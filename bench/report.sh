@@ -144,7 +144,8 @@ one core to two, beside a private count|||||||take, batch 1000|flat_vs_reference
 a take|ns|take|ns_per_take|an atomic add|bare atomic add|ns_per_add|take|ratio_local_vs_faa
 clock, take, complete: above the clock|ns|clock, take, complete|loop_ns_above_clock|||||
 a loop of random 4 KiB reads is slower by (1 = 100 %)||4 KiB reads, 1 GiB|overhead_4k_read|itself again|4 KiB reads, 1 GiB|control_a_a||
-a check of 10,000 clients|us|check, 10,000 clients|monitor_check_us_10000|||||
+a check of 10,000 clients, all reports fresh|us|check, 10,000 clients|monitor_check_us_10000|a plain read of them|check, 10,000 clients|plain_read_us|check, 10,000 clients|check_vs_read
+a check of 1,000,000 clients|us|check, 1,000,000 clients|monitor_check_us_1000000|a plain read of them|check, 1,000,000 clients|plain_read_us|check, 1,000,000 clients|check_vs_read
 END
 
 # Measured anew only by make bench, as root; else what the page says of it stays, with the machine that it names.

@@ -382,10 +382,11 @@ static void bench_reads(struct bench *b)
     free(same);
 }
 
-/* ---- one check interval with 10,000 clients, all reports fresh from another core */
+/* ---- one check interval, all reports fresh from another core, beside a plain read of such reports */
 
+enum { CHECKS = 300 };
 static qos_word_t turn __attribute__((aligned(64)));
-static uint64_t rounds_of_reports;
+static uint64_t rounds_of_reports, reporters, kept;
 
 static uint64_t epoch_now(void)
 {
@@ -398,12 +399,12 @@ static void *report(void *arg)
 {
     qos_word_t *reports = (qos_word_t *)arg;
     /* tag, incarnation of an engine that attached once, K and S: see the formats in tokenpool.h */
-    const uint64_t head = (epoch_now() % 31 + 1) << 59 | UINT64_C(1) << 56 | (uint64_t)KEPT << 26;
+    const uint64_t head = (epoch_now() % 31 + 1) << 59 | UINT64_C(1) << 56 | kept << 26;
     uint64_t round, i;
     pin(1);
     for (round = 1; round <= rounds_of_reports; round++) {
-        for (i = 0; i < MANY; i++)
-            qos_atomic_store_relaxed(&reports[i], head | round);
+        for (i = 0; i < reporters; i++)
+            qos_atomic_store_relaxed(&reports[i], head | (round + 1) / 2);
         qos_atomic_store_release(&turn, 2 * round - 1);
         while (qos_atomic_load_acquire(&turn) != 2 * round)
             ;
@@ -411,39 +412,58 @@ static void *report(void *arg)
     return NULL;
 }
 
-static void bench_check(struct bench *b)
+static void await_reports(uint64_t round)
 {
-    double us[300];
+    while (qos_atomic_load_acquire(&turn) != 2 * round - 1)
+        ;
+}
+
+static void bench_check(struct bench *b, const char *name, const char *metric, uint32_t clients, size_t checks)
+{
+    double us[CHECKS], plain[CHECKS], ratio[CHECKS];
     struct tokenpool_monitor_state state;
+    const qos_word_t *reports;
     pthread_t thread;
-    uint64_t round;
-    setup(MANY, KEPT);
+    uint64_t k, i, sum = 0;
+    kept = (uint64_t)KEPT * MANY / clients;
+    setup(clients, kept);
     pin(0);
-    rounds_of_reports = 300;
+    reports = (qos_word_t *)storage + tokenpool_storage_report(clients, 0) / 8;
+    rounds_of_reports = 2 * checks;
+    reporters = clients;
     qos_atomic_store_relaxed(&turn, 0);
     (void)qos_atomic_add_relaxed((qos_word_t *)storage + TOKENPOOL_OFFSET_POOL / 8,
                                  qos_wrap_sub(0, UINT64_C(1000) << 32)); /* the pool is used */
     run_monitor(&monitor, 1000000);
     run_monitor(&monitor, 2000000);
-    if (pthread_create(&thread, NULL, report, (qos_word_t *)storage + tokenpool_storage_report(MANY, 0) / 8) != 0)
+    if (pthread_create(&thread, NULL, report, (void *)(uintptr_t)reports) != 0)
         exit(1);
-    for (round = 1; round <= rounds_of_reports; round++) {
+    for (k = 0; k < checks; k++) {
         uint64_t begin;
-        while (qos_atomic_load_acquire(&turn) != 2 * round - 1)
-            ;
+        await_reports(2 * k + 1);
         begin = bench_ns();
-        run_monitor(&monitor, 2000000 + round * 1000000);
-        us[round - 1] = (double)(bench_ns() - begin) / 1000;
+        run_monitor(&monitor, 3000000 + k * 1000000);
+        us[k] = (double)(bench_ns() - begin) / 1000;
         require(tokenpool_monitor_info(&monitor, &state));
-        if (state.used != MANY * round) {
-            fprintf(stderr, "the scan saw %" PRIu64 " instead of %" PRIu64 "\n", state.used, MANY * round);
+        if (state.used != clients * (k + 1)) {
+            fprintf(stderr, "the scan saw %" PRIu64 " instead of %" PRIu64 "\n", state.used, clients * (k + 1));
             exit(1);
         }
-        qos_atomic_store_release(&turn, 2 * round);
+        qos_atomic_store_release(&turn, 4 * k + 2);
+        await_reports(2 * k + 2);
+        begin = bench_ns();
+        for (i = 0; i < clients; i++)
+            sum += qos_atomic_load_relaxed(&reports[i]);
+        BENCH_KEEP(sum);
+        plain[k] = (double)(bench_ns() - begin) / 1000;
+        ratio[k] = us[k] / plain[k];
+        qos_atomic_store_release(&turn, 4 * k + 4);
     }
     pthread_join(thread, NULL);
-    bench_report(b, "check, 10,000 clients", "monitor_check_us_10000", bench_quantile(us, 300, 0), "us");
-    bench_report(b, "check, 10,000 clients", "median_us", bench_median(us, 300), "us");
+    bench_report(b, name, metric, bench_quantile(us, checks, 0), "us");
+    bench_report(b, name, "median_us", bench_median(us, checks), "us");
+    bench_report(b, name, "plain_read_us", bench_quantile(plain, checks, 0), "us");
+    bench_report(b, name, "check_vs_read", bench_median(ratio, checks), "");
 }
 
 int main(int argc, char **argv)
@@ -455,6 +475,7 @@ int main(int argc, char **argv)
     bench_tokens(&b);
     bench_flat(&b);
     bench_reads(&b);
-    bench_check(&b);
+    bench_check(&b, "check, 10,000 clients", "monitor_check_us_10000", MANY, CHECKS);
+    bench_check(&b, "check, 1,000,000 clients", "monitor_check_us_1000000", 100 * MANY, b.quick ? 10 : 30);
     return bench_close(&b);
 }
