@@ -1451,8 +1451,8 @@ QOS_PRIV_NOINLINE void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32
         uint64_t *clock = &tree->cls[group].u.group.clock, *tag = &tree->turn[id].tag, least;
         *tag = qos_max(*tag, *clock);
         least = first == QOS_NONE ? *tag : qos_min(*tag, tree->turn[first].tag);
-        /* By flight claims wait for other tokens than queued requests at the root. */
-        if (QOS_UNLIKELY(tree->claims != 0) && (!queued || group != tree->classes || tree->bound == HTB_BY_RATE))
+        /* A claim that queued requests overtake does not hold the clock: who joins would start too far behind them. */
+        if (QOS_UNLIKELY(tree->claims != 0) && !queued)
             least = qos_min(least, htb_priv_claimed_tag(tree, group));
         *clock = qos_max(*clock, least);
         htb_priv_move_ring(tree, id, cost, 0);

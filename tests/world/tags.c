@@ -1169,6 +1169,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
     uint64_t told_ns = WORLD_NEVER, step = 1, from = w->events, t;
     bool too_long = false;
     uint32_t i;
+    world_goes_on(0);
     memset(&run, 0, sizeof run);
     run.w = w;
     run.base_shift = shift;
@@ -1214,6 +1215,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             polled = true;
         }
         run.now = next > run.now ? next : run.now + (run.fifo_clock ? 1 : 1000);
+        world_goes_on(run.now);
         w->events++;
         while (world_device_take(&run.device, run.now, &io)) {
             completed(&io);
