@@ -5,6 +5,10 @@
 #     device_half, device_whole        half the speed, and all of it again
 #     close_device                     leaves nothing; call it from the script's trap on EXIT
 #
+#     open_tenants NAME...             a cgroup for each; status 1: there is no I/O controller
+#     group, limit, weigh NAME ...     its directory; its bytes/s on $device_number (0: any); its weight for BFQ
+#     close_tenants
+#
 # throttle: blk-throttle (cgroup v1 or v2) holds the commands of on_device to the speed, in bursts of 100 ms. The data are
 #     in the page cache, so the disk below decides nothing.
 # fuse: bench/kernel/device.c serves the file below the loop device, request by request, whoever asks.
@@ -107,6 +111,40 @@ close_device() {
     [ -z "$device_cgroup" ] || rmdir "$device_cgroup"
     [ -z "$device_v2_enabled" ] || echo -io >"$device_v2_enabled/cgroup.subtree_control"
     device= device_cgroup= device_pid= device_file= device_v2_enabled=
+}
+
+tenants_at= tenants_version= tenants_cgroups=
+open_tenants() {
+    local v1 v2 t
+    v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)blkio(,|$)/ {print $2; exit}' /proc/mounts)
+    v2=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
+    if [ -n "$v1" ]; then tenants_version=1 tenants_at=$v1
+    elif [ -n "$v2" ] && grep -qw io "$v2/cgroup.subtree_control"; then tenants_version=2 tenants_at=$v2
+    else return 1; fi
+    for t; do
+        mkdir "$(group "$t")" || return 1
+        tenants_cgroups="$tenants_cgroups $(group "$t")"
+    done
+}
+group() { echo "$tenants_at/qoskit-$$-$1"; }
+limit() { # NAME BYTES_PER_S
+    local most=$2
+    if [ "$tenants_version" = 2 ]; then
+        [ "$2" != 0 ] || most=max
+        echo "$device_number rbps=$most wbps=$most" >"$(group "$1")/io.max"
+    else
+        echo "$device_number $2" >"$(group "$1")/blkio.throttle.read_bps_device" &&
+            echo "$device_number $2" >"$(group "$1")/blkio.throttle.write_bps_device"
+    fi
+}
+weigh() { # NAME WEIGHT
+    if [ "$tenants_version" = 2 ]; then echo "$2" >"$(group "$1")/io.bfq.weight"
+    else echo "$2" >"$(group "$1")/blkio.bfq.weight"; fi
+}
+close_tenants() {
+    local c
+    for c in $tenants_cgroups; do rmdir "$c" 2>/dev/null; done
+    tenants_cgroups=
 }
 
 # The demo's tenants on it, without and with htb.h, into a JSON file: the status of uring_files.

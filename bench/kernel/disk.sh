@@ -27,11 +27,9 @@ tool=build/examples/uring_files
 out=build/bench
 mkdir -p "$out"
 dir=$(mktemp -d "$out/kernel-XXXXXX") || exit 1
-cgroups= parent= version=
 clean_up() {
-    local c
     close_device
-    for c in $cgroups; do rmdir "$c" 2>/dev/null; done
+    close_tenants
     rm -rf "$dir"
 }
 trap clean_up EXIT
@@ -42,29 +40,6 @@ queue=/sys/block/${device#/dev/}/queue
 tenants="db scan backup"
 declare -A bs=([db]=4k [scan]=128k [backup]=128k) depth=([db]=32 [scan]=64 [backup]=16) weight=([db]=200 [scan]=700 [backup]=100)
 declare -A cap=([db]=0 [scan]=272629760 [backup]=31457280) # bytes/s: scan has the part of 300 MiB/s that db and backup leave
-
-# ---- cgroups of the tenants
-make_cgroups() { # status 1: no I/O controller
-    local v1 v2 t
-    v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)blkio(,|$)/ {print $2; exit}' /proc/mounts)
-    v2=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
-    if [ -n "$v1" ]; then version=1 parent=$v1
-    elif [ -n "$v2" ] && grep -qw io "$v2/cgroup.subtree_control"; then version=2 parent=$v2
-    else return 1; fi
-    for t in $tenants; do
-        mkdir "$parent/qoskit-$$-$t" || return 1
-        cgroups="$cgroups $parent/qoskit-$$-$t"
-    done
-}
-group() { echo "$parent/qoskit-$$-$1"; }
-limit() { # TENANT BYTES_PER_S: 0: none
-    if [ "$version" = 2 ]; then echo "$device_number rbps=${2/#%0/max}" >"$(group "$1")/io.max"
-    else echo "$device_number $2" >"$(group "$1")/blkio.throttle.read_bps_device"; fi
-}
-weigh() { # TENANT: BFQ's weight
-    if [ "$version" = 2 ]; then echo "${weight[$1]}" >"$(group "$1")/io.bfq.weight"
-    else echo "${weight[$1]}" >"$(group "$1")/blkio.bfq.weight"; fi
-}
 
 # ---- runs: each leaves a line in $dir/rows: SCENE MECHANISM RESERVATION LIMIT BUSY P99_MS CPU_US DEVICE_WAITED
 # of the device: its capacity in the scene
@@ -90,7 +65,7 @@ with_fio() { # SCENE MECHANISM: one process for each tenant, in its cgroup where
             --time_based --ramp_time=1 --runtime="$seconds" --output-format=json --output="$dir/$t.json")
         [ "$name:${cap[$t]}" = "fio_rate:0" ] || [ "$name" != fio_rate ] || args+=(--rate="${cap[$t]}")
         (
-            [ -z "$parent" ] || echo "$BASHPID" >"$(group "$t")/cgroup.procs"
+            [ -z "$tenants_at" ] || echo "$BASHPID" >"$(group "$t")/cgroup.procs"
             exec nice -n -10 timeout -k 5 60 fio "${args[@]}" >/dev/null 2>>"$dir/log"
         ) &
         pids="$pids $!"
@@ -146,27 +121,27 @@ scenes() { # COMMAND NAME OPTION...: all, idle, half
 echo "# bench kernel/disk: kernel $(uname -r), $(nproc) processors, $seconds s each, the first second left out"
 scenes with_fio nothing
 scenes with_fio fio_rate
-if make_cgroups; then
+if open_tenants $tenants; then
     for t in $tenants; do limit "$t" "${cap[$t]}"; done
     scenes with_fio throttle
     for t in db scan; do limit "$t" 0; done
     if echo bfq >"$queue/scheduler" 2>/dev/null; then
         echo 0 >"$queue/iosched/low_latency"
-        for t in $tenants; do weigh "$t"; done
+        for t in $tenants; do weigh "$t" "${weight[$t]}"; done
         scenes with_fio bfq
         echo none >"$queue/scheduler"
     else
         echo "bfq: not measured: this kernel has no BFQ"
     fi
     limit backup 0
-    if [ "$version" = 2 ] && [ -e "$parent/io.cost.qos" ]; then
-        echo "$device_number ctrl=user model=linear rbps=$device_bytes rseqiops=$device_ops rrandiops=$device_ops wbps=$device_bytes wseqiops=$device_ops wrandiops=$device_ops" >"$parent/io.cost.model"
-        echo "$device_number enable=1 ctrl=user rpct=0 wpct=0 min=100 max=100" >"$parent/io.cost.qos"
+    if [ "$tenants_version" = 2 ] && [ -e "$tenants_at/io.cost.qos" ]; then
+        echo "$device_number ctrl=user model=linear rbps=$device_bytes rseqiops=$device_ops rrandiops=$device_ops wbps=$device_bytes wseqiops=$device_ops wrandiops=$device_ops" >"$tenants_at/io.cost.model"
+        echo "$device_number enable=1 ctrl=user rpct=0 wpct=0 min=100 max=100" >"$tenants_at/io.cost.qos"
         for t in $tenants; do echo "default ${weight[$t]}" >"$(group "$t")/io.weight"; done
         limit backup "${cap[backup]}"
         scenes with_fio iocost
-        echo "$device_number enable=0" >"$parent/io.cost.qos"
-    elif [ "$version" = 1 ]; then
+        echo "$device_number enable=0" >"$tenants_at/io.cost.qos"
+    elif [ "$tenants_version" = 1 ]; then
         echo "iocost: not measured: io.cost needs cgroup v2, and here the I/O controller is bound to cgroup v1"
     else
         echo "iocost: not measured: this kernel has no io.cost"
