@@ -234,10 +234,11 @@ points() { # DEVICE MECHANISM
 }
 panels=
 for where; do
-    lines=
+    lines= k=0
     for m in none throttle bfq htb tags; do
+        k=$((k + 1))
         points "$where" $m >"$dir/$where.$m"
-        [ ! -s "$dir/$where.$m" ] || lines="$lines${lines:+, }'$dir/$where.$m' with linespoints title '$m'"
+        [ ! -s "$dir/$where.$m" ] || lines="$lines${lines:+, }'$dir/$where.$m' with linespoints lt $k title '$m'"
     done
     [ -z "$lines" ] || panels="$panels
 set title '$where'

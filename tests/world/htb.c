@@ -187,6 +187,17 @@ static void oracle_group(uint32_t g, double n, bool judged)
                    group[g].above, most);
 }
 
+/* The longest of the requests that the device works on, if it is more than burst_ns. */
+static double at_work_ns(void)
+{
+    double longest = run.long_ns;
+    uint32_t i;
+    for (i = 0; i < run.device.config.channels; i++)
+        if (!(run.device.idle[i / 64] >> (i % 64) & 1))
+            longest = fmax(longest, (double)(run.now - run.device.busy[i].begin_ns));
+    return longest > run.burst_ns ? longest : 0;
+}
+
 /* Promise `own`: at least R * t - one bucket - n in any time t in which a request always waits, if the device keeps up.
  * n is -1 when time has passed only. */
 static void oracle_own(struct tenant *t, double n)
@@ -196,7 +207,8 @@ static void oracle_own(struct tenant *t, double n)
         return;
     if (t->queued > 0) {
         t->behind += t->rate * (double)(run.now - t->behind_ns);
-        if (run.keeps_up && !run.jump && t->behind > most * 1.001 + 2)
+        if (run.keeps_up && !run.jump && t->behind > most * 1.001 + 2 &&
+            t->behind > bucket + t->largest + t->rate * at_work_ns())
             world_fail(run.w, t->mode == QUEUE ? "own" : "own_gate", run.now,
                        "client %" PRIu32 " waits and is %.0f tokens (%.3f ms) behind its rate, bucket %.0f, n %.0f",
                        t->id, t->behind, t->behind / t->rate / 1e6, bucket, t->largest);
@@ -500,6 +512,8 @@ static void completed(const struct world_io *io)
     uint32_t id = io->id;
     struct tenant *t = &tenant[owner[id]];
     run.at_device--;
+    if ((double)(io->end_ns - io->begin_ns) > fmax(run.burst_ns, run.long_ns))
+        run.long_ns = (double)(io->end_ns - io->begin_ns);
     if (life[id] != AT_DEVICE)
         world_fail(run.w, "once", run.now, "a request ends twice");
     if (t->mode == QUEUE && use_reference) {
