@@ -331,7 +331,7 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
 }
 
 /* Promise `pair`: while f keeps requests queued and is below its limit, m gets by weight and by force at most
- * W_m / w_m <= W_f / w_f + k_f c_f / w_f + k_m c_m / w_m in any window. PS: cost; reward, one at the device: time. */
+ * W_m / w_m <= W_f / w_f + k_f c_f / w_f + k_m c_m / w_m in any window. PS: cost; reward, on a serial device: time. */
 static void oracle_pair(uint32_t f, uint32_t m)
 {
     const struct tenant *a = &tenant[f], *b = &tenant[m];
@@ -340,8 +340,10 @@ static void oracle_pair(uint32_t f, uint32_t m)
     bool waits = false;
     size_t k;
     bool above = world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && a->limit > 0 && b->limit > 0;
+    /* One after the other, in any order: what each took is known but for those that are at the device. */
+    bool one_by_one = run.depth == 1 || (run.device_config.channels == 1 && run.calm && run.fifo_clock);
     if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
-        (!run.ps && run.depth > 1) || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
+        (!run.ps && !one_by_one) || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
         (grouped() && (a->group != b->group || above)))
         return;
     most = run.ps ? (a->reservation > 0 ? lead : 1) * a->largest / wf + b->largest / wm
@@ -353,8 +355,8 @@ static void oracle_pair(uint32_t f, uint32_t m)
                 longest = journal[k].long_ns;
         most += longest / wf;
     }
-    if (!run.ps) /* 0.2: charged and used time differ by at most 1.2 windows and a request each */
-        most += 1.2 * 50 * (a->longest_ns / wf + b->longest_ns / wm);
+    if (!run.ps) /* charged and used time differ by at most 1.2 windows and D requests each */
+        most += (1.2 * 50 + (run.depth > 1 ? run.depth : 0)) * (a->longest_ns / wf + b->longest_ns / wm);
     if (b->limit > 0 && !WORLD_TAGS_V02) { /* K: m waited at its limit */
         static double weight[CLIENTS];
         double largest = 0;
@@ -546,15 +548,13 @@ static void oracle_starve(void)
 }
 
 /* Promise `attribution`: under reward, on a serial device, clients that always wait get time by weight within 2 %, in any
- * order of completion (0.2: served in order, or one at a time). */
+ * order of completion. */
 static void oracle_attribution(void)
 {
     double least = 0, most = 0, slack = 0;
     uint32_t i;
     if (run.ps || run.device_config.channels != 1 || run.cancels || run.forces || !run.calm || !run.fifo_clock ||
         grouped())
-        return;
-    if (WORLD_TAGS_V02 && run.depth > 1 && run.device_config.order != WORLD_IN_ORDER)
         return;
     for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];
@@ -1258,6 +1258,9 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             world_fail(w, "next", run.now, "at the told time nobody can be served");
         oracle_idle();
         told_ns = use_reference ? 0 : run.at_device < run.depth ? tags_next_ns(&tags, run.shown) : WORLD_NEVER;
+        if (world_choice(w, F_POLL) && run.at_device >= run.depth && !use_reference &&
+            tags_next_ns(&tags, run.shown) <= run.shown)
+            world_fail(w, "next", run.now, "the device is full, and it is told to come now");
         if (use_reference && run.at_device >= run.depth)
             run.reference_at = -1;
         if (run.draining && run.at_device == 0 && run.queued == 0)
