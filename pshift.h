@@ -2557,12 +2557,12 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *s, uint32_t i, 
  *   3. Each request served consumes a token, unless pshift_scheduler_force serves it in debt. Then the next token pays
  *      for it, once. A request counts as paid (served - debt) in the period of its token.
  *   4. From void_ns on, by the caller's clock, no token is left that an agent installed before: limited queues have the
- *      default, the others the R-tokens of their last grant again, once each period_ns until a new grant comes.
+ *      default, the others the R-tokens of their last period again, once each period_ns until a new grant comes.
  */
 
 struct pshift_priv_queue {
     uint64_t pending, r_tokens, l_tokens;
-    uint64_t renewal; /* R-tokens of the last grant, if that had no limit */
+    uint64_t renewal; /* R-tokens of this period so far, spent ones too; at least r_tokens */
     qos_counter_t served, borrowed, waited, debt;
     uint32_t weight;
 };
@@ -3249,6 +3249,7 @@ QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_n
         struct pshift_priv_seen *s = &agent->seen[q];
         if (!(s->flags & PSHIFT_PRIV_OPEN))
             continue;
+        queue->renewal = 0;
         pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
         s->base = pshift_priv_paid(queue);
         s->grant_seq = 0;
@@ -3381,7 +3382,8 @@ QOS_PRIV void pshift_priv_agent_apply(struct pshift_agent *agent, uint32_t q, ui
     struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
     uint64_t paid = pshift_priv_paid(queue) - s->base, r_total = qos_min(entry->r_total, entry->total);
     uint64_t l = entry->total == QOS_UNLIMITED ? QOS_UNLIMITED : qos_sat_sub(entry->total, qos_max(paid, r_total));
-    queue->renewal = entry->total == QOS_UNLIMITED ? r_total : 0;
+    /* What L-tokens paid is in r_total, and is not renewed. */
+    queue->renewal = qos_sat_add(qos_sat_sub(queue->renewal, queue->r_tokens), qos_sat_sub(r_total, paid));
     pshift_priv_put_tokens(agent->scheduler, q, qos_sat_sub(r_total, paid), l);
     s->grant_seq = seq;
     pshift_priv_agent_flag(agent, q, (s->flags & PSHIFT_PRIV_SENT) | PSHIFT_PRIV_NEWS);

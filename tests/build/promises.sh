@@ -14,18 +14,29 @@ mkdir -p "$out"
 #     precondition, definition or advice | words
 #     open | words | why nothing judges this promise yet: counted and printed
 #     all ORACLE | why: an oracle that no sentence names (every request ends once)
+# Of two headers at once (NAME_....promises) the sentences are those of docs/which-header.md below the heading that the first line
+# names, and their oracles may be those of tests/world/NAME.c, too, which NAME_....c includes.
+joined() { # PROMISES: its part of docs/which-header.md as a first page
+    awk -v heading="$(sed -n '1s/^# Each sentence below "\([^"]*\)".*/\1/p' "$1")" 'BEGIN {print " * THE CONTRACT"}
+        /^#/ {inside = $0 == "### " heading; next} inside {print " *   " $0} END {print " */"}' docs/which-header.md
+}
 sentences_of() { # HEADER: one sentence a line
     perl -0777 -ne '($_) = /^ \* THE CONTRACT[^\n]*\n(.*?)^ \*\//ms or exit 1; s/^ \*//mg; s/\s+/ /g; s/^ //;
         s/(?<=[.:;]) (?=(- )?[A-Z])/\n/g; s/(?<=[.,:;]) (?=- )/\n/g; print "$_\n"' "$1" | sed 's/^- //; s/ *$//' | grep -vE '^([A-Z][a-z]+( \([A-Za-z]+\))?\.)?$' # without titles, as `Limit.`
 }
-judge() { # HEADER NAME PROMISES ADAPTER: prints what is wrong
-    sentences_of "$1" >"$out/$2.sentences" || { echo "$2: has no THE CONTRACT"; return; }
+oracles_of() { # ADAPTER...
     perl -0777 -ne 'while (/world_fail\((.*?);/gs) { my $call = $1; $call =~ s/^.*?,\s*//s; $call =~ s/(run\.now|ps->now_ns|\bnow,|at_ns,).*|,\s*0,.*//s;
-        while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }' "$4" tests/world/world_test.h | sort -u >"$out/$2.oracles"
+        while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }' "$@" | sort -u
+}
+judge() { # HEADER NAME PROMISES ADAPTER [INCLUDED]: prints what is wrong
+    sentences_of "$1" >"$out/$2.sentences" || { echo "$2: has no THE CONTRACT"; return; }
+    oracles_of "$4" tests/world/world_test.h >"$out/$2.oracles"
+    oracles_of "${@:4}" >"$out/$2.known"
     perl -e '
-        my ($promises, $sentences, $oracles, $name) = @ARGV;
-        my (%oracle, @rule, %named);
-        open my $f, "<", $oracles or die; chomp, $oracle{$_} = 1 while <$f>;
+        my ($promises, $sentences, $oracles, $name, $known) = @ARGV;
+        my (%oracle, %known, @rule, %named);
+        open my $f, "<", $oracles or die; chomp, $oracle{$_} = $known{$_} = 1 while <$f>;
+        open $f, "<", $known or die; chomp, $known{$_} = 1 while <$f>;
         open $f, "<", $promises or die;
         while (<$f>) {
             next if /^#|^\s*$/;
@@ -33,7 +44,7 @@ judge() { # HEADER NAME PROMISES ADAPTER: prints what is wrong
             if (!$kind) { print "$promises: line $. is none of promise, precondition, definition, advice, all\n"; next }
             for (split /,/, $list) {
                 $named{$_} = 1;
-                print "$promises: line $.: there is no oracle and no test $_\n" unless $oracle{$_} || -f "tests/$_.c" || -f "tests/$_.sh";
+                print "$promises: line $.: there is no oracle and no test $_\n" unless $known{$_} || -f "tests/$_.c" || -f "tests/$_.sh";
             }
             print "$promises: line $.: a promise needs an oracle\n" if $kind eq "promise" && $list eq "";
             push @rule, [$kind, $words, 0];
@@ -46,14 +57,17 @@ judge() { # HEADER NAME PROMISES ADAPTER: prints what is wrong
         }
         for (@rule) { print "$promises: no sentence begins with: $_->[1]\n" if $_->[0] ne "all" && !$_->[2] }
         for (sort keys %oracle) { print "$name: the oracle $_ has no promise in $promises\n" unless $named{$_} }
-    ' "$3" "$out/$2.sentences" "$out/$2.oracles" "$2"
+    ' "$3" "$out/$2.sentences" "$out/$2.oracles" "$2" "$out/$2.known"
 }
 bad=0
 for list in tests/world/*.promises; do
     name=$(basename "$list" .promises)
-    judge "$name.h" "$name" "$list" "tests/world/$name.c" >"$out/$name.txt"
+    header=$name.h included=
+    [ -f "$header" ] || { header=$out/$name.h included=tests/world/${name%%_*}.c; joined "$list" >"$header"; }
+    # shellcheck disable=SC2086
+    judge "$header" "$name" "$list" "tests/world/$name.c" $included >"$out/$name.txt"
     if [ -s "$out/$name.txt" ]; then cat "$out/$name.txt"; bad=1; fi
-    echo "$name.h: $(grep -c '^promise' "$list") promises, $(grep -c '^open' "$list") not judged, $(wc -l <"$out/$name.oracles") oracles, $(wc -l <"$out/$name.sentences") sentences"
+    echo "$name: $(grep -c '^promise' "$list") promises, $(grep -c '^open' "$list") not judged, $(wc -l <"$out/$name.oracles") oracles, $(wc -l <"$out/$name.sentences") sentences"
 done
 # Planted: a new sentence, a promise whose oracle is gone, an oracle that nobody promised.
 name=htb list=tests/world/htb.promises

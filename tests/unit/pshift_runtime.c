@@ -280,6 +280,13 @@ static void larger_period(void)
     message.period = message.seq = message.answers = 1;
     message.left_ns = 500;
     CHECK_EQ(pshift_agent_install(&agent, 0, &message, grant), QOS_OK);
+    /* Four more than it reserved, with L-tokens, which r_total then counts. */
+    for (k = 0; k < 9; k++)
+        CHECK_EQ(pshift_scheduler_force(&scheduler, 100, 0), QOS_OK);
+    message.seq = 2;
+    message.count = 1;
+    grant[0].r_total = 9;
+    CHECK_EQ(pshift_agent_install(&agent, 200, &message, grant), QOS_OK);
     /* The period ends without a new one: the limited bucket stops, the other one gets its R-tokens again, each T. */
     for (k = 0; k < 3; k++) {
         CHECK_EQ(pshift_scheduler_next_ns(&scheduler, 500 + 1000 * k), 500 + 1000 * k);
@@ -289,9 +296,9 @@ static void larger_period(void)
         CHECK_EQ(pshift_scheduler_info(&scheduler, 1, &info), QOS_OK);
         CHECK(info.r_tokens == 0 && info.l_tokens == 0);
     }
-    message.period = message.seq = 2;
+    message.period = 2;
+    message.seq = 3;
     message.left_ns = 9000;
-    message.count = 1;
     CHECK_EQ(pshift_agent_install(&agent, 3000, &message, grant + 1), QOS_OK);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.r_tokens == 0 && info.l_tokens == 0); /* perhaps it has a limit now */

@@ -1,9 +1,15 @@
 // proves: pshift.h keeps its promises in worlds that nobody drew for it: controllers, servers and a store that are killed,
 // proves: paused, cut off and started again with other clocks, messages that are lost, late, repeated and damaged, by seed;
 // proves: and its solver on chains, rings and random rows beside a plain max flow. The oracles are written from the first page
+#ifndef WORLD_SERVERS /* 1: servers run a scheduler of their own; world/pshift_servers.c includes this file */
+#define WORLD_SERVERS 0
 #define WORLD_HEADER "pshift"
+#define WORLD_OWN(X) X(MODE, "mode", "cluster chain ring random")
+#define WORLD_OWN_COHORT(X)
+#define WORLD_BUCKETS "0 1 2 4"
+#endif
 #define WORLD_FIELDS(X)                                                                                                \
-    X(MODE, "mode", "cluster chain ring random")                                                                       \
+    WORLD_OWN(X)                                                                                                       \
     X(LENGTH, "periods", "12 6 30 60")                                                                                 \
     X(SERVERS, "servers", "3 1 2 5 8 11")                                                                              \
     X(CONTROLLERS, "controllers", "1 2 3")                                                                             \
@@ -30,7 +36,7 @@
     X(SHRINKS, "shrinks", "no yes")                                                                                    \
     X(QUIET, "quiet", "8 20")
 #define WORLD_COHORT(X)                                                                                                \
-    X(NUMBER, "buckets", "0 1 2 4")                                                                                    \
+    X(NUMBER, "buckets", WORLD_BUCKETS)                                                                                \
     X(RESERVED, "reserved", "200 0 50 300")                                                                            \
     X(LIMIT, "limit", "2000 0 1000 1100 5000 nothing")                                                                 \
     X(DEMAND, "demand", "2000 1000 500 10000")                                                                         \
@@ -38,7 +44,8 @@
     X(ON_OFF, "on_off", "no yes")                                                                                      \
     X(FORCE, "forced", "0 30")                                                                                         \
     X(CLOSE, "closed", "no yes")                                                                                       \
-    X(CHURN, "churn", "none change lower")
+    X(CHURN, "churn", "none change lower")                                                                             \
+    WORLD_OWN_COHORT(X)
 #include "world_test.h"
 #include "pshift.h"
 #include "examples/world/clocks.h"
@@ -56,7 +63,7 @@
 #define WORLD_V02 0
 #endif
 
-enum kind { STEP, INTERVAL, ROUND, AGAIN, KILL, START, STORE, REPLY, CUT, PAUSE, CHANGE, HELD };
+enum kind { STEP, INTERVAL, ROUND, AGAIN, KILL, START, STORE, REPLY, CUT, PAUSE, CHANGE, HELD, SERVE };
 
 #if !WORLD_V02
 /* A server or a controller. */
@@ -143,6 +150,15 @@ static struct {
     } held[4096];
     uint32_t helds;
 } run;
+
+#if WORLD_SERVERS
+static void serve_draw(void);                     /* more buckets */
+static void serve_start(uint32_t j);              /* server j starts */
+static void serve_grant(uint32_t j);              /* its tokens, or their time, changed */
+static void serve_forced(uint32_t j, uint32_t i); /* a request of bucket i goes at once */
+static void serve(uint32_t j);                    /* something happened */
+static double serve_slack(uint32_t i);            /* requests of its reservation that bucket i may miss in a period */
+#endif
 
 static void fold(uint64_t x)
 {
@@ -366,6 +382,9 @@ static void judge_period(uint64_t number)
     for (i = 0; i < run.buckets; i++) {
         double want = 0, got = (double)(p->served[i] + p->forced[i]), slack = 2.0 * run.servers + 2;
         uint32_t k = bucket[i].cohort;
+#if WORLD_SERVERS
+        slack += serve_slack(i);
+#endif
         for (j = 0; j < run.servers; j++)
             want += bucket[i].at[j] && server[j].node.up ? bucket[i].rate[j] * 0.9 : 0;
         if (want > (double)bucket[i].reservation)
@@ -475,6 +494,9 @@ static void server_start(uint32_t j)
     for (i = 0; i < run.buckets; i++)
         open_bucket(j, i);
     s->credit = 0;
+#if WORLD_SERVERS
+    serve_start(j);
+#endif
     later(STEP, j | (uint32_t)(s->node.life & 0xffffff) << 8, T / STEPS + world_between(&run.rng, 0, T / STEPS));
     later(INTERVAL, j | (uint32_t)(s->node.life & 0xffffff) << 8, world_between(&run.rng, 1, T / 50));
 }
@@ -512,6 +534,9 @@ static void server_receive(uint32_t j, const uint8_t *bytes, size_t size)
         return;
     if (pshift_agent_install(&s->agent, clock_of(&s->node), &m, entry) == QOS_OK)
         report(j);
+#if WORLD_SERVERS
+    serve_grant(j);
+#endif
 }
 
 /* Requests arrive, and the device serves. */
@@ -546,6 +571,9 @@ static void server_step(uint32_t j)
             pshift_scheduler_force(&s->scheduler, shown, s->queue[i]) == QOS_OK) {
             s->forced[i] = true;
             took(j, i, true);
+#if WORLD_SERVERS
+            serve_forced(j, i);
+#endif
         }
         if (world_choice(run.w, world_of(k, F_CLOSE)) && world_rand(&run.rng) % 40 == 0) {
             (void)pshift_scheduler_info(&s->scheduler, s->queue[i], &info);
@@ -557,6 +585,9 @@ static void server_step(uint32_t j)
             s->closed = true;
         }
     }
+#if WORLD_SERVERS
+    serve(j);
+#else
     s->credit += (double)s->capacity / STEPS;
     if (s->credit > (double)s->capacity / STEPS + 1)
         s->credit = (double)s->capacity / STEPS + 1;
@@ -575,6 +606,7 @@ static void server_step(uint32_t j)
         if (s->served[i] + s->cancelled[i] > s->arrived[i])
             world_fail(run.w, "once", run.now, "bucket %" PRIu32 ": more requests served than arrived", i);
     }
+#endif
 }
 
 /* -- a controller */
@@ -773,7 +805,7 @@ static void receive(uint32_t to, const uint8_t *bytes, size_t size)
 
 static void event(const struct world_event *e)
 {
-    struct node *n = e->kind == STEP || e->kind == INTERVAL || e->kind == ROUND || e->kind == AGAIN
+    struct node *n = e->kind == STEP || e->kind == INTERVAL || e->kind == ROUND || e->kind == AGAIN || e->kind == SERVE
                          ? node_of(e->index & 0xff)
                          : NULL;
     uint32_t i, number = e->index & 0xff;
@@ -789,9 +821,10 @@ static void event(const struct world_event *e)
         server_step(number);
         world_queue_add(&run.due, run.now + T / STEPS, STEP, e->index);
         break;
-    case INTERVAL:
-        pshift_agent_measure(&server[number].agent, clock_of(n));
-        report(number);
+    case INTERVAL: pshift_agent_measure(&server[number].agent, clock_of(n)); report(number);
+#if WORLD_SERVERS
+        serve_grant(number);
+#endif
         world_queue_add(&run.due, run.now + T / (uint64_t)world_value(run.w, F_INTERVALS), INTERVAL, e->index);
         break;
     case ROUND:
@@ -863,6 +896,11 @@ static void event(const struct world_event *e)
         free(run.held[e->index].bytes);
         run.held[e->index].bytes = NULL;
         break;
+    case SERVE:
+#if WORLD_SERVERS
+        serve(number);
+#endif
+        break;
     }
 }
 
@@ -908,6 +946,9 @@ static void draw_cluster(void)
                 b->rate[j] = b->at[j] ? each * world_value(w, world_of(k, F_DEMAND)) / 1000 / places : 0;
         }
     }
+#if WORLD_SERVERS
+    serve_draw();
+#endif
 }
 
 static void begin_cluster(void)
@@ -1025,6 +1066,7 @@ static void cluster(void)
 
 #endif /* !WORLD_V02 */
 
+#if !WORLD_SERVERS
 /* ---- the solver alone: cold, then warm steps ------------------------------------------------------------------------------------ */
 
 #define ROWS (BUCKETS * 4)
@@ -1137,3 +1179,4 @@ int main(int argc, char **argv)
     printf("digest %016" PRIx64 "\n", digest);
     return rc;
 }
+#endif
