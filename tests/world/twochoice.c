@@ -42,6 +42,14 @@
  *   states   the maps since the last acknowledged change: after a crash the table must be one of them
  *   values   which write each byte at home, or in a piece of a target, came from. A value may be read if no acknowledged
  *            write began after that value's own write was over */
+#ifndef WORLD_V02 /* the header is that of version 0.2: a cut makes the file, a write is bound when it begins */
+#define WORLD_V02 0
+#endif
+#if WORLD_V02
+#define TWOCHOICE_UNBOUND 0u
+#define twochoice_table_write_bind(table, stamp, target) QOS_EINVAL
+#endif
+
 #define OBJECTS 3
 #define BYTES 40
 #define WRITES 3000
@@ -179,7 +187,15 @@ static int on_swap(void *ctx, int log)
     active_log = log;
     return 0;
 }
+#if WORLD_V02
+static int on_cut(void *ctx, int log, uint64_t len)
+{
+    return handle[log] < 0 ? on_create(ctx, log) : on_truncate(ctx, log, len);
+}
+static const struct twochoice_storage storage = {NULL, on_read, on_write, on_sync, on_cut, on_swap};
+#else
 static const struct twochoice_storage storage = {NULL, on_create, on_read, on_write, on_sync, on_truncate, on_swap};
+#endif
 
 /* ---- what must hold ---- */
 
@@ -430,7 +446,7 @@ static void begin_write(void)
     x.begun = now;
     x.over = UINT64_MAX;
     x.run = run_number;
-    x.unbound = world_chance(&more, (uint32_t)world_value(world, F_UNBOUND));
+    x.unbound = world_chance(&more, (uint32_t)world_value(world, F_UNBOUND)) && !WORLD_V02;
     st = twochoice_table_write_begin(&table, x.object, x.unbound ? TWOCHOICE_UNBOUND : x.target, x.offset,
                                      x.end - x.offset, &x.stamp);
     if (st != QOS_OK) {
@@ -556,7 +572,7 @@ static void step_write(void)
     w = write_count - world_between(&rng, 0, write_count < 12 ? write_count - 1 : 11);
     x = &writes[w];
     if (x->run != run_number) {
-        if (world_chance(&rng, 100))
+        if (world_chance(&rng, 100) && !WORLD_V02)
             end_write(w);
         return;
     }
@@ -587,8 +603,8 @@ static void step_write(void)
             end_write(w);
         return;
     case ENDED:
-        if (world_chance(&rng, 100))
-            end_write(w); /* the answer was lost */
+        if (world_chance(&rng, 100) && !WORLD_V02) /* it could not be asked again */
+            end_write(w);                          /* the answer was lost */
         return;
     case FREE:
     case OVER: return;
@@ -948,7 +964,7 @@ static void world_run(struct world *w)
     d.truncate_fails_permille = (uint32_t)world_value(w, F_TRUNCATE_FAILS);
     d.rename_fails_permille = (uint32_t)world_value(w, F_RENAME_FAILS);
     d.capacity_bytes = (uint64_t)world_value(w, F_FULL);
-    d.sync_sticky = true; /* as the storage of twochoice.h must be: after a failed sync all calls fail until create */
+    d.sync_sticky = !WORLD_V02; /* the storage of twochoice.h: after a failed sync all calls fail until create */
     d.kept_permille = (uint32_t)world_value(w, F_KEPT);
     memset(&config, 0, sizeof config);
     config.max_fragments = (uint32_t)world_value(w, F_FRAGMENTS);
