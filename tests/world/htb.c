@@ -25,7 +25,10 @@
     X(GROUP, "group", "none a a_and_b")                                                                                \
     X(GROUP_LIMIT, "group_limit", "0 300 600")                                                                         \
     X(POLL, "poll", "no yes")                                                                                          \
-    X(AGAIN, "again", "no shift weights")
+    X(AGAIN, "again", "no shift weights")                                                                              \
+    X(RESOURCES, "resources", "1 2")                                                                                   \
+    X(GROUP_WEIGHT, "group_weight", "0 1 3")                                                                           \
+    X(MAXIMIZER, "maximizer", "no yes")
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "0 1 2 3 10 30 100 300")                                                                      \
     X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
@@ -41,7 +44,7 @@
     X(ESTIMATE, "estimate", "1000 500 250 2000")                                                                       \
     X(CANCEL, "cancel", "0 20 300")                                                                                    \
     X(FAIL, "not_done", "0 100")                                                                                       \
-    X(CHURN, "churn", "none change leave away")
+    X(CHURN, "churn", "none change leave away stop")
 #include "world_test.h"
 #include "htb.h"
 #include "examples/world/clients.h"
@@ -54,6 +57,8 @@
 #define CLIENTS 1000u /* ids 3 and up; groups are 1 and 2 */
 #define IDS (CLIENTS + 3)
 #define REQUESTS 65536u
+#define BYPASS_MAX 2u
+#define REQUESTS_PER_S 500000u /* of the resource that never lacks; the root has 2,000 times as many */
 
 enum mode { QUEUE = 0, GATE = 1, LOOP = 2 };
 enum life { NOWHERE = 0, QUEUED, AT_DEVICE };
@@ -64,9 +69,14 @@ struct tenant {
     enum mode mode;
     uint32_t weight;
     double rate, limit, largest; /* tokens per ns; the largest claim */
+    bool stopped;                /* its limit is QOS_NOTHING now */
     bool reserved, exact;        /* exact: it claims what a request costs, and no request comes back undone */
     uint64_t queued;             /* requests in the header's queue, or waiting at the loop */
     double given;                /* tokens */
+    double used;                 /* tokens, as the device was used: what htb_stats counts */
+    /* its requests in the header's queue, oldest first, of which some have gone; passed: given while the oldest waits */
+    uint64_t *order;
+    uint32_t order_first, order_count, order_room, passed;
     /* limit: tokens above L t in the worst window so far; reservation: tokens below R t since it waits */
     double above, behind;
     uint64_t above_ns, behind_ns;
@@ -85,7 +95,7 @@ static struct htb tree;
 static unsigned char *memory;
 static size_t memory_bytes;
 static struct htb_request request[REQUESTS];
-static uint64_t real_cost[REQUESTS], claim[REQUESTS];
+static uint64_t real_cost[REQUESTS], claim[REQUESTS], number[REQUESTS]; /* number: the same id is many requests */
 static enum life life[REQUESTS];
 static uint32_t owner[REQUESTS], unused[REQUESTS], unused_count;
 static struct reference reference;
@@ -99,10 +109,11 @@ static struct {
     struct world_clock clock;
     struct world_rng rng;
     struct world_queue wakes;
-    uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops;
+    uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops, numbers;
     double burst_ns, at_device, in_flight;
     bool at_once;     /* what the header moves to its dispatch queue it returns at once */
     bool claims_less; /* somebody claims less than a request costs */
+    uint32_t costs;   /* the resource whose tokens are device time; the other one counts requests, and never lacks */
     bool keeps_up, jump, by_flight, draining, reference_waits, giving;
     double reference_at;
     double free_work, free_could; /* while requests enough to keep the device busy were there */
@@ -169,7 +180,14 @@ static void oracle_limit(struct tenant *t, double n, bool judged)
 static struct {
     double limit, rate, slack, above;
     uint64_t above_ns;
+    uint64_t queued; /* requests of its classes */
+    double weight, largest;
+    bool borrows; /* neither it nor a class of it has a rate or a limit */
 } group[3];
+static struct {
+    double low, high, given; /* of group 1's tokens / weight, less that of group 2, since both wait */
+    bool both;
+} rivals;
 
 static void oracle_group(uint32_t g, double n, bool judged)
 {
@@ -185,6 +203,47 @@ static void oracle_group(uint32_t g, double n, bool judged)
         world_fail(run.w, "group", run.now,
                    "group %" PRIu32 ": %.0f tokens above its limit and its classes' rates, %.0f allowed", g,
                    group[g].above, most);
+}
+
+/* Promise `weights`, of two groups that borrow from the root. */
+static void rivals_given(uint32_t g, double n)
+{
+    double most = group[1].largest / group[1].weight + group[2].largest / group[2].weight;
+    bool both = world_choice(run.w, F_GROUP) == 2 && run.at_once && group[1].borrows && group[2].borrows &&
+                group[1].queued && group[2].queued;
+    if (!both || !rivals.both) {
+        rivals.low = rivals.high = rivals.given = 0;
+        rivals.both = both;
+        return;
+    }
+    if (g == 0)
+        return;
+    rivals.given += (g == 1 ? n : -n) / group[g].weight;
+    rivals.low = fmin(rivals.low, rivals.given);
+    rivals.high = fmax(rivals.high, rivals.given);
+    if (rivals.high - rivals.low > most * 1.001 + 2)
+        world_fail(run.w, "weights", run.now, "the groups differ by %.1f per weight, allowed %.1f",
+                   rivals.high - rivals.low, most);
+}
+
+/* `order`: a class's requests go in their order; in elevator order at most bypass_max + dispatch_max overtake one. */
+static bool is_queued(uint64_t entry)
+{
+    return life[entry % REQUESTS] == QUEUED && number[entry % REQUESTS] == entry / REQUESTS;
+}
+
+static void oracle_order(struct tenant *t, uint32_t id)
+{
+    uint32_t most = world_choice(run.w, F_ORDER) ? BYPASS_MAX + (uint32_t)world_value(run.w, F_DISPATCH) : 0;
+    t->passed++;
+    while (t->order_first < t->order_count &&
+           (!is_queued(t->order[t->order_first]) || t->order[t->order_first] % REQUESTS == id)) {
+        t->order_first++;
+        t->passed = 0;
+    }
+    if (t->order_first < t->order_count && t->passed > most)
+        world_fail(run.w, "order", run.now, "client %" PRIu32 ": %" PRIu32 " later requests went before one", t->id,
+                   t->passed);
 }
 
 /* The longest of the requests that the device works on, if it is more than burst_ns. */
@@ -224,7 +283,7 @@ static void oracle_own(struct tenant *t, double n)
  * the next one, if both have neither reservation nor limit and the same parent. */
 static bool borrows(const struct tenant *t)
 {
-    return t->rate <= 0 && t->limit <= 0 && t->reserved && t->exact;
+    return t->rate <= 0 && t->limit <= 0 && !t->stopped && t->reserved && t->exact;
 }
 
 static void pair_begin(uint32_t i)
@@ -263,6 +322,9 @@ static void waits(uint32_t i, int64_t by)
     oracle_own(t, 0);
     t->queued += (uint64_t)by;
     run.queued += t->mode == LOOP ? 0 : (uint64_t)by;
+    group[t->group].queued += (uint64_t)by;
+    if (group[t->group].queued == (by > 0 ? 1u : 0u))
+        rivals.both = false;
     if (before == (t->queued > 0))
         return;
     t->behind = 0;
@@ -273,7 +335,8 @@ static void waits(uint32_t i, int64_t by)
 
 static bool unlimited(const struct tenant *t)
 {
-    return t->limit <= 0 && t->mode == QUEUE && (t->group == 0 || world_choice(run.w, F_GROUP_LIMIT) == 0);
+    return t->limit <= 0 && !t->stopped && t->mode == QUEUE &&
+           (t->group == 0 || world_choice(run.w, F_GROUP_LIMIT) == 0);
 }
 
 /* Tenant i gets a request of this claim. */
@@ -287,6 +350,9 @@ static void given(uint32_t i, uint64_t n)
     oracle_limit(t, (double)n, true);
     oracle_group(t->group, (double)n, true);
     oracle_own(t, (double)n);
+    if (t->stopped && run.at_once)
+        world_fail(run.w, "limit", run.now, "client %" PRIu32 " gets something at QOS_NOTHING", t->id);
+    rivals_given(t->group, (double)n);
     pair_given(i, (double)n / t->weight);
     if (i > 0)
         pair_given(i - 1, -(double)n / t->weight);
@@ -307,10 +373,12 @@ static enum qos_status reserve(struct tenant *t, bool change)
     memset(&terms, 0, sizeof terms);
     terms.parent = t->group;
     terms.weight = (uint32_t)(t->weight * run.weight_scale);
-    terms.rate_per_s[0] = per_s(t->rate);
-    terms.limit_per_s[0] = per_s(t->limit);
-    if (t->limit > 0 && terms.limit_per_s[0] < terms.rate_per_s[0])
-        terms.limit_per_s[0] = terms.rate_per_s[0];
+    terms.rate_per_s[run.costs] = per_s(t->rate);
+    terms.limit_per_s[run.costs] = t->stopped ? QOS_NOTHING : per_s(t->limit);
+    if (t->limit > 0 && terms.limit_per_s[run.costs] < terms.rate_per_s[run.costs])
+        terms.limit_per_s[run.costs] = terms.rate_per_s[run.costs];
+    if (run.costs && t->rate > 0)
+        terms.rate_per_s[0] = REQUESTS_PER_S;
     if (use_reference)
         reference_class(&reference, run.now, t->id, t->group, false, t->rate, t->limit, t->weight, 2 * run.burst_ns,
                         1e7);
@@ -321,6 +389,12 @@ static enum qos_status reserve(struct tenant *t, bool change)
     return s;
 }
 
+static bool borrows_of(const struct tenant *t)
+{
+    return t->rate <= 0 && t->limit <= 0 && t->exact && t->mode == QUEUE &&
+           world_choice(run.w, world_of(t->cohort, F_CHURN)) != 4;
+}
+
 static bool begin_scheduler(void)
 {
     struct htb_config c;
@@ -328,8 +402,12 @@ static bool begin_scheduler(void)
     uint32_t g;
     double group_limit = world_value(w, F_GROUP_LIMIT) / 1000;
     memset(&c, 0, sizeof c);
-    c.classes = IDS;
-    c.rate_per_s[0] = per_s(ROOT);
+    c.classes = IDS + 1;
+    c.maximize_interval_ns = 10 * MS;
+    c.resources = run.costs + 1;
+    c.rate_per_s[0] = UINT64_C(2000) * REQUESTS_PER_S;
+    c.rate_per_s[run.costs] = per_s(ROOT);
+    c.bypass_max = BYPASS_MAX;
     c.burst_ns = (uint64_t)run.burst_ns;
     c.start_ns = now_shown();
     c.bound = run.by_flight ? HTB_BY_FLIGHT : HTB_BY_RATE;
@@ -360,7 +438,11 @@ static bool begin_scheduler(void)
         }
     }
     memset(group, 0, sizeof group);
+    memset(&rivals, 0, sizeof rivals);
+    group[1].borrows = group[2].borrows = !use_reference;
     for (g = 0; g < tenants; g++) {
+        group[tenant[g].group].borrows = group[tenant[g].group].borrows && borrows_of(&tenant[g]);
+        group[tenant[g].group].largest = fmax(group[tenant[g].group].largest, tenant[g].largest);
         group[tenant[g].group].rate += tenant[g].rate;
         if (group[tenant[g].group].slack <= 0 || tenant[g].rate > 0)
             group[tenant[g].group].slack += tenant[g].largest;
@@ -372,10 +454,16 @@ static bool begin_scheduler(void)
         struct htb_class terms;
         memset(&terms, 0, sizeof terms);
         terms.group = true;
-        terms.weight = (uint32_t)run.weight_scale;
-        terms.rate_per_s[0] = per_s(0.29 * ROOT) + 1000;
+        group[g].weight = world_choice(w, F_GROUP_WEIGHT) && g == 1 ? world_value(w, F_GROUP_WEIGHT) : 1;
+        terms.weight = (uint32_t)(group[g].weight * (double)run.weight_scale);
+        group[g].borrows = world_choice(w, F_GROUP_WEIGHT) && group[g].borrows && group_limit <= 0;
+        if (!group[g].borrows) {
+            terms.rate_per_s[run.costs] = per_s(0.29 * ROOT) + 1000;
+            if (run.costs)
+                terms.rate_per_s[0] = 300 * REQUESTS_PER_S;
+        }
         if (group_limit > 0)
-            terms.limit_per_s[0] = per_s(group_limit * ROOT);
+            terms.limit_per_s[run.costs] = per_s(group_limit * ROOT);
         if (use_reference)
             reference_class(&reference, run.now, g, 0, true, 0.29 * ROOT, group_limit * ROOT, 1, 2 * run.burst_ns, 1e7);
         else if (htb_reserve(&tree, now_shown(), g, &terms, NULL) != QOS_OK)
@@ -414,7 +502,10 @@ static void try_loop(uint32_t i)
 {
     struct tenant *t = &tenant[i];
     uint64_t shown = now_shown(), told, calls = run.calls;
-    enum qos_status s = htb_take(&tree, shown, t->id, t->pending.claim);
+    uint64_t n[HTB_RESOURCES_MAX] = {1, 0, 0, 0};
+    enum qos_status s;
+    n[run.costs] = t->pending.claim;
+    s = run.costs ? htb_take_all(&tree, shown, t->id, n) : htb_take(&tree, shown, t->id, n[0]);
     if (s == QOS_OK) {
         uint32_t id = unused[--unused_count];
         owner[id] = i;
@@ -424,6 +515,7 @@ static void try_loop(uint32_t i)
         t->has_pending = false;
         run.waiting_loops--;
         given(i, t->pending.claim);
+        t->used += (double)t->pending.claim;
         to_device(id);
         return;
     }
@@ -431,7 +523,7 @@ static void try_loop(uint32_t i)
     if (shown >= t->told_ns && t->told_ns && t->told_calls + 1 == calls && run.queued == 0 &&
         run.clock.config.fault == WORLD_CLOCK_TRUE)
         world_fail(run.w, "next", run.now, "client %" PRIu32 " is refused at the time that it was told", t->id);
-    told = htb_next_ns(&tree, shown, t->id, t->pending.claim);
+    told = run.costs ? htb_next_ns_all(&tree, shown, t->id, n) : htb_next_ns(&tree, shown, t->id, n[0]);
     if (told <= shown && run.queued == 0)
         world_fail(run.w, "next", run.now, "client %" PRIu32 " is refused and told to come now", t->id);
     t->told_ns = told;
@@ -460,7 +552,8 @@ static void make(uint32_t i, const struct world_request *q)
     request[id].offset = q->offset;
     request[id].class_id = t->id;
     request[id].gate = t->mode == GATE;
-    request[id].tokens[0] = q->claim;
+    request[id].tokens[0] = 1;
+    request[id].tokens[run.costs] = q->claim;
     world_trace(run.now, i, "asks", q->claim);
     if (unlimited(t))
         run.outstanding_unlimited++;
@@ -469,10 +562,20 @@ static void make(uint32_t i, const struct world_request *q)
         reference_submit(&reference, run.now, t->id, id);
     else if (htb_submit(&tree, now_shown(), &request[id]) != QOS_OK)
         world_fail(run.w, "submit", run.now, "a request is refused");
+    if (t->order_count == t->order_room) {
+        t->order_room = t->order_room ? 2 * t->order_room : 16;
+        t->order = (uint64_t *)realloc(t->order, t->order_room * sizeof *t->order);
+    }
+    number[id] = ++run.numbers;
+    t->order[t->order_count++] = number[id] * REQUESTS + id;
     if (!use_reference && world_value(run.w, world_of(t->cohort, F_CANCEL)) > 0 &&
         world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)))) {
+        uint32_t oldest = t->order_first;
+        while (!is_queued(t->order[oldest]))
+            oldest++;
+        id = world_rand(&run.rng) % 2 ? (uint32_t)(t->order[oldest] % REQUESTS) : id; /* it may have been dispatched */
         if (htb_cancel(&tree, now_shown(), &request[id]) == QOS_OK) {
-            world_trace(run.now, i, "cancels", q->claim);
+            world_trace(run.now, i, "cancels", claim[id]);
             waits(i, -1);
             forget(id);
         } else {
@@ -501,6 +604,7 @@ static uint32_t dispatch(void)
             world_fail(run.w, "once", run.now, "a request is given that was not queued");
             return count;
         }
+        oracle_order(&tenant[owner[id]], id);
         given(owner[id], claim[id]);
         run.in_flight++;
         to_device(id);
@@ -520,13 +624,18 @@ static void completed(const struct world_io *io)
         reference_complete(&reference, id);
     } else if (t->mode == QUEUE) {
         bool not_done = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FAIL)));
-        if (htb_complete(&tree, now_shown(), not_done ? HTB_NOT_DONE : HTB_DONE, not_done ? NULL : &real_cost[id],
+        uint64_t cost[HTB_RESOURCES_MAX] = {1, 0, 0, 0};
+        cost[run.costs] = real_cost[id];
+        t->used += not_done ? 0 : (double)real_cost[id];
+        if (htb_complete(&tree, now_shown(), not_done ? HTB_NOT_DONE : HTB_DONE, not_done ? NULL : cost,
                          &request[id]) != QOS_OK)
             world_fail(run.w, "once", run.now, "a completion is refused");
         oracle_limit(t, not_done ? -(double)claim[id] : (double)real_cost[id] - (double)claim[id], false);
         oracle_group(t->group, not_done ? -(double)claim[id] : (double)real_cost[id] - (double)claim[id], false);
     } else if (use_reference) {
         reference_complete(&reference, id);
+    } else if (t->mode == GATE) {
+        t->used += (double)claim[id];
     }
     forget(id);
 }
@@ -567,6 +676,36 @@ static void oracle_loops(void)
         world_fail(run.w, "weights_loop", run.now, "equal loops got from %.0f to %.0f tokens", least, most);
 }
 
+/* `stats` and `admission`, when all requests have ended: what was granted is what the device did; what is left of the root's
+ * rate is admitted, and not one token more. */
+static void oracle_accounts(void)
+{
+    uint64_t left = per_s(ROOT);
+    struct htb_class terms;
+    struct qos_stats stats;
+    uint32_t i, g, kind;
+    for (i = 0; i < tenants; i++) {
+        struct tenant *t = &tenant[i];
+        kind = world_choice(run.w, world_of(t->cohort, F_CHURN));
+        left -= t->group == 0 ? per_s(t->rate) : 0;
+        if (run.costs == 0 && kind != 2 && htb_stats(&tree, t->id, &stats) == QOS_OK &&
+            fabs((double)stats.granted - t->used) > 0.5)
+            world_fail(run.w, "stats", run.now, "client %" PRIu32 ": granted %" PRIu64 ", it used %.0f", t->id,
+                       stats.granted, t->used);
+    }
+    for (g = 1; g <= world_choice(run.w, F_GROUP); g++)
+        left -= group[g].borrows ? 0 : per_s(0.29 * ROOT) + 1000;
+    memset(&terms, 0, sizeof terms);
+    if (run.costs)
+        terms.rate_per_s[0] = 1;
+    terms.rate_per_s[run.costs] = left + 1;
+    if (htb_reserve(&tree, now_shown(), IDS, &terms, NULL) != QOS_EADMISSION)
+        world_fail(run.w, "admission", run.now, "%" PRIu64 " tokens per s are left, and one more is admitted", left);
+    terms.rate_per_s[run.costs] = left;
+    if (left > 0 && htb_reserve(&tree, now_shown(), IDS, &terms, NULL) != QOS_OK)
+        world_fail(run.w, "admission", run.now, "%" PRIu64 " tokens per s are left, and refused", left);
+}
+
 /* ---- the world ------------------------------------------------------------------------------------------------------------ */
 
 static void draw_tenants(void)
@@ -591,8 +730,10 @@ static void draw_tenants(void)
             t->mode = use_reference ? QUEUE : (enum mode)world_choice(w, world_of(k, F_MODE));
             t->weight = (uint32_t)world_value(w, world_of(k, F_WEIGHT));
             t->rate = world_value(w, world_of(k, F_RATE)) / 1000 * ROOT / count;
+            if (world_choice(w, F_GROUP_WEIGHT) && t->group) /* groups that borrow, as their classes do */
+                t->rate = 0;
             rate = t->rate > 0 ? t->rate : 0.1 * ROOT / count;
-            if (world_choice(w, world_of(k, F_LIMIT)))
+            if (world_choice(w, world_of(k, F_LIMIT)) && !(world_choice(w, F_GROUP_WEIGHT) && t->group))
                 t->limit = rate * world_value(w, world_of(k, F_LIMIT)) / 1000;
             /* The header keeps rates in whole tokens per s. */
             t->rate = (double)per_s(t->rate) / 1e9;
@@ -640,7 +781,8 @@ static void churn(uint32_t step)
     for (i = 0; i < tenants && !use_reference; i++) {
         struct tenant *t = &tenant[i];
         uint32_t kind = world_choice(run.w, world_of(t->cohort, F_CHURN));
-        if (t->mode == LOOP || (kind != 1 && kind != 2))
+        if (t->mode == LOOP || (kind != 1 && kind != 2 && kind != 4) ||
+            (kind == 4 && (step > 4 || t->rate > 0 || t->limit > 0)))
             continue;
         oracle_own(t, 0);
         oracle_limit(t, 0, false);
@@ -649,7 +791,11 @@ static void churn(uint32_t step)
             t->rate = (double)per_s(step % 2 ? t->rate / 2 : t->rate * 2) / 1e9;
             if (reserve(t, true) != QOS_OK)
                 world_fail(run.w, "admission", run.now, "half of a rate and back is refused");
-        } else if (t->client.out == 0) { /* a class without requests leaves and comes back */
+        } else if (kind == 4) { /* nothing may go for a while */
+            t->stopped = step % 2 == 1;
+            if (reserve(t, true) != QOS_OK)
+                world_fail(run.w, "admission", run.now, "another limit is refused");
+        } else if (t->queued == 0) { /* a class without requests, but for those at the device, leaves and comes back */
             if (htb_release(&tree, now_shown(), t->id) != QOS_OK || reserve(t, false) != QOS_OK)
                 world_fail(run.w, "admission", run.now, "a class that left cannot come back");
         }
@@ -726,6 +872,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
         run.end_ns = (uint64_t)world_value(w, F_COST) * 300000;
     run.burst_ns = world_value(w, F_BURST) * 1000;
     run.by_flight = world_choice(w, F_BOUND) == 0;
+    run.costs = world_choice(w, F_RESOURCES);
     draw_tenants();
     setup(w);
     memset(request, 0, sizeof request);
@@ -788,6 +935,8 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             htb_reset_clock(&tree, now_shown());
             reset = true;
         }
+        if (world_choice(w, F_MAXIMIZER) && !use_reference)
+            (void)htb_maximize(&tree, now_shown(), false);
         while (step < 6 && run.now >= run.end_ns * step / 6) {
             churn((uint32_t)step);
             step++;
@@ -841,8 +990,12 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
                        tenant[i].queued, run.at_device);
     if (unused_count != REQUESTS && !w->broken && !too_long)
         world_fail(w, "once", run.now, "%" PRIu32 " requests never ended", REQUESTS - unused_count);
-    for (i = 0; i < tenants; i++)
+    if (!w->broken && !use_reference && !too_long)
+        oracle_accounts();
+    for (i = 0; i < tenants; i++) {
         world_client_free(&tenant[i].client);
+        free(tenant[i].order);
+    }
     if (use_reference)
         reference_free(&reference);
     world_device_free(&run.device);
