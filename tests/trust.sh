@@ -8,6 +8,7 @@
 #     load      the real tests on a busy machine and on slow, stalling and fast disks: tests/under_load.sh
 #     adversary ten minutes for each           mutate    each setting, and 300 mutants, of each header, and those that were caught before
 #     world     ten minutes of fresh worlds for each header; what they find in version 0.2
+#     faults    what strangers to the worlds planted into the headers: four of five are found, each within a minute
 #     cells     the 1,008 cells of world/htb_cells: 99 % must reach what the best fixed bound does
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
@@ -121,6 +122,7 @@ world() { # fresh seeds for each header; every pair of values must have been met
     tests/world/v02/mends.sh || rc=1
     return $rc
 }
+faults() { tests/world/faults.sh; }
 cells() {
     make -s build/native/world/htb_cells || return 1
     build/native/world/htb_cells '*' | awk '{print} / cells, .* failed$/ {n = $1; failed = $3} END {exit !(n >= 1008 && failed * 100 <= n)}'
@@ -148,8 +150,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary world cells mutate fuzz warm cluster tenants matrix bench servers}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | cells | mutate | fuzz | warm | cluster | tenants | matrix | bench | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-early plant prove compilers lint real load adversary world faults cells mutate fuzz warm cluster tenants matrix bench servers}; do
+    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | faults | cells | mutate | fuzz | warm | cluster | tenants | matrix | bench | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"
