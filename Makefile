@@ -480,6 +480,7 @@ prove: ## runs all proofs by Frama-C (the short ones are part of make test)
 	@tests/build/narrow.sh all
 	@tests/build/commits_model.sh all
 	@tests/build/owner_model.sh all
+	@tests/build/epochs_model.sh all
 
 N ?= 100
 SEED ?= 1
