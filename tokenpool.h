@@ -396,10 +396,11 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *   join of a slot.
  *
  *   Each word is complete in itself, so accesses are relaxed, but for a monitor's reads (W1) and swaps (W2) of words
- *   besides pool and period. Terms carry the tag of their epoch: an engine that read those of an older or a later
- *   period finds another tag; 31 periods later its deadline has passed, and it reads the period word before it
- *   spends. The period word is the monitors' lock: who it names owns the storage, and each change of it is a swap.
- *   Labels in the code: claims (C1), reports (R1), a monitor's swaps (M1 to M6, W2).
+ *   besides pool and period, and an engine's swaps (R2): who finds another's report sees the terms that were before it.
+ *   Terms carry the tag of their epoch: an engine that read those of an older or a later period finds another tag; 31
+ *   periods later its deadline has passed, and it reads the period word before it spends. The period word is the
+ *   monitors' lock: who it names owns the storage, and each change of it is a swap.
+ *   Labels in the code: claims (C1), reports (R1), an engine's swaps (R2), a monitor's swaps (M1 to M6, W2).
  */
 
 #define TOKENPOOL_PRIV_OFFSET_ESTIMATE 80u
@@ -567,7 +568,10 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
     switch (op->kind) {
     case TOKENPOOL_WRITE: qos_atomic_store_relaxed(word, op->operand); return 0; /* a report is complete in itself */
     case TOKENPOOL_FETCH_ADD: return qos_atomic_add_relaxed(word, op->operand);  /* so is a pool word */
-    case TOKENPOOL_COMPARE_SWAP: (void)qos_atomic_cas_relaxed(word, &old, op->operand); return old;
+    case TOKENPOOL_COMPARE_SWAP:                                                 /* R2 */
+        while (!qos_atomic_cas_release(word, &old, op->operand) && (old = qos_atomic_load_acquire(word)) == op->compare)
+            ;
+        return old;
     case TOKENPOOL_READ: break;
     }
     return qos_atomic_load_relaxed(word); /* so are the other words */

@@ -64,6 +64,7 @@ struct explore {
     void (*setup)(void);
     void (*actor)(unsigned who);
     void (*check)(void);
+    void (*watch)(void); /* after each store, if it is not NULL: EXPLORE_CHECK, no atomics */
     /* results: executions run to the end; those cut short by sleep sets; steps */
     uint64_t executions, redundant, longest;
 };
@@ -274,6 +275,8 @@ static void explore_write(struct explore_actor *a, uint64_t v, int order, bool c
         explore_join(s->view, s[-1].view);
     }
     *(qos_word_t *)(uintptr_t)w->at = v;
+    if (explore_x.e->watch)
+        explore_x.e->watch();
 }
 
 uint64_t qos_hook_load(const qos_word_t *at, int order)

@@ -1,12 +1,13 @@
 // proves: over all interleavings (stale values included) of clients, monitors, period starts, deaths and takeovers: no
 // proves: token is issued twice or beyond the bound, none is lost by a refill, no wake-up is lost, and the pool does
 // proves: not drift. Terms are never torn. A monitor that was replaced changes nothing, and an engine whose slot was
-// proves: given away spends nothing.
+// proves: given away spends nothing. With clocks that stand still, step back or jump at any reading, a token is spent in its epoch
+// proves: or never, epochs are T apart, and an engine that has its slot is always told when to come again.
 // flags: -O2
 #include "interleave/explore.h"
 #include "tokenpool.h"
 
-enum { CLIENTS = 3, EPOCHS = 6, PERIOD_NS = 1000, POLL_NS = 30 };
+enum { CLIENTS = 3, EPOCHS = 8, PERIOD_NS = 1000, POLL_NS = 30, LONG_NS = 1 << 20 /* with a margin for clocks */ };
 static qos_word_t storage[64] __attribute__((aligned(64)));
 static uint64_t memory[128] __attribute__((aligned(64)));
 static struct tokenpool_config config;
@@ -14,6 +15,7 @@ static struct tokenpool_monitor monitor;
 static struct tokenpool_client client[CLIENTS];
 static uint64_t spent[EPOCHS][CLIENTS], now_of[CLIENTS], monitor_now;
 static int64_t lowest;
+static uint64_t period_ns = PERIOD_NS;
 
 static qos_word_t *word(uint64_t offset)
 {
@@ -115,7 +117,7 @@ static void base_limits(unsigned n, uint32_t batch, uint64_t capacity, const uin
     config.overrun = QOS_NOTHING;
     config.silent_periods = QOS_UNLIMITED;
     config.capacity = capacity;
-    config.period_ns = PERIOD_NS;
+    config.period_ns = period_ns;
     config.check_ns = 10;
     config.poll_ns = 1;
     config.lease_ns = 40;
@@ -127,8 +129,8 @@ static void base_limits(unsigned n, uint32_t batch, uint64_t capacity, const uin
     }
     run_monitor(&monitor, 0);
     for (i = 0; i < n; i++) {
-        now_of[i] = 1;
-        tokenpool_client_run(&client[i], 1, 0);
+        now_of[i] = period_ns / 4096 + 1;
+        tokenpool_client_run(&client[i], now_of[i], 0);
         if (!state_of(i).running)
             abort();
     }
@@ -288,7 +290,7 @@ static void drift_check(void)
 
 /* ---- period starts: terms are never torn, tokens stay in their period, deaths lose nothing for the next period */
 
-static const uint64_t epoch_reservation[EPOCHS] = {0, 1, 3, 2, 2, 2}, epoch_limit[EPOCHS] = {0, 4, 5, 2, 2, 2};
+static const uint64_t epoch_reservation[EPOCHS] = {0, 1, 3, 2}, epoch_limit[EPOCHS] = {0, 4, 5, 2};
 
 static void change_terms(unsigned epoch)
 {
@@ -574,6 +576,187 @@ static void reuse_check(void)
     EXPLORE_CHECK(state_of(0).stale && !state_of(1).stale);
 }
 
+/* ---- clocks: the true one is a word; actor 0 moves it, monitors read it, an engine reads one that may be wrong */
+
+static qos_word_t true_ns;
+static uint64_t begun_ns, ended_ns[EPOCHS];     /* of the epoch in the period word; of each: 0 has not ended */
+static unsigned shown_epoch, jumps_ns;          /* in the period word; by how much an engine's clock can jump ahead */
+static int64_t last_ns, last_true_ns, ahead_ns; /* an engine's last reading; when; what its clock is ahead */
+
+/* Epochs start at least T - T / 4096 apart. */
+static void watch_epochs(void)
+{
+    unsigned epoch = (unsigned)(*word(TOKENPOOL_OFFSET_PERIOD) >> 28) & 0xfffffu;
+    if (epoch == shown_epoch)
+        return;
+    EXPLORE_CHECK(true_ns - begun_ns >= LONG_NS - LONG_NS / 4096 && epoch < EPOCHS);
+    ended_ns[shown_epoch] = begun_ns = true_ns;
+    shown_epoch = epoch;
+}
+
+static void clock_base(uint64_t reserved)
+{
+    const uint64_t reservation[CLIENTS] = {reserved, 0, 0};
+    period_ns = LONG_NS;
+    base_setup(1, 4, reservation, 0);
+    period_ns = PERIOD_NS;
+    memset(ended_ns, 0, sizeof ended_ns);
+    true_ns = begun_ns = 0;
+    shown_epoch = 1;
+}
+
+/* As a loop around a monitor: it reads the clock for each call. */
+static void run_by_clock(struct tokenpool_monitor *m)
+{
+    uint64_t now;
+    do {
+        now = qos_atomic_add_relaxed(&true_ns, 0);
+        tokenpool_monitor_run(m, now);
+    } while (tokenpool_monitor_next_ns(m, now) <= now);
+}
+
+/* A take of one token by a clock that is right, or cached, or steps back behind its last reading, or once jumps ahead. */
+static void take_by_clock(unsigned who)
+{
+    int64_t now = (int64_t)qos_atomic_add_relaxed(&true_ns, 0), shown = now + ahead_ns;
+    unsigned kind = explore_choose(jumps_ns ? 4 : 3);
+    uint64_t ended;
+    enum qos_status s;
+    if (kind == 3) {
+        shown += jumps_ns;
+        jumps_ns = 0;
+    } else if (kind == 2) {
+        shown = last_ns - LONG_NS / 4;
+    }
+    if (kind != 1) {
+        last_true_ns = now;
+        last_ns = shown;
+        ahead_ns = shown - now;
+    }
+    s = tokenpool_client_take(&client[who], (uint64_t)last_ns, 1);
+    if (s == QOS_OK) {
+        spent[tokenpool_client_epoch(&client[who])][who]++;
+        ended = ended_ns[tokenpool_client_epoch(&client[who])];
+        EXPLORE_CHECK(ended == 0 || ended >= (uint64_t)last_true_ns);
+    }
+    EXPLORE_CHECK(s == QOS_ESTALE ||
+                  tokenpool_client_next_ns(&client[who], (uint64_t)last_ns, 1) <= (uint64_t)last_ns + LONG_NS);
+}
+
+/* The engine knows the end of epoch 2 but for the margin. */
+static void clocks_setup(void)
+{
+    clock_base(3);
+    tokenpool_client_run(&client[0], LONG_NS - 100, 0);
+    run_monitor(&monitor, LONG_NS);
+    tokenpool_client_hint(&client[0]);
+    tokenpool_client_run(&client[0], LONG_NS, 0);
+    if (state_of(0).epoch != 2 || state_of(0).deadline_ns < 2 * LONG_NS - 400)
+        abort();
+    true_ns = 2 * LONG_NS - 400;
+    last_true_ns = last_ns = LONG_NS;
+    begun_ns = LONG_NS;
+    shown_epoch = 2;
+    ahead_ns = 0;
+    jumps_ns = LONG_NS;
+}
+
+static void clocks_actor(unsigned who)
+{
+    unsigned i;
+    if (who == 0)
+        for (i = 0; i < 3; i++)
+            take_by_clock(0);
+    else if (who == 1)
+        run_by_clock(&monitor);
+    else
+        for (i = 0; i < 2; i++)
+            qos_atomic_store_relaxed(&true_ns, 2 * LONG_NS + 10 * i);
+}
+
+static void clocks_check(void)
+{
+    EXPLORE_CHECK(spent_in(2) <= 4 && spent_in(3) <= 4);
+}
+
+/* The old monitor may start an epoch, and the new one takes the storage, at any time of the clock. */
+static void turn_setup(void)
+{
+    clock_base(2);
+    run_monitor(&monitor, LONG_NS - 2); /* its heartbeat says how old the epoch is */
+    resume();
+    true_ns = LONG_NS - 1;
+}
+
+static void turn_actor(unsigned who)
+{
+    if (who < 2) {
+        run_by_clock(who == 0 ? &monitor : &successor);
+    } else {
+        qos_atomic_store_relaxed(&true_ns, 2 * LONG_NS);
+    }
+}
+
+/* One has the storage, and starts epochs; the other one watches. */
+static void turn_check(void)
+{
+    uint64_t now, epoch = shown_epoch;
+    struct tokenpool_monitor_state a, b;
+    for (now = 2 * LONG_NS; now <= 4 * LONG_NS; now += LONG_NS / 4) {
+        true_ns = now;
+        run_by_clock(&monitor);
+        run_by_clock(&successor);
+        watch_epochs();
+    }
+    a = state_of_monitor(&monitor);
+    b = state_of_monitor(&successor);
+    EXPLORE_CHECK(a.active != b.active && (a.active ? a.epoch : b.epoch) == shown_epoch);
+    EXPLORE_CHECK(shown_epoch > epoch && true_ns - begun_ns < LONG_NS);
+}
+
+/* ---- an engine attaches in a slot whose former engine goes on, and the monitor writes the next epoch */
+
+static void attach_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {3, 0, 0};
+    base_limits(1, 1, 4, reserved, NULL, 0);
+    client[1] = client[0];
+    if (!take(0, 1))
+        abort();
+    now_of[1] = 2;
+}
+
+static void attach_actor(unsigned who)
+{
+    if (who == 2) {
+        change_terms(3);
+        run_monitor(&monitor, PERIOD_NS);
+        return;
+    }
+    if (who == 1)
+        attach(1, 0);
+    (void)take_hinted(who, 1);
+}
+
+/* In each epoch both spend what is one client's, and the pool; a start costs X, which is 1. The last one has the slot. */
+static void attach_check(void)
+{
+    uint64_t before, i;
+    for (i = 0; i < 2; i++) {
+        now_of[0] = now_of[1] = PERIOD_NS + 2 + i;
+        while (take_hinted(0, 1) || take_hinted(1, 1))
+            ;
+    }
+    EXPLORE_CHECK(spent_in(1) <= 4 && spent_in(2) <= 2);
+    run_monitor(&monitor, 2 * PERIOD_NS);
+    now_of[0] = now_of[1] = 2 * PERIOD_NS;
+    before = spent_in(3);
+    while (take_hinted(0, 1) || take_hinted(1, 1))
+        ;
+    EXPLORE_CHECK(before == 0 && spent[3][0] == 0 && spent[3][1] == 2);
+    EXPLORE_CHECK(state_of(0).stale && !state_of(1).stale);
+}
+
 /* Four actors: three clients, one of which may die, and a monitor that raises. */
 static void four_setup(void)
 {
@@ -777,6 +960,26 @@ int main(void)
          .setup = reuse_setup,
          .actor = reuse_actor,
          .check = reuse_check},
+        {.name = "clocks, client + monitor + time",
+         .actors = 3,
+         .history = 1,
+         .setup = clocks_setup,
+         .actor = clocks_actor,
+         .check = clocks_check,
+         .watch = watch_epochs},
+        {.name = "turn, two monitors + time",
+         .actors = 3,
+         .history = 1,
+         .setup = turn_setup,
+         .actor = turn_actor,
+         .check = turn_check,
+         .watch = watch_epochs},
+        {.name = "attach, old and new engine + monitor",
+         .actors = 3,
+         .history = 2,
+         .setup = attach_setup,
+         .actor = attach_actor,
+         .check = attach_check},
         {.name = "four actors, 3 clients (one may die) + monitor",
          .actors = 4,
          .mortal = 1,
