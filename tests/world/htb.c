@@ -44,7 +44,9 @@
     X(ESTIMATE, "estimate", "1000 500 250 2000")                                                                       \
     X(CANCEL, "cancel", "0 20 300")                                                                                    \
     X(FAIL, "not_done", "0 100")                                                                                       \
-    X(CHURN, "churn", "none change leave away stop")
+    X(CHURN, "churn", "none change leave away stop")                                                                   \
+    X(PLACES, "places", "any next")                                                                                    \
+    X(FORCE, "force", "0 100")
 #include "world_test.h"
 #include "htb.h"
 #include "examples/world/clients.h"
@@ -57,6 +59,7 @@
 #define CLIENTS 1000u /* ids 3 and up; groups are 1 and 2 */
 #define IDS (CLIENTS + 3)
 #define REQUESTS 65536u
+#define DEBT_NS 5e6
 #define BYPASS_MAX 2u
 #define REQUESTS_PER_S 500000u /* of the resource that never lacks; the root has 2,000 times as many */
 
@@ -69,13 +72,14 @@ struct tenant {
     enum mode mode;
     uint32_t weight;
     double rate, limit, largest; /* tokens per ns; the largest claim */
+    bool forced;                 /* some of its requests went at once, on debt */
     bool stopped;                /* its limit is QOS_NOTHING now */
     bool reserved, exact;        /* exact: it claims what a request costs, and no request comes back undone */
     uint64_t queued;             /* requests in the header's queue, or waiting at the loop */
     double given;                /* tokens */
     double used;                 /* tokens, as the device was used: what htb_stats counts */
     /* its requests in the header's queue, oldest first, of which some have gone; passed: given while the oldest waits */
-    uint64_t *order;
+    uint64_t *order, client_offset;
     uint32_t order_first, order_count, order_room, passed;
     /* limit: tokens above L t in the worst window so far; reservation: tokens below R t since it waits */
     double above, behind;
@@ -112,6 +116,7 @@ static struct {
     uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops, numbers;
     double burst_ns, at_device, in_flight;
     bool at_once;     /* what the header moves to its dispatch queue it returns at once */
+    bool forces;      /* somebody's requests go at once, on debt */
     bool claims_less; /* somebody claims less than a request costs */
     uint32_t costs;   /* the resource whose tokens are device time; the other one counts requests, and never lacks */
     bool keeps_up, jump, by_flight, draining, reference_waits, giving;
@@ -155,6 +160,11 @@ static void digest(uint64_t x)
     run.digest = check_wrap_mul(run.digest ^ x, UINT64_C(0x100000001b3));
 }
 
+static bool forces(const struct tenant *t)
+{
+    return t->mode == QUEUE && world_choice(run.w, world_of(t->cohort, F_FORCE)) != 0;
+}
+
 /* ---- oracles ------------------------------------------------------------------------------------------------------------ */
 
 /* Promise `limit`: at most L * t + one bucket + n in any time t; a bucket is 2 * L * B. Called at each grant, and with a
@@ -163,6 +173,8 @@ static void digest(uint64_t x)
 static void oracle_limit(struct tenant *t, double n, bool judged)
 {
     double bucket = 2 * t->limit * run.burst_ns * (run.jump ? 2 : 1);
+    if (t->forced) /* a debt of at most limit * debt_ns, and n */
+        bucket += t->limit * DEBT_NS + t->largest;
     if (t->limit <= 0)
         return;
     t->above -= t->limit * (double)(run.judged_ns - t->above_ns);
@@ -192,6 +204,8 @@ static struct {
 static void oracle_group(uint32_t g, double n, bool judged)
 {
     double most = (2 * (group[g].limit + group[g].rate) * run.burst_ns + group[g].slack) * (run.jump ? 2 : 1);
+    if (run.forces) /* as in `limit` */
+        most += group[g].limit * DEBT_NS + group[g].slack;
     if (!run.keeps_up)
         most += group[g].rate * 1e9; /* stalls of up to lag_ns are made up */
     if (g == 0 || group[g].limit <= 0)
@@ -403,6 +417,7 @@ static bool begin_scheduler(void)
     double group_limit = world_value(w, F_GROUP_LIMIT) / 1000;
     memset(&c, 0, sizeof c);
     c.classes = IDS + 1;
+    c.debt_ns = (uint64_t)DEBT_NS;
     c.maximize_interval_ns = 10 * MS;
     c.resources = run.costs + 1;
     c.rate_per_s[0] = UINT64_C(2000) * REQUESTS_PER_S;
@@ -548,8 +563,28 @@ static void make(uint32_t i, const struct world_request *q)
     owner[id] = i;
     claim[id] = q->claim;
     real_cost[id] = q->cost;
+    if (!use_reference && forces(t) && world_chance(&run.rng, 100)) {
+        uint64_t n[HTB_RESOURCES_MAX] = {1, 0, 0, 0};
+        n[run.costs] = q->claim;
+        if (htb_force(&tree, now_shown(), t->id, n) == QOS_OK) {
+            request[id].offset = q->offset;
+            if (unlimited(t))
+                run.outstanding_unlimited++;
+            t->forced = true;
+            t->used += (double)q->claim;
+            waits(i, 1);
+            given(i, q->claim);
+            to_device(id);
+            return;
+        }
+    }
     life[id] = QUEUED;
-    request[id].offset = q->offset;
+    /* next: seven of eight requests continue where the device's head will be. */
+    if (world_choice(run.w, world_of(t->cohort, F_PLACES)) && world_rand(&run.rng) % 8 != 0)
+        t->client_offset += 8;
+    else
+        t->client_offset = q->offset;
+    request[id].offset = t->client_offset;
     request[id].class_id = t->id;
     request[id].gate = t->mode == GATE;
     request[id].tokens[0] = 1;
@@ -622,6 +657,9 @@ static void completed(const struct world_io *io)
         world_fail(run.w, "once", run.now, "a request ends twice");
     if (t->mode == QUEUE && use_reference) {
         reference_complete(&reference, id);
+    } else if (request[id].state == HTB_IDLE) { /* it was forced, or a caller of htb_take has it */
+        if (t->mode == GATE)
+            t->used += (double)claim[id];
     } else if (t->mode == QUEUE) {
         bool not_done = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FAIL)));
         uint64_t cost[HTB_RESOURCES_MAX] = {1, 0, 0, 0};
@@ -634,8 +672,6 @@ static void completed(const struct world_io *io)
         oracle_group(t->group, not_done ? -(double)claim[id] : (double)real_cost[id] - (double)claim[id], false);
     } else if (use_reference) {
         reference_complete(&reference, id);
-    } else if (t->mode == GATE) {
-        t->used += (double)claim[id];
     }
     forget(id);
 }
@@ -749,8 +785,9 @@ static void draw_tenants(void)
             if (c.cost_min > QOS_TOKENS_MAX / 60)
                 c.cost_min = QOS_TOKENS_MAX / 60;
             c.cost_max = c.cost_min * (c.sizes == WORLD_ONE_SIZE ? 1 : 30);
+            run.forces = run.forces || forces(t);
             run.claims_less = run.claims_less || c.estimate < 1000;
-            t->exact = c.estimate == 1000 && world_choice(w, world_of(k, F_FAIL)) == 0;
+            t->exact = c.estimate == 1000 && world_choice(w, world_of(k, F_FAIL)) == 0 && !forces(t);
             most = (double)c.cost_max;
             t->largest = c.estimate > 1000 ? most * c.estimate / 1000 : most;
             c.interval_ns = (uint64_t)((double)c.cost_min / rate * 1000 / world_value(w, world_of(k, F_DEMAND))) + 1;
@@ -811,7 +848,7 @@ static void setup(struct world *w)
     struct world_clock_config clock;
     struct world_device_config *d = &run.device_config;
     uint32_t f = world_choice(w, F_CLOCK), slots = (uint32_t)world_value(w, F_DISPATCH), i;
-    double least, all_ns = 0;
+    double least, all_ns = 0, longest_ns = 0;
     memset(&clock, 0, sizeof clock);
     memset(d, 0, sizeof *d);
     clock.fault = (enum world_clock_fault)f;
@@ -842,11 +879,15 @@ static void setup(struct world *w)
     for (i = 0; i < tenants; i++)
         if (tenant[i].largest * d->channels / least > run.long_ns)
             run.long_ns = tenant[i].largest * d->channels / least;
+    for (i = 0; i < tenants; i++)
+        longest_ns = fmax(longest_ns, tenant[i].largest / least);
     for (i = 0; i < tenants;
          i++) /* own requests that come at one time; what callers of htb_take have beside the flight */
         all_ns += tenant[i].rate > 0 || (run.by_flight && tenant[i].mode == LOOP) ? tenant[i].largest / least : 0;
     if (all_ns > run.long_ns)
         run.long_ns = all_ns;
+    if (run.forces) /* what goes at once, on debt, goes before them */
+        run.long_ns += DEBT_NS + longest_ns;
     if (run.long_ns <= run.burst_ns)
         run.long_ns = 0;
     run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= 2 * d->channels &&
