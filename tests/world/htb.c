@@ -27,7 +27,7 @@
     X(POLL, "poll", "no yes")                                                                                          \
     X(AGAIN, "again", "no shift weights")                                                                              \
     X(RESOURCES, "resources", "1 2")                                                                                   \
-    X(GROUP_WEIGHT, "group_weight", "0 1 3")                                                                           \
+    X(GROUP_WEIGHT, "group_weight", "0 3")                                                                             \
     X(MAXIMIZER, "maximizer", "no yes")
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "0 1 2 3 10 30 100 300")                                                                      \
@@ -80,6 +80,7 @@ struct tenant {
     double used;                 /* tokens, as the device was used: what htb_stats counts */
     /* its requests in the header's queue, oldest first, of which some have gone; passed: given while the oldest waits */
     uint64_t *order, client_offset;
+    double turn_ns; /* its own tokens have paid for all that it has asked for until then */
     uint32_t order_first, order_count, order_room, passed;
     /* limit: tokens above L t in the worst window so far; reservation: tokens below R t since it waits */
     double above, behind;
@@ -99,6 +100,7 @@ static struct htb tree;
 static unsigned char *memory;
 static size_t memory_bytes;
 static struct htb_request request[REQUESTS];
+static double due_ns[REQUESTS]; /* when its own class must have sent it, if that stays within its rate; else 0 */
 static uint64_t real_cost[REQUESTS], claim[REQUESTS], number[REQUESTS]; /* number: the same id is many requests */
 static enum life life[REQUESTS];
 static uint32_t owner[REQUESTS], unused[REQUESTS], unused_count;
@@ -116,6 +118,8 @@ static struct {
     uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops, numbers;
     double burst_ns, at_device, in_flight;
     bool at_once;     /* what the header moves to its dispatch queue it returns at once */
+    double largest;   /* of all claims */
+    bool exact;       /* of all tenants */
     bool forces;      /* somebody's requests go at once, on debt */
     bool claims_less; /* somebody claims less than a request costs */
     uint32_t costs;   /* the resource whose tokens are device time; the other one counts requests, and never lacks */
@@ -258,6 +262,18 @@ static void oracle_order(struct tenant *t, uint32_t id)
     if (t->order_first < t->order_count && t->passed > most)
         world_fail(run.w, "order", run.now, "client %" PRIu32 ": %" PRIu32 " later requests went before one", t->id,
                    t->passed);
+}
+
+/* `wait`: a request of a class that stays within its rate R waits n / R and the tree's largest request at most. (With at_once
+ * none is dispatched before it goes; by flight it also waits for those at the device.) */
+static void oracle_wait(const struct tenant *t, uint32_t id)
+{
+    double most = due_ns[id] + run.largest / ROOT + run.long_ns;
+    if (due_ns[id] > 0 && run.keeps_up && !run.by_flight && !run.jump && run.exact && t->limit <= 0 &&
+        t->mode == QUEUE && world_choice(run.w, world_of(t->cohort, F_CHURN)) == 0 && (double)run.now > most + 2)
+        world_fail(run.w, "wait", run.now,
+                   "client %" PRIu32 ": a request within its rate waits %.3f ms more than it may", t->id,
+                   ((double)run.now - most) / 1e6);
 }
 
 /* The longest of the requests that the device works on, if it is more than burst_ns. */
@@ -579,6 +595,8 @@ static void make(uint32_t i, const struct world_request *q)
         }
     }
     life[id] = QUEUED;
+    due_ns[id] = (double)run.now >= t->turn_ns && t->rate > 0 ? (double)run.now + (double)q->claim / t->rate : 0;
+    t->turn_ns = fmax((double)run.now, t->turn_ns) + (t->rate > 0 ? (double)q->claim / t->rate : 0);
     /* next: seven of eight requests continue where the device's head will be. */
     if (world_choice(run.w, world_of(t->cohort, F_PLACES)) && world_rand(&run.rng) % 8 != 0)
         t->client_offset += 8;
@@ -640,6 +658,7 @@ static uint32_t dispatch(void)
             return count;
         }
         oracle_order(&tenant[owner[id]], id);
+        oracle_wait(&tenant[owner[id]], id);
         given(owner[id], claim[id]);
         run.in_flight++;
         to_device(id);
@@ -788,8 +807,10 @@ static void draw_tenants(void)
             run.forces = run.forces || forces(t);
             run.claims_less = run.claims_less || c.estimate < 1000;
             t->exact = c.estimate == 1000 && world_choice(w, world_of(k, F_FAIL)) == 0 && !forces(t);
+            run.exact = (tenants == 1 || run.exact) && t->exact;
             most = (double)c.cost_max;
             t->largest = c.estimate > 1000 ? most * c.estimate / 1000 : most;
+            run.largest = fmax(run.largest, t->largest);
             c.interval_ns = (uint64_t)((double)c.cost_min / rate * 1000 / world_value(w, world_of(k, F_DEMAND))) + 1;
             if (c.arrivals == WORLD_BURSTS)
                 c.interval_ns *= c.outstanding;
