@@ -1140,6 +1140,13 @@ static void solver_world(void)
                 i = (uint32_t)world_between(&run.rng, 0, servers - 1);
                 capacity[i] = world_between(&run.rng, 0, most);
             }
+            if (mode == 2 && n > 1 && world_chance(&run.rng, 300)) { /* one of them twice */
+                uint32_t last = changed[n - 1];
+                changed[n - 1] = changed[0];
+                if (pshift_solver_resolve(&solver, changed, n, &p, NULL, &s) != QOS_EINVAL)
+                    world_fail(run.w, "resolve", 0, "a row that is resolved twice is not refused");
+                changed[n - 1] = last;
+            }
             if (pshift_solver_resolve(&solver, changed, n, &p, NULL, &s) != QOS_OK) {
                 world_fail(run.w, "resolve", 0, "a warm start within the ranges is refused");
                 return;
