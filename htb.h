@@ -816,6 +816,15 @@ QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
     return tree->cls[id].u.leaf.outstanding != 0 ? tree->flight.stalled_ns : 0;
 }
 
+/* For how long a node that waits for tokens has had them, as nobody called since: 0: it has none yet. */
+QOS_PRIV uint64_t htb_priv_ready_for_ns(const struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    const uint32_t at = tree->event.pos[id];
+    if (id == tree->classes || at == QOS_NONE)
+        return 0;
+    return qos_sat_sub(now_ns, tree->event.key[tree->event.first + tree->event.step * (int64_t)at]);
+}
+
 QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
@@ -825,6 +834,8 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         return;
     elapsed_ns = now_ns - node->last_ns;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
+    if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG && node->pair.rate.rate != 0)
+        more_ns = qos_max(more_ns, qos_min(htb_priv_ready_for_ns(tree, id, now_ns), tree->lag_ns));
     node->last_ns = now_ns;
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
         elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
