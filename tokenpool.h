@@ -62,9 +62,8 @@
  *     its first quarter. A clock may be cached, and may go back. Behind a transport that
  *     answers after the clock's next tick, who starts, or whose clock went back by over
  *     T / 8192, waits for its next epoch. A late epoch is noticed up to T / 8 later.
- *   - Of what idle clients leave, a backlogged one gets 99 %, if they reserve at most
- *     0.6 C (a sixth of C, if they reserve 0.9 C) and all are called each T / 2048, and
- *     98 % if each T / 512, but for what a trial keeps (chapter client).
+ *   - Of what idle clients leave, at most 0.6 C, a backlogged one gets 99 % if all are
+ *     called each T / 2048, 98 % if each T / 512, but for what a trial keeps.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
  *     by weight, differs by at most two batches. Small batches are slow: one client gets
  *     weight x batch in a check, and in T / 128. Without, first come.
