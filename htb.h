@@ -834,7 +834,8 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         return;
     elapsed_ns = now_ns - node->last_ns;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
-    if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG && node->pair.rate.rate != 0)
+    if (tree->bound == HTB_BY_FLIGHT && (node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG &&
+        node->pair.rate.rate != 0)
         more_ns = qos_max(more_ns, qos_min(htb_priv_ready_for_ns(tree, id, now_ns), tree->lag_ns));
     node->last_ns = now_ns;
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
