@@ -122,7 +122,7 @@ world() { # fresh seeds for each header; every pair of values must have been met
     tests/world/v02/mends.sh || rc=1
     return $rc
 }
-faults() { tests/world/faults.sh; }
+faults() { tests/world/faults/run.sh; }
 cells() {
     make -s build/native/world/htb_cells || return 1
     build/native/world/htb_cells '*' | awk '{print} / cells, .* failed$/ {n = $1; failed = $3} END {exit !(n >= 1008 && failed * 100 <= n)}'

@@ -2,10 +2,10 @@
 # Faults that somebody who had not read the worlds planted into the headers: does a world find each, by plain random seeds within
 # SECONDS_EACH=60 of processor time? tests/world/faults/HEADER.txt lists them (tests/build/plant.pl documents the format). Each
 # takes the first broken oracle as found; a hang, too. A fault in qos.h counts as found if one of the five worlds finds it.
-# usage: tests/world/faults.sh [HEADER[:FAULT]...] (SEED=1). Status 1 if less than 80 % of a header's are found.
+# usage: tests/world/faults/run.sh [HEADER[:FAULT]...] (SEED=1). Status 1 if less than 80 % of a header's are found.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-[ $# -gt 0 ] || { mapfile -t all < <(ls tests/world/faults | sed 's,\.txt$,,'); set -- "${all[@]}"; }
+cd "$(dirname "$0")/../../.." || exit 1
+[ $# -gt 0 ] || { mapfile -t all < <(ls tests/world/faults/*.txt | xargs -n 1 basename -s .txt); set -- "${all[@]}"; }
 out=build/faults
 bad=0
 for what; do
