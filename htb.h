@@ -697,6 +697,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32
 QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
+QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
 QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
@@ -819,10 +820,9 @@ QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
 /* For how long a node that waits for tokens has had them, as nobody called since: 0: it has none yet. */
 QOS_PRIV uint64_t htb_priv_ready_for_ns(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
-    const uint32_t at = tree->event.pos[id];
-    if (id == tree->classes || at == QOS_NONE)
+    if (id == tree->classes || tree->event.pos[id] == QOS_NONE)
         return 0;
-    return qos_sat_sub(now_ns, tree->event.key[tree->event.first + tree->event.step * (int64_t)at]);
+    return qos_sat_sub(now_ns, htb_priv_heap_at(&tree->event, tree->event.pos[id]).key);
 }
 
 QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
@@ -1483,8 +1483,8 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     bool limit_passes = false, own_passes = false, waited = (tree->node[id].flags & HTB_PRIV_BACKLOG) != 0;
     uint64_t wake_ns = QOS_NEVER;
 
+    htb_priv_refill(tree, id, now_ns); /* it waited until now only if it did before: idle time earns nothing more */
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
-    htb_priv_refill(tree, id, now_ns);
     if (request) {
         int64_t n_sub[HTB_RESOURCES_MAX];
         htb_priv_sub_tokens(tree, request->tokens, n_sub);

@@ -1,6 +1,6 @@
 // proves: by flight, stalls of the device of up to lag_ns are made up, whenever they begin, for an owner that calls at
 // completions and when it was told to, and not in between: its class waits for own tokens as the stall begins, and has
-// them long before it ends
+// them long before it ends. A class that waited, took all back and is away meanwhile earns a bucket and no more
 // flags: -O2
 // variants: native san
 //
@@ -15,16 +15,17 @@
 
 static struct htb_request request[2][EACH];
 
-/* What the class was given in end_ns. */
-static uint64_t run(uint64_t n, uint32_t weight, uint64_t stall_at_ns, uint64_t stall_ns, uint64_t end_ns)
+static struct htb tree;
+static struct htb_request *device[2 * EACH];
+static uint32_t at_device;
+static uint64_t got; /* what the class was given */
+
+static void begin(uint64_t now, uint64_t n, uint32_t weight)
 {
     static unsigned char memory[1 << 17] __attribute__((aligned(64)));
-    static struct htb tree;
     struct htb_config c;
     struct htb_class terms;
-    struct htb_request *device[2 * EACH];
-    uint64_t now = 1, finished = QOS_NEVER, got = 0;
-    uint32_t at_device = 0, i;
+    uint32_t i;
     memset(&c, 0, sizeof c);
     memset(&terms, 0, sizeof terms);
     c.rate_per_s[0] = RATE;
@@ -43,15 +44,39 @@ static uint64_t run(uint64_t n, uint32_t weight, uint64_t stall_at_ns, uint64_t 
         r->tokens[0] = n;
         CHECK(htb_submit(&tree, now, r) == QOS_OK);
     }
+    at_device = 0;
+    got = 0;
+}
+
+static void dispatch(uint64_t now)
+{
+    struct htb_request *r;
+    while ((r = htb_dispatch(&tree, now)) != NULL) {
+        device[at_device++] = r;
+        got += r->class_id == 1 ? r->tokens[0] : 0;
+    }
+}
+
+/* The oldest at the device is done. */
+static struct htb_request *complete(uint64_t now)
+{
+    struct htb_request *r = device[0];
+    memmove(device, device + 1, --at_device * sizeof device[0]);
+    CHECK(htb_complete(&tree, now, HTB_DONE, NULL, r) == QOS_OK);
+    return r;
+}
+
+/* What the class was given in end_ns. */
+static uint64_t run(uint64_t n, uint32_t weight, uint64_t stall_at_ns, uint64_t stall_ns, uint64_t end_ns)
+{
+    uint64_t now = 1, finished = QOS_NEVER;
+    begin(now, n, weight);
     while (now < end_ns) {
-        struct htb_request *r;
         uint64_t next;
-        while ((r = htb_dispatch(&tree, now)) != NULL) {
-            if (at_device == 0)
-                finished = now + n * S / RATE;
-            device[at_device++] = r;
-            got += r->class_id == 1 ? n : 0;
-        }
+        bool was_idle = at_device == 0;
+        dispatch(now);
+        if (was_idle && at_device)
+            finished = now + n * S / RATE;
         next = htb_dispatch_next_ns(&tree, now);
         if (stall_at_ns && finished > stall_at_ns && at_device) {
             finished += stall_ns;
@@ -62,15 +87,43 @@ static uint64_t run(uint64_t n, uint32_t weight, uint64_t stall_at_ns, uint64_t 
             break;
         now = next > now ? next : now + 1;
         if (at_device && now >= finished) {
-            r = device[0];
-            memmove(device, device + 1, --at_device * sizeof device[0]);
+            CHECK(htb_submit(&tree, now, complete(now)) == QOS_OK);
             finished = at_device ? now + n * S / RATE : QOS_NEVER;
-            CHECK(htb_complete(&tree, now, HTB_DONE, NULL, r) == QOS_OK);
-            CHECK(htb_submit(&tree, now, r) == QOS_OK);
         }
     }
     CHECK(now >= end_ns);
     return got;
+}
+
+/* The most of own tokens that the class has at once after it was away for away_ns; nobody calls meanwhile. */
+static uint64_t away(uint64_t n, uint32_t steps, uint64_t away_ns)
+{
+    struct qos_stats stats;
+    uint64_t now = 1, before;
+    uint32_t i;
+    begin(now, n, 1000);
+    dispatch(now);
+    for (i = 0; i < steps; i++) {
+        now += n * S / RATE;
+        CHECK(htb_submit(&tree, now, complete(now)) == QOS_OK);
+        dispatch(now);
+    }
+    for (i = 0; i < EACH; i++)
+        if (request[1][i].state == HTB_QUEUED || request[1][i].state == HTB_DISPATCHED)
+            CHECK(htb_cancel(&tree, now, &request[1][i]) == QOS_OK);
+    now += away_ns;
+    CHECK(htb_stats(&tree, 1, &stats) == QOS_OK);
+    before = stats.granted - stats.borrowed;
+    for (i = 0; i < EACH; i++)
+        if (request[1][i].state == HTB_IDLE)
+            CHECK(htb_submit(&tree, now, &request[1][i]) == QOS_OK);
+    do { /* time stands still, so all that goes is from the bucket */
+        dispatch(now);
+        if (at_device)
+            CHECK(complete(now) != NULL);
+    } while (at_device);
+    CHECK(htb_stats(&tree, 1, &stats) == QOS_OK);
+    return stats.granted - stats.borrowed - before;
 }
 
 int main(void)
@@ -86,5 +139,9 @@ int main(void)
                     uint64_t got = run(n, weight, S + offset * 700000, stall * MS, 4 * S);
                     CHECK(got + RATE / 2 / 50 + n >= 4 * (RATE / 2));
                 }
+    for (n = 4096; n <= 65536; n *= 4)
+        for (stall = 1; stall <= 901; stall += 100)
+            for (offset = 0; offset < 20; offset++)
+                CHECK(away(n, 200 + (uint32_t)offset, stall * MS) <= RATE / 2 / 50 + n);
     return check_end();
 }
