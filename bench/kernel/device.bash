@@ -1,5 +1,6 @@
 # Sourced, in the repository's root: a loop device of known speed, 12,000 requests/s and 300 MiB/s.
 #
+#     begin_bench NAME                 sets $tool (uring_files), $out and $dir, a directory that goes at the end; or skips the bench
 #     known_device throttle|fuse DIR   opens it: its name in $device; else status 1 and the reason in $device_why
 #     on_device COMMAND...             runs a command for which the speed holds
 #     device_half, device_whole        half the speed, and all of it again
@@ -18,18 +19,34 @@
 device_ops=12000 device_bytes=314572800 device_mib=256
 device= device_why= device_cgroup= device_number= device_pid= device_file= device_v2_enabled=
 
+begin_bench() {
+    [ "$(id -u)" = 0 ] || { echo "SKIP bench/kernel/$1: loop devices and cgroups need root"; exit 0; }
+    command -v fio >/dev/null || { echo "SKIP bench/kernel/$1: no fio"; exit 0; }
+    tool=build/examples/uring_files out=build/bench
+    [ -x "$tool" ] || make -s "$tool" >/dev/null || exit 1
+    mkdir -p "$out"
+    dir=$(mktemp -d "$out/$1-XXXXXX") || exit 1
+    trap 'close_device; close_tenants; rm -rf "$dir"' EXIT
+    trap 'exit 130' INT TERM
+}
+
+# Where cgroup v1 and v2 have their I/O controller, or nothing: $io_v1, $io_v2.
+find_cgroups() {
+    io_v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)blkio(,|$)/ {print $2; exit}' /proc/mounts)
+    io_v2=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
+}
+
 open_cgroup() { # sets device_cgroup
-    local v1 v2 old
-    v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)blkio(,|$)/ {print $2; exit}' /proc/mounts)
-    v2=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
-    if [ -n "$v1" ] && [ -e "$v1/blkio.throttle.read_iops_device" ]; then
-        device_cgroup=$v1/qoskit-$$
-    elif [ -n "$v2" ] && grep -qw io "$v2/cgroup.controllers"; then
-        if ! grep -qw io "$v2/cgroup.subtree_control"; then
-            echo +io >"$v2/cgroup.subtree_control" || return 1
-            device_v2_enabled=$v2
+    local old
+    find_cgroups
+    if [ -n "$io_v1" ] && [ -e "$io_v1/blkio.throttle.read_iops_device" ]; then
+        device_cgroup=$io_v1/qoskit-$$
+    elif [ -n "$io_v2" ] && grep -qw io "$io_v2/cgroup.controllers"; then
+        if ! grep -qw io "$io_v2/cgroup.subtree_control"; then
+            echo +io >"$io_v2/cgroup.subtree_control" || return 1
+            device_v2_enabled=$io_v2
         fi
-        device_cgroup=$v2/qoskit-$$
+        device_cgroup=$io_v2/qoskit-$$
     else
         return 1
     fi
@@ -115,11 +132,10 @@ close_device() {
 
 tenants_at= tenants_version= tenants_cgroups=
 open_tenants() {
-    local v1 v2 t
-    v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)blkio(,|$)/ {print $2; exit}' /proc/mounts)
-    v2=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
-    if [ -n "$v1" ]; then tenants_version=1 tenants_at=$v1
-    elif [ -n "$v2" ] && grep -qw io "$v2/cgroup.subtree_control"; then tenants_version=2 tenants_at=$v2
+    local t
+    find_cgroups
+    if [ -n "$io_v1" ]; then tenants_version=1 tenants_at=$io_v1
+    elif [ -n "$io_v2" ] && grep -qw io "$io_v2/cgroup.subtree_control"; then tenants_version=2 tenants_at=$io_v2
     else return 1; fi
     for t; do
         mkdir "$(group "$t")" || return 1

@@ -20,20 +20,7 @@ cd "$(dirname "$0")/../.." || exit 1
 export LC_ALL=C
 seconds=5
 [ "${1:-}" != --quick ] || seconds=3
-[ "$(id -u)" = 0 ] || { echo "SKIP bench/kernel/disk: loop devices and cgroups need root"; exit 0; }
-command -v fio >/dev/null || { echo "SKIP bench/kernel/disk: no fio"; exit 0; }
-tool=build/examples/uring_files
-[ -x "$tool" ] || make -s "$tool" >/dev/null || exit 1
-out=build/bench
-mkdir -p "$out"
-dir=$(mktemp -d "$out/kernel-XXXXXX") || exit 1
-clean_up() {
-    close_device
-    close_tenants
-    rm -rf "$dir"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
+begin_bench disk
 known_device fuse "$dir" || { echo "SKIP bench/kernel/disk: $device_why"; exit 0; }
 queue=/sys/block/${device#/dev/}/queue
 

@@ -20,25 +20,11 @@ export LC_ALL=C
 seconds=4
 [ "${1:-}" != --quick ] || { seconds=2; shift; }
 [ $# -gt 0 ] || set -- known disk
-[ "$(id -u)" = 0 ] || { echo "SKIP bench/kernel/isolation: loop devices and cgroups need root"; exit 0; }
-command -v fio >/dev/null || { echo "SKIP bench/kernel/isolation: no fio"; exit 0; }
-tool=build/examples/uring_files
-[ -x "$tool" ] || make -s "$tool" >/dev/null || exit 1
-out=build/bench
-mkdir -p "$out"
-dir=$(mktemp -d "$out/isolation-XXXXXX") || exit 1
-clean_up() {
-    close_tenants
-    close_device
-    rm -rf "$dir"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
+begin_bench isolation
 
-# ---- one run: the tenants of this scene, then `scene MECHANISM`; $dir/result is a line for each: NAME WEIGHT REQUESTS/S BYTES/S P99_NS
+# ---- one run: the tenants of this scene, then `scene MECHANISM`; $dir/result is a line for each: NAME WEIGHT REQUESTS/S BYTES/S P99_NS CPU_NS
 tenant=() # NAME:RW:BS:DEPTH:WEIGHT:START
 of() { cut -d: -f"$2" <<<"$1"; }
-bytes_of() { numfmt --from=iec "${1^^}"; }
 total_weight() { printf '%s\n' "${tenant[@]}" | awk -F: '{n += $5} END {print n}'; }
 with_fio() { # MECHANISM
     local t name pids='' start args
@@ -99,7 +85,6 @@ jain() { # time|bytes
     awk -v ops="$ops" -v bytes="$capacity" -v what="$1" '{x = $4 / bytes; if (what == "time" && ops && $3 / ops > x) x = $3 / ops
         x /= $2; s += x; q += x * x} END {printf "%.4f", q ? s * s / NR / q : 0}' "$dir/result"
 }
-figure_of() { awk -v name="$1" -v k="$2" '$1 == name {print $k}' "$dir/result"; } # NAME COLUMN
 say() { # DESIDERATUM CASE MECHANISM METRIC VALUE UNIT
     printf '%-6s %-10s %-22s %-9s %-22s %10s %s\n' "$where" "$@"
     printf '{"bench":"kernel_isolation","case":"%s %s %s %s","metric":"%s","value":%s,"unit":"%s"}\n' "$where" "$1" "$2" "$3" "$4" "${5:-null}" "$6" >>"$out/kernel_isolation.jsonl"
