@@ -311,9 +311,14 @@ static void oracle_own(struct tenant *t, double n)
 
 /* Promise `weights`: two borrowers of one lender differ by at most n1 / w1 + n2 / w2 while both wait. Of each tenant with
  * the next one, if both have neither reservation nor limit and the same parent. */
+static bool only_borrows(const struct tenant *t)
+{
+    return t->rate <= 0 && t->limit <= 0 && t->exact;
+}
+
 static bool borrows(const struct tenant *t)
 {
-    return t->rate <= 0 && t->limit <= 0 && !t->stopped && t->reserved && t->exact;
+    return only_borrows(t) && !t->stopped && t->reserved;
 }
 
 static void pair_begin(uint32_t i)
@@ -419,12 +424,6 @@ static enum qos_status reserve(struct tenant *t, bool change)
     return s;
 }
 
-static bool borrows_of(const struct tenant *t)
-{
-    return t->rate <= 0 && t->limit <= 0 && t->exact && t->mode == QUEUE &&
-           world_choice(run.w, world_of(t->cohort, F_CHURN)) != 4;
-}
-
 static bool begin_scheduler(void)
 {
     struct htb_config c;
@@ -472,7 +471,9 @@ static bool begin_scheduler(void)
     memset(&rivals, 0, sizeof rivals);
     group[1].borrows = group[2].borrows = !use_reference;
     for (g = 0; g < tenants; g++) {
-        group[tenant[g].group].borrows = group[tenant[g].group].borrows && borrows_of(&tenant[g]);
+        group[tenant[g].group].borrows = group[tenant[g].group].borrows && only_borrows(&tenant[g]) &&
+                                         tenant[g].mode == QUEUE &&
+                                         world_choice(w, world_of(tenant[g].cohort, F_CHURN)) != 4;
         group[tenant[g].group].largest = fmax(group[tenant[g].group].largest, tenant[g].largest);
         group[tenant[g].group].rate += tenant[g].rate;
         if (group[tenant[g].group].slack <= 0 || tenant[g].rate > 0)
