@@ -817,7 +817,7 @@ QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
     return tree->cls[id].u.leaf.outstanding != 0 ? tree->flight.stalled_ns : 0;
 }
 
-/* For how long a node that waits for tokens has had them, as nobody called since: 0: it has none yet. */
+/* For how long a node that waits for tokens has had them by now, while nobody called; 0: it has none yet. */
 QOS_PRIV uint64_t htb_priv_ready_for_ns(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     if (id == tree->classes || tree->event.pos[id] == QOS_NONE)

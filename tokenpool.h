@@ -62,8 +62,8 @@
  *     its first quarter. A clock may be cached, and may go back. Behind a transport that
  *     answers after the clock's next tick, who starts, or whose clock went back by over
  *     T / 8192, waits for its next epoch. A late epoch is noticed up to T / 8 later.
- *   - Of what idle clients leave, at most 0.6 C, a backlogged one gets 99 % if all are
- *     called each T / 2048, 98 % if each T / 512, but for what a trial keeps.
+ *   - Of what idle clients leave, a backlogged one gets 99 % if they reserve up to 0.6 C
+ *     and all are called each T / 2048, 98 % if each T / 512, but for what a trial keeps.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
  *     by weight, differs by at most two batches. Small batches are slow: one client gets
  *     weight x batch in a check, and in T / 128. Without, first come.
@@ -568,7 +568,8 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
     switch (op->kind) {
     case TOKENPOOL_WRITE: qos_atomic_store_relaxed(word, op->operand); return 0; /* a report is complete in itself */
     case TOKENPOOL_FETCH_ADD: return qos_atomic_add_relaxed(word, op->operand);  /* so is a pool word */
-    case TOKENPOOL_COMPARE_SWAP:                                                 /* R2 */
+    case TOKENPOOL_COMPARE_SWAP:
+        /* R2 */
         while (!qos_atomic_cas_release(word, &old, op->operand) && (old = qos_atomic_load_acquire(word)) == op->compare)
             ;
         return old;
