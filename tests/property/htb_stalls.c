@@ -136,8 +136,8 @@ int main(void)
             for (stall = 100; stall <= 900; stall += 400)
                 for (offset = 0; offset < 5; offset++) {
                     /* R t - one bucket - n */
-                    uint64_t got = run(n, weight, S + offset * 700000, stall * MS, 4 * S);
-                    CHECK(got + RATE / 2 / 50 + n >= 4 * (RATE / 2));
+                    uint64_t all = run(n, weight, S + offset * 700000, stall * MS, 4 * S);
+                    CHECK(all + RATE / 2 / 50 + n >= 4 * (RATE / 2));
                 }
     for (n = 4096; n <= 65536; n *= 4)
         for (stall = 1; stall <= 901; stall += 100)
