@@ -624,7 +624,7 @@ def room(gate):
             if r == b"STORED\r\n":
                 break
             time.sleep(0.5)
-        check("a large value is stored beside half requests", r == b"STORED\r\n", r)
+        check("a large value is stored beside half requests", r == b"STORED\r\n", (r, name, stats(gate)))
     for s in hold:
         s.close()
     print(f"room: {time.time() - began:.1f} s")
