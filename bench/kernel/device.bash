@@ -4,6 +4,8 @@
 #     known_device throttle|fuse DIR   opens it: its name in $device; else status 1 and the reason in $device_why
 #     on_device COMMAND...             runs a command for which the speed holds
 #     device_half, device_whole        half the speed, and all of it again
+#     device_late                      prints the part of the time since it was opened, or since the last call, in which
+#                                      this machine kept it from answering (fuse alone; else 0)
 #     close_device                     leaves nothing; call it from the script's trap on EXIT
 #
 #     open_tenants NAME...             a cgroup for each; status 1: there is no I/O controller
@@ -17,7 +19,7 @@
 # Should the script be killed, the kernel frees the loop device with its last user, and the file has no name any more. An
 # empty cgroup would stay: the next script removes it.
 device_ops=12000 device_bytes=314572800 device_mib=256
-device= device_why= device_cgroup= device_number= device_pid= device_file= device_v2_enabled=
+device= device_why= device_cgroup= device_number= device_pid= device_file= device_says= device_v2_enabled=
 
 begin_bench() {
     [ "$(id -u)" = 0 ] || { echo "SKIP bench/kernel/$1: loop devices and cgroups need root"; exit 0; }
@@ -92,7 +94,8 @@ known_device() {
     mkdir -p build/bench
     [ build/bench/kernel_device -nt bench/kernel/device.c ] ||
         gcc -std=gnu11 -O2 -o build/bench/kernel_device bench/kernel/device.c || return 1
-    nice -n -15 build/bench/kernel_device "$device_file" "$device_mib" "$device_ops" "$device_bytes" &
+    device_says=$dir/device.late
+    nice -n -15 build/bench/kernel_device "$device_file" "$device_mib" "$device_ops" "$device_bytes" >"$device_says" &
     device_pid=$!
     for ((i = 0; i < 50; i++)); do
         [ "$(stat -c %s "$device_file")" = 0 ] || break
@@ -111,6 +114,14 @@ device_half() {
 }
 device_whole() {
     if [ -n "$device_pid" ]; then kill -USR2 "$device_pid"; else throttle "$device_ops" "$device_bytes"; fi
+}
+device_late() {
+    local lines i
+    [ -n "$device_pid" ] || { echo 0; return; }
+    lines=$(wc -l <"$device_says")
+    kill -HUP "$device_pid"
+    for ((i = 0; i < 50 && $(wc -l <"$device_says") == lines; i++)); do sleep 0.02; done
+    tail -n 1 "$device_says"
 }
 
 close_device() {

@@ -6,6 +6,8 @@
 // blk-throttle. Writes take as long; their data is dropped.
 //
 // SIGUSR1 halves both rates, SIGUSR2 restores them. SIGTERM, SIGINT or umount end it, and so does the end of its parent.
+// SIGHUP prints a line: the part of the time since the last line (or the start) in which an answer was due for more than
+// 0.5 ms, as this process got no processor. Then the device is not of its speed.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +31,7 @@
 #define LENGTH_MAX (UINT32_C(1) << 20)   /* bytes of one request */
 #define MESSAGE_MAX (LENGTH_MAX + 4096u) /* a write with its headers */
 #define NS_PER_S 1e9
+#define LATE_MIN_NS 500000.0
 
 struct waiting {
     uint64_t unique;
@@ -42,12 +45,15 @@ static uint64_t size_bytes;
 /* the device is free when all earlier requests have passed */
 static double ops_per_s, bytes_per_s, ops_free_ns, bytes_free_ns;
 static uint8_t zeros[LENGTH_MAX], message[MESSAGE_MAX];
-static volatile sig_atomic_t halved, ended;
+static double since_ns, late_ns; /* the last line; answers that were more than LATE_MIN_NS late, by how much */
+static volatile sig_atomic_t halved, ended, asked;
 
 static void on_signal(int number)
 {
     if (number == SIGUSR1 || number == SIGUSR2)
         halved = number == SIGUSR1;
+    else if (number == SIGHUP)
+        asked = 1;
     else
         ended = 1;
 }
@@ -153,6 +159,8 @@ static void handle(int fd)
 static void serve_due(int fd)
 {
     double now_ns = clock_ns();
+    if (count != 0 && waiting[first].due_ns + LATE_MIN_NS < now_ns)
+        late_ns += now_ns - waiting[first].due_ns;
     while (count != 0 && waiting[first].due_ns <= now_ns) {
         const struct waiting *w = &waiting[first];
         struct fuse_write_out written = {w->written_bytes, 0};
@@ -180,6 +188,14 @@ static int serve(int fd)
         if (n < 0 && errno == ENODEV)
             return 0;
         serve_due(fd);
+        if (asked) {
+            double now_ns = clock_ns();
+            printf("%.4f\n", late_ns / (now_ns - since_ns));
+            fflush(stdout);
+            since_ns = now_ns;
+            late_ns = 0;
+            asked = 0;
+        }
     }
     return 0;
 }
@@ -198,6 +214,7 @@ int main(int argc, char **argv)
     action.sa_handler = on_signal;
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGUSR2, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -208,6 +225,7 @@ int main(int argc, char **argv)
         perror("device: FUSE");
         return 1;
     }
+    since_ns = clock_ns();
     status = serve(fd);
     umount2(argv[1], MNT_DETACH);
     return status;

@@ -10,7 +10,8 @@ set -u
 work=$(mktemp -d "$PWD/build/uring_known_device-XXXXXX") || exit 1
 trap 'close_device; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
-failed=0 unsure=
+failed=0 unsure= low=0 device_was_late=0
+LATE_MAX=0.02 # as a part of the time
 json=$work/run.json
 holds() { awk "BEGIN {exit !($1)}"; }
 # Did the tool rightly refuse a reservation (with status 1 and without a result)? It was right if its profile promises
@@ -43,30 +44,37 @@ attempt() { # KIND
     expect "$1: the log and the limits hold" json "$json" '.judge.log_holds and .judge.limits_hold'
     # 0.85: the trials of the bound in flight cost 4 to 11 % of this device; 0.2 kept 0.97 here, and that is the aim.
     # This machine is too busy for a verdict, unless all promises hold, if requests without QoS hardly fill the device
-    # either, if the tool had to wait for a processor, or if the judge had too few seconds.
-    wait=$(processor_wait "$json" with)
+    # either, if the tool had to wait for a processor, if the simulated device answered late (a bound of 1 to 2 ms in
+    # flight cannot fill it then), or if the judge had too few seconds.
+    wait=$(processor_wait "$json" with) device_was_late=$(device_late)
     if ! json "$json" '.judge.conclusive' ||
-        { ! { holds "$used >= 0.85" && json "$json" '.judge.reservations_hold'; } && ! holds "$none >= 0.985 && $wait <= 0.02"; }; then
-        echo "$1: busy $used with QoS, $none without; the tool waited for a processor for $wait of the time: the machine is too busy"
+        { ! { holds "$used >= 0.85" && json "$json" '.judge.reservations_hold'; } && ! holds "$none >= 0.985 && $wait <= 0.02 && $device_was_late <= $LATE_MAX"; }; then
+        echo "$1: busy $used with QoS, $none without; the tool waited for a processor for $wait of the time, the device answered late for $device_was_late: the machine is too busy"
+        return 2
+    fi
+    if holds "$used < 0.85" && [ "$low" = 0 ]; then
+        echo "$1: busy $used with QoS: judged once more; two of three runs decide"
+        low=1
         return 2
     fi
     expect_time "$1: both reservations hold ($(reservation_least "$json") of the smaller)" json "$json" '.judge.reservations_hold'
     expect_time "$1: busy $used with QoS, $none without; required: 0.85" holds "$used >= 0.85"
 }
 
-# The simulated device (bench/kernel/device.c) first: blk-throttle serves in bursts of 100 ms, and on a quick machine its
-# requests then fail the control.
-kind=fuse
-if ! attempt fuse; then
-    echo "${device_why:-no verdict}: blk-throttle takes its place"
-    kind=throttle
-    if ! attempt throttle; then
-        case $device_why in *blk-throttle*) [ -e /dev/fuse ] || { echo "SKIP $device_why"; exit 77; } ;; esac
-        echo "the simulated device once more"
-        kind=fuse
-        attempt fuse || inconclusive "no device of known speed: ${device_why:-the machine is too busy}"
-    fi
-fi
+# A witness (tests/lib.sh): the device, which waits for nothing but its timer.
+witness() {
+    holds "$device_was_late > $LATE_MAX" || return
+    echo "the device's answers were more than 0.5 ms late for $device_was_late of the time"
+}
+
+# The simulated device (bench/kernel/device.c): blk-throttle, which takes its place where there is no FUSE, serves in bursts
+# of 100 ms, and on a quick machine its requests then fail the control.
+if [ -e /dev/fuse ]; then kind=fuse; else kind=throttle; fi
+for ((tries = 3; tries > 0; tries--)); do
+    attempt "$kind" && break
+done
+case $tries$device_why in 0*blk-throttle*) echo "SKIP $device_why"; exit 77 ;; esac
+[ "$tries" -gt 0 ] || inconclusive "no device of known speed: ${device_why:-the machine is too busy}"
 # The same, bound by the profiled rate: this test must find that.
 demo_on_device "$json" 2 >"$work/out" 2>"$work/err"
 if [ -s "$json" ]; then
