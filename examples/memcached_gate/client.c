@@ -9,12 +9,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OUT_HIGH_BYTES 65536 /* no further request while a client has so much unread */
-#define SEND_BYTES 131072    /* kernel buffer of what a client has not read; by default it grows to megabytes */
-#define TURN_BYTES 16384     /* requests of one client in one turn */
-#define LOOKS_PER_S 20       /* calls of clients_tick; each client is looked at once a second */
-#define KEEPALIVE_S 60       /* idle time before a client's host is probed, unless the system's is shorter */
-#define SLOW_PER_S 131072    /* bytes of a request that give its client one second more */
+#define OUT_HIGH_BYTES 65536   /* no further request while a client has so much unread */
+#define SEND_BYTES 131072      /* kernel buffer of what a client has not read; by default it grows to megabytes */
+#define TURN_BYTES 16384       /* requests of one client in one turn */
+#define LOOKS_PER_S 20         /* calls of clients_tick; each client is looked at once a second */
+#define KEEPALIVE_S 60         /* idle time before a client's host is probed, unless the system's is shorter */
+#define ROOM_WAIT_NS 200000000 /* the longest wait for memory that other workers' clients hold */
+#define ROOM_LOOK_NS 50000000  /* between looks at who waits so, if nothing was made free */
+#define SLOW_PER_S 131072      /* bytes of a request that give its client one second more */
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
@@ -252,6 +254,12 @@ bool clients_use(const struct worker *w, uint32_t bucket)
     return false;
 }
 
+/* ---- room for whole requests ------------------------------------------------------------------------------------- */
+
+/* The bucket for whose requests a worker that has no client to close asks the others; QOS_NONE: none. Atomic. */
+static uint32_t room_for = QOS_NONE;
+static uint32_t room_made; /* how often a worker has closed a client for others; wraps. Atomic */
+
 /* Closes the client of this worker whose half request has held memory of this bucket for the longest time, a second at
  * least. It looks at all clients; if there is none, not again for 10 ms. */
 static bool evict(struct worker *w, uint32_t payer)
@@ -270,6 +278,50 @@ static bool evict(struct worker *w, uint32_t payer)
     bucket_refused(oldest->bucket, REFUSED_IDLE);
     client_gone(oldest);
     return true;
+}
+
+static void poke_others(const struct worker *w)
+{
+    uint32_t k;
+    for (k = 0; k < worker_count; k++)
+        if (&workers[k] != w)
+            worker_poke(&workers[k]);
+}
+
+/* Another worker may have a client to close. True: this one waits for that, for ROOM_WAIT_NS at most. */
+static bool ask_others(struct client *c)
+{
+    struct worker *w = c->worker;
+    if (worker_count == 1)
+        return false;
+    if (!c->room_ns)
+        c->room_ns = w->now_ns;
+    if (w->now_ns >= c->room_ns + ROOM_WAIT_NS)
+        return false;
+    w->room_asked = true;
+    __atomic_store_n(&room_for, c->payer, __ATOMIC_RELAXED);
+    poke_others(w);
+    return true;
+}
+
+void clients_make_room(struct worker *w)
+{
+    uint32_t payer = __atomic_load_n(&room_for, __ATOMIC_RELAXED), made;
+    struct client *c;
+    if (payer != QOS_NONE && evict(w, payer)) {
+        (void)__atomic_compare_exchange_n(&room_for, &payer, QOS_NONE, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&room_made, 1, __ATOMIC_RELAXED);
+        poke_others(w);
+    }
+    made = __atomic_load_n(&room_made, __ATOMIC_RELAXED);
+    if (!w->room_asked || (made == w->room_seen && w->now_ns < w->room_looked_ns + ROOM_LOOK_NS))
+        return;
+    w->room_asked = false;
+    w->room_seen = made;
+    w->room_looked_ns = w->now_ns;
+    for (c = w->all; c; c = c->after)
+        if (c->room_ns)
+            worker_run_later(c);
 }
 
 void client_event(struct client *c, uint32_t events)
@@ -437,7 +489,7 @@ static void want_data(struct client *c)
     c->state = CLIENT_DATA;
 }
 
-/* Makes room for more of the request, twice as much as is here, or refuses it. */
+/* Makes room for more of the request, twice as much as is here. False: it is refused, or waits for other workers. */
 static bool widen(struct client *c, size_t bytes)
 {
     size_t want = qos_min(bytes, 2 * qos_max(buffer_held(&c->in), BLOCK_BYTES));
@@ -445,10 +497,14 @@ static bool widen(struct client *c, size_t bytes)
         want = c->in.size; /* moves to its begin */
     while (!buffer_grow(c->worker, &c->in, c->payer, want, false))
         if (!evict(c->worker, c->payer)) {
+            if (ask_others(c))
+                return false;
+            c->room_ns = 0;
             bucket_refused(c->payer, REFUSED_MEMORY);
             refuse_value(c, "SERVER_ERROR out of memory storing object");
             return false;
         }
+    c->room_ns = 0;
     return true;
 }
 
@@ -528,7 +584,7 @@ static bool read_data(struct client *c)
     const char *end;
     if (buffer_held(&c->in) < bytes) {
         if (c->in.end == c->in.size && !widen(c, bytes))
-            return true;
+            return c->room_ns == 0;
         return need(c);
     }
     end = c->in.data + c->in.begin + bytes;

@@ -444,6 +444,7 @@ static void *serve(void *arg)
                 clients_leave(w);
             tick_ns = w->now_ns + TICK_NS;
         }
+        clients_make_room(w);
         turn(w);
     }
     return NULL;

@@ -270,14 +270,17 @@ struct client {
     uint64_t swallow_bytes;    /* to skip; then, with head.swallow_line, the line */
     uint64_t turn, read_bytes; /* read in that turn */
     uint64_t half_ns, unread_ns,
-        active_ns;  /* since when half a request is here, a reply is not taken; 0: not. Last byte */
-    uint32_t payer; /* of its half request's data */
+        active_ns;    /* since when half a request is here, a reply is not taken; 0: not. Last byte */
+    uint64_t room_ns; /* since when its half request waits for memory that other workers' clients hold; 0: not */
+    uint32_t payer;   /* of its half request's data */
     struct buffer in, out;
 };
 
 void client_open(struct worker *w, int fd, uint32_t bucket);
 /* Closes those of a part of the worker's clients that have done nothing for too long. */
 void clients_tick(struct worker *w);
+/* Closes a half request that holds memory which another worker's client needs; runs those here that waited for it. */
+void clients_make_room(struct worker *w);
 /* While the gate ends: closes those that wait for nothing. */
 void clients_leave(struct worker *w);
 /* New settings, while the worker is paused: finds their buckets again. */
@@ -377,6 +380,9 @@ struct worker {
     struct client *later, *later_last; /* clients that have read enough in this turn */
     struct client *all, *next_looked;  /* clients; where clients_tick goes on */
     uint64_t evicted_ns;
+    bool room_asked; /* a client of this worker waits for memory that clients of other workers hold */
+    uint32_t room_seen;
+    uint64_t room_looked_ns;
     struct done *done;
     uint32_t done_count, done_size;
     struct spare *spare;                    /* blocks that are free */

@@ -609,7 +609,7 @@ def patience(gate):
 
 
 def room(gate):
-    """A gate with --patience 60s, buckets gold and bulk of 4 MiB each: half requests that hold all memory of a bucket make room
+    """A gate with --threads 4, --patience 60s, buckets gold and bulk of 4 MiB each: half requests that hold all memory of a bucket make room
     for whole ones long before they are closed."""
     began, hold = time.time(), []
     for k in range(60):
@@ -625,7 +625,17 @@ def room(gate):
                 break
             time.sleep(0.5)
         check("a large value is stored beside half requests", r == b"STORED\r\n", (r, name, stats(gate)))
-    for s in hold:
+    whole = []
+    for _ in range(6): # together they need what the half requests hold, which all four threads have read
+        s = connect(gate)
+        s.sendall(large[:-9])
+        whole.append(s)
+        time.sleep(0.1)
+    for s in whole:
+        s.sendall(large[-9:])
+    replies = [s.recv(100) for s in whole]
+    check("whole values that begin at once are stored beside half requests", replies == 6 * [b"STORED\r\n"], (replies, stats(gate)))
+    for s in hold + whole:
         s.close()
     print(f"room: {time.time() - began:.1f} s")
 

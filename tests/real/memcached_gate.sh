@@ -50,7 +50,7 @@ section_patience() { # clients that stall
     stop "$run"
 }
 section_room() { # half requests and a bucket's memory
-    start $((base + 58)) $((base + 2)) --memory 12M --patience 60s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
+    start $((base + 58)) $((base + 2)) --threads 4 --memory 12M --patience 60s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
     local run=$pid
     $ask room $((base + 58)) || failed=1
     stop "$run"
