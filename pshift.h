@@ -31,20 +31,21 @@
  *
  *     int main(void)
  *     {
- *         static const uint64_t capacity[2] = {100, 100}, reservation[2] = {100, 100};
- *         static const uint32_t row[3] = {0, 2, 4}, server[4] = {0, 1, 0, 1};
- *         static const uint64_t demand[4] = {150, 50, 50, 50};
+ *         static const uint64_t capacity[2] = {100, 100}; // a period, of each server
+ *         static const uint64_t reservation[3] = {100, 60, 40}; // of each bucket
  *         // bucket i has the entries row[i]..row[i + 1] - 1: server and demand there
- *         const struct pshift_problem problem = {2,   2,      capacity, reservation,
- *                                                row, server, demand};
- *         const struct pshift_solver_config config = {2, 2, 4}; // sizes: as in problem
- *         const struct pshift_scheduler_config queues = {2, 0};
+ *         static const uint32_t row[4] = {0, 2, 4, 5}, server[5] = {0, 1, 0, 1, 1};
+ *         static const uint64_t demand[5] = {150, 50, 50, 50, 90};
+ *         const struct pshift_problem problem = { // 2 servers, 3 buckets
+ *             2, 3, capacity, reservation, row, server, demand};
+ *         const struct pshift_solver_config config = {2, 3, 5}; // and 5 entries
+ *         const struct pshift_scheduler_config queues = {3, 0}; // buckets
  *         static struct pshift_solution solution; // zero, then its arrays
  *         static struct pshift_solver solver;
  *         static struct pshift_scheduler scheduler;
  *         struct pshift_pick pick;
- *         uint64_t alloc[4];
- *         uint8_t cut[2];
+ *         uint64_t alloc[5]; // tokens of each entry
+ *         uint8_t cut[2];    // of each server
  *
  *         solution.alloc = alloc;
  *         solution.cut = cut;

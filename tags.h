@@ -35,7 +35,7 @@
  *     {
  *         static struct tags_config config; // zero: the default
  *         static const struct tags_client fast = {1, 0, 0}; // weight, reservation, limit
- *         static const struct tags_client slow = {2, 50, 200};
+ *         static const struct tags_client slow = {2, 50, 200}; // (_per_s; 0: none)
  *         struct tags_grant grant;
  *         struct tags tags;
  *         void *mem;

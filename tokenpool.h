@@ -27,18 +27,18 @@
  *
  *     int main(void)
  *     {
- *         static uint64_t storage[256] __attribute__((aligned(64)));  // mmap it
- *         static uint64_t memory[256] __attribute__((aligned(64)));   // the monitor's
+ *         static uint64_t storage[256] __attribute__((aligned(64))); // mmap it
+ *         static uint64_t memory[256] __attribute__((aligned(64)));  // the monitor's
  *         static struct tokenpool_monitor monitor;
  *         static struct tokenpool_client client;
  *         static struct tokenpool_config config;
  *         uint64_t now_ns = 0, fits, done = 0;
- *         config.clients = 2;
- *         config.capacity = 10000; // I/Os in a period of 1 s, from a profile
+ *         config.clients = 2; // sizes: tokenpool_storage_memsize, _monitor_memsize
+ *         config.capacity = 10000; // I/Os a period (1 s), at first; the estimate follows
  *         if (tokenpool_monitor_init(&monitor, memory, sizeof memory, storage,
  *                                    sizeof storage, &config) != QOS_OK ||
- *             tokenpool_monitor_join(&monitor, 0, 6000, 0, &fits) != QOS_OK || // R: 6000
- *             tokenpool_client_attach(&client, 0, 0, storage, sizeof storage) != QOS_OK)
+ *             tokenpool_monitor_join(&monitor, 1, 6000, 0, &fits) != QOS_OK || // id 1, R
+ *             tokenpool_client_attach(&client, 1, 0, storage, sizeof storage) != QOS_OK)
  *             return 1;
  *         while (done < 100) {
  *             tokenpool_monitor_run(&monitor, now_ns); // data node, at monitor_next_ns

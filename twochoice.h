@@ -2,12 +2,11 @@
  *
  * THE PROBLEM
  *
- *   A parallel program ends its write phase when its slowest write ends. One storage
- *   server that is slow for a second (a straggler) holds up thousands of processes. The
- *   remedy is to write to another server, now. That needs a choice: no client knows all
- *   loads, and if all clients choose the idle servers, these are the new stragglers. It
- *   also needs a record: readers ask the object's own ("home") server, so it must know
- *   where the bytes are, even after a crash. In idle times the bytes come home.
+ *   The write phase of a parallel program ends with its slowest write: a server that is
+ *   slow for a second (a straggler) holds up thousands of processes. So write to another
+ *   one, now. To which? No client knows all loads, and if all choose the idle servers,
+ *   these are the next stragglers. And where are the bytes? Readers ask the object's own
+ *   ("home") server: it must know, even after a crash. In idle times the bytes come home.
  *
  * THE MODEL
  *
@@ -18,10 +17,9 @@
  *     +-----------+  2  +--------+       +----------------------------------+
  *       |      |  3 data   ^ |      5 pulled home     ^      ^
  *       |      +-----------+ +------------------------+      |
- *       +----------------------------------------------------+
- *           4 "they are on server 2": recorded, then acknowledged
+ *       +-------- 4 "they are on server 2": recorded --------+
  *
- *   1 reserve, 2 asked for. Three parts that share nothing, a chapter each:
+ *   1 reserve, 2 asked for, 4 then acknowledged. Three parts, which share nothing:
  *     placement   in a client: where to reserve, which asks to take; in every server an
  *                 intake: how fast it drains, whom it asks for the next write
  *     table       in a home server: where the bytes are; with log, pulls, maintainer
@@ -31,10 +29,10 @@
  *
  *     #include "twochoice.h"
  *
- *     static unsigned char mem[5][200000] __attribute__((aligned(64)));
+ *     static unsigned char mem[5][600000] __attribute__((aligned(64)));
  *     static struct twochoice_placement_config clients; // zeros are the defaults
- *     static struct twochoice_table_config home = {1000, 0, 0, 0, 0, 0, 0}; // and no log
- *     static struct twochoice_intake_config server = {0, 16, 0, 0, 0, 0};
+ *     static struct twochoice_table_config home;        // and no storage: no log
+ *     static struct twochoice_intake_config server;
  *     static struct twochoice_intake intake[3];         // one in each server
  *
  *     int main(void)
@@ -45,10 +43,11 @@
  *         struct twochoice_place_order todo;
  *         struct twochoice_message m, answer;
  *         struct twochoice_piece piece[4];
- *         uint64_t stamp, request;
+ *         uint64_t stamp, request, now_ns = 0;
  *         size_t n;
  *         clients.servers = 3;
  *         home.home = 1;
+ *         home.max_fragments = 1000;
  *         if (twochoice_placement_init(&placement, mem[3], sizeof mem[3], &clients) ||
  *             twochoice_table_init(&table, mem[4], sizeof mem[4], &home))
  *             return 1;
@@ -60,12 +59,14 @@
  *         if (twochoice_placement_begin(&placement, 0, &w, 1, 0, &request) ||
  *             twochoice_table_write_begin(&table, 7, TWOCHOICE_UNBOUND, 0, 4096, &stamp))
  *             return 1;
- *         while (twochoice_placement_step(&placement, 0, &todo),
- *                todo.todo == TWOCHOICE_PLACE_SEND) { // a network carries the messages
- *             if (twochoice_intake_heard(&intake[todo.server], 0, &todo.message, &m))
- *                 twochoice_placement_heard(&placement, 0, &m, &answer);
- *             while (twochoice_intake_ask(&intake[todo.server], 0, &m))
- *                 twochoice_placement_heard(&placement, 0, &m, &answer);
+ *         while (twochoice_placement_step(&placement, now_ns += 1000, &todo),
+ *                todo.todo != TWOCHOICE_PLACE_BIND) { // WAIT: until next_ns or a message
+ *             struct twochoice_intake *there = &intake[todo.server]; // over your network
+ *             if (todo.todo == TWOCHOICE_PLACE_SEND &&
+ *                 twochoice_intake_heard(there, now_ns, &todo.message, &m))
+ *                 twochoice_placement_heard(&placement, now_ns, &m, &answer);
+ *             while (twochoice_intake_ask(there, now_ns, &m))
+ *                 twochoice_placement_heard(&placement, now_ns, &m, &answer);
  *         }
  *         // now the client writes there: the server stores (object 7, stamp), durably
  *         if (twochoice_table_write_bind(&table, stamp, todo.server) ||
@@ -87,7 +88,7 @@
  *     not write idles a server for at most 4 leads (lead_ns) an ask; clients take turns.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
- *     written elsewhere.
+ *     written elsewhere. Costs: a write and a query O(log n), a message O(k).
  *   - A write: begin; data durable at the target; end; commit; acknowledge. Any thread
  *     may sync. The chapter "table" draws the life of a byte: a server that follows it
  *     loses no acknowledged byte, whatever the order of writes, reads, pulls, cancels,
@@ -96,7 +97,6 @@
  *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
  *     that says what is damaged. Never a wrong place. After a failed write or sync, a
  *     compaction into new storage blocks comes before the next acknowledgement.
- *   - Costs: a write and a query O(log n), a message O(k).
  */
 #ifndef QOS_TWOCHOICE_H
 #define QOS_TWOCHOICE_H
