@@ -162,10 +162,8 @@ struct htb_config {
                                              * no limit; parent 0, no group, no expiry */
     uint64_t burst_ns;                      /* of the root, and of each class that sets none; 1..HTB_BURST_MAX_NS;
                                              * 0: 10 ms, at 40 MB/s one seek's worth of data */
-    uint64_t request_max_tokens;            /* 0: a bucket holds two bursts, and one lets any request pass; so a
-                                             * caller that is up to burst_ns late loses no tokens. Else a bucket
-                                             * holds one burst plus this; a larger request waits until it is full;
-                                             * 1..QOS_TOKENS_MAX / 4; QOS_NOTHING: exactly one burst */
+    uint64_t request_max_tokens;            /* how much a bucket holds beside a burst: 1..QOS_TOKENS_MAX / 4; 0:
+                                             * another burst; QOS_NOTHING. The chapter "tree" has a table */
     uint64_t debt_ns;              /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
     uint64_t lag_ns;               /* a slow device makes up for this much lost service; all classes alike
                                     * lose what is older; 1..HTB_BURST_MAX_NS; 0: 1 s */
@@ -398,11 +396,15 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
 /* ==== chapter: tree ================================================================================================
  *
  * The buckets (Sections 5.1 and 5.3). Each node of the tree has a rate bucket, and a limit bucket if it has a limit.
- * They are exact (see qos.h). A bucket holds two bursts (rate * burst_ns), or one and request_max_tokens. It starts
- * empty, minus any debt of the last holder of its id: a class that is released and reserved again gains nothing. A
- * request of n tokens passes when the bucket holds n or its threshold, whichever is less. The threshold is one burst,
- * or a full bucket if request_max_tokens is set. A request larger than the threshold leaves a debt, which is paid off
- * before anything else passes. The room above the threshold is for callers that come late.
+ * They are exact (see qos.h). A bucket starts empty, minus any debt of the last holder of its id: a class that is
+ * released and reserved again gains nothing. A request of n tokens passes when the bucket holds n or its threshold,
+ * whichever is less; a larger one leaves a debt, which is paid off before anything else passes. A burst is
+ * rate * burst_ns:
+ *
+ *     request_max_tokens   a bucket holds      threshold     so
+ *       0                  two bursts          one burst     a caller that is up to burst_ns late loses no tokens
+ *       m                  one burst and m     all of it     a request up to that leaves no debt
+ *       QOS_NOTHING        one burst           all of it     at once goes one burst, or one larger request
  *
  * A class that has tokens waits for its turn in the queues. Meanwhile its rate bucket earns above its depth, for up
  * to lag_ns, so a slow device costs no class its rate. A limit bucket does not: to catch up, a class needs a limit
@@ -1777,6 +1779,14 @@ QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
     r->state = HTB_DISPATCHED;
 }
 
+/* The first node from class id up to `above` that has own tokens: it pays. If none has, `above` does. */
+QOS_PRIV uint32_t htb_priv_first_own(const struct htb *tree, uint32_t id, uint32_t above)
+{
+    while (id != above && !(tree->node[id].flags & HTB_PRIV_OWN))
+        id = tree->node[id].parent;
+    return id;
+}
+
 /* Takes the request whose turn it is below `payer` out of its queue, and charges it: the buckets, the own tags from the
  * payer upwards, the rings below the payer. If a node on the way has own tokens, that node pays. */
 QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, uint64_t now_ns)
@@ -1784,9 +1794,7 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
     uint32_t id = htb_priv_turn(tree, payer), at;
     struct htb_request *r = tree->cls[id].u.leaf.tail->next;
     int64_t n_sub[HTB_RESOURCES_MAX];
-    for (at = id; at != payer; at = at == payer ? at : tree->node[at].parent)
-        if (tree->node[at].flags & HTB_PRIV_OWN)
-            payer = at;
+    payer = htb_priv_first_own(tree, id, payer);
     htb_priv_sub_tokens(tree, r->tokens, n_sub);
     /* By flight room at the device is what the root lends; its tokens are for the gate and for urgent requests. */
     r->payer = payer == tree->classes && tree->bound == HTB_BY_FLIGHT ? QOS_NONE : payer;

@@ -1565,7 +1565,8 @@ QOS_PRIV bool pshift_priv_takes_part(const struct pshift_solver *solver, uint32_
     return (solver->mark[j] & (PSHIFT_PRIV_CUT | PSHIFT_PRIV_STUCK)) == side;
 }
 
-/* Rows that fill and widen handle per step. */
+/* Rows that fill and widen handle per step: few enough that what the first ones moved counts for the next ones, and so
+ * many that looking at all servers between steps costs little beside them. */
 QOS_PRIV uint32_t pshift_priv_rows_at_once(uint32_t buckets)
 {
     return buckets / 64 + 512;
@@ -1618,7 +1619,7 @@ QOS_PRIV bool pshift_priv_retire(struct pshift_solver *solver, uint32_t servers,
 
 /* The movers, underloaded servers (pull) or overloaded ones, move `most` tokens by quota[], or all that they can. True
  * if the rows offer them no more. A row where a mover wants more may still have movers as partners. It is tried again
- * when one of them is a mover no more. */
+ * once one of its partners stops being a mover. */
 QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, uint64_t most, uint64_t *sum)
 {
     struct pshift_solver *solver = job->solver;
@@ -2340,28 +2341,28 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
     solver->alloc = s->alloc;
 }
 
-QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *p,
-                                            const struct pshift_options *opt, struct pshift_solution *s)
+QOS_API enum qos_status pshift_solver_solve(struct pshift_solver *solver, const struct pshift_problem *problem,
+                                            const struct pshift_options *options, struct pshift_solution *solution)
 {
-    struct pshift_priv_job job = {solver, p, NULL, NULL, 0, 0, false, false};
-    enum qos_status st = pshift_priv_check(solver, p, s);
+    struct pshift_priv_job job = {solver, problem, NULL, NULL, 0, 0, false, false};
+    enum qos_status st = pshift_priv_check(solver, problem, solution);
     uint32_t i;
     if (st != QOS_OK)
         return st;
-    job.alloc = s->alloc;
-    job.rows = p->buckets;
-    job.shards = pshift_priv_shards(p->row[p->buckets]);
-    st = pshift_priv_start(solver, opt, &job);
+    job.alloc = solution->alloc;
+    job.rows = problem->buckets;
+    job.shards = pshift_priv_shards(problem->row[problem->buckets]);
+    st = pshift_priv_start(solver, options, &job);
     if (st != QOS_OK) {
-        solver->alloc = solver->alloc == s->alloc ? NULL : solver->alloc;
+        solver->alloc = solver->alloc == solution->alloc ? NULL : solver->alloc;
         return st;
     }
     for (i = 0; i < solver->buckets && solver->retracted; i++)
         solver->rows[i].label = 0;
     solver->retracted = 0;
     solver->next_row = 0;
-    pshift_priv_shift_all(solver, opt, &job, s, false);
-    solver->cut_demand = s->cut_demand;
+    pshift_priv_shift_all(solver, options, &job, solution, false);
+    solver->cut_demand = solution->cut_demand;
     return QOS_OK;
 }
 
@@ -2383,22 +2384,23 @@ QOS_PRIV bool pshift_priv_same_size(const struct pshift_solver *solver, const st
 }
 
 QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, const uint32_t *bucket, uint32_t count,
-                                              const struct pshift_problem *p, const struct pshift_solution *s)
+                                              const struct pshift_problem *problem,
+                                              const struct pshift_solution *solution)
 {
-    enum qos_status st = pshift_priv_check_frame(solver, p, s);
+    enum qos_status st = pshift_priv_check_frame(solver, problem, solution);
     const bool cut = pshift_priv_has_cut(solver);
     uint32_t t, u, e;
     if (st != QOS_OK)
         return st;
-    if (!pshift_priv_same_size(solver, p) || (count && !bucket))
+    if (!pshift_priv_same_size(solver, problem) || (count && !bucket))
         return QOS_EINVAL;
     for (t = 0; t < count; t++)
-        if (bucket[t] >= p->buckets)
+        if (bucket[t] >= problem->buckets)
             return QOS_ENOENT;
     for (t = 0; t < count; t++) { /* rows may lie anywhere in memory: prefetch */
         __builtin_prefetch(solver->rows + bucket[count - t > 16 ? t + 16 : t], 1);
-        __builtin_prefetch(p->row + bucket[t]);
-        __builtin_prefetch(p->reservation + bucket[t]);
+        __builtin_prefetch(problem->row + bucket[t]);
+        __builtin_prefetch(problem->reservation + bucket[t]);
         if (solver->rows[bucket[t]].label == PSHIFT_PRIV_RETRACTED) {
             for (u = 0; u < t; u++)
                 solver->rows[bucket[u]].label = 0;
@@ -2409,19 +2411,22 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
     for (t = 0; t < count; t++) {
         struct qos_u128 tokens = {0, 0};
         if (count - t > 16) {
-            u = p->row[bucket[t + 16]];
-            __builtin_prefetch(s->alloc + u);
-            __builtin_prefetch(s->alloc + u + 7);
-            __builtin_prefetch(p->server + u);
+            u = problem->row[bucket[t + 16]];
+            __builtin_prefetch(solution->alloc + u);
+            __builtin_prefetch(solution->alloc + u + 7);
+            __builtin_prefetch(problem->server + u);
         }
-        for (e = p->row[bucket[t]]; e < p->row[bucket[t] + 1]; e++) {
-            pshift_priv_add(&tokens, s->alloc[e]);
-            solver->load[p->server[e]] = qos_sub_wide(solver->load[p->server[e]], pshift_priv_u128(s->alloc[e]));
+        for (e = problem->row[bucket[t]]; e < problem->row[bucket[t] + 1]; e++) {
+            pshift_priv_add(&tokens, solution->alloc[e]);
+            solver->load[problem->server[e]] =
+                qos_sub_wide(solver->load[problem->server[e]], pshift_priv_u128(solution->alloc[e]));
         }
         solver->tokens = qos_sub_wide(solver->tokens, tokens);
         if (cut)
-            solver->cut_demand = qos_sub_wide(solver->cut_demand, pshift_priv_outside(solver, p, s, bucket[t]));
-        solver->unclaimed = qos_sub_wide(solver->unclaimed, pshift_priv_u128(p->reservation[bucket[t]] - tokens.lo));
+            solver->cut_demand =
+                qos_sub_wide(solver->cut_demand, pshift_priv_outside(solver, problem, solution, bucket[t]));
+        solver->unclaimed =
+            qos_sub_wide(solver->unclaimed, pshift_priv_u128(problem->reservation[bucket[t]] - tokens.lo));
     }
     solver->retracted += count;
     return QOS_OK;
@@ -2444,19 +2449,19 @@ QOS_PRIV enum qos_status pshift_priv_check_row(const struct pshift_solver *solve
 }
 
 QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, const uint32_t *bucket, uint32_t count,
-                                              const struct pshift_problem *p, const struct pshift_options *opt,
-                                              struct pshift_solution *s)
+                                              const struct pshift_problem *problem,
+                                              const struct pshift_options *options, struct pshift_solution *solution)
 {
-    struct pshift_priv_job job = {solver, p, NULL, bucket, count, 1, true, false};
-    enum qos_status st = pshift_priv_check_frame(solver, p, s);
+    struct pshift_priv_job job = {solver, problem, NULL, bucket, count, 1, true, false};
+    enum qos_status st = pshift_priv_check_frame(solver, problem, solution);
     const bool cut = pshift_priv_has_cut(solver);
     uint32_t t, good;
     if (st != QOS_OK)
         return st;
-    if (!pshift_priv_same_size(solver, p) || count != solver->retracted || (count && !bucket))
+    if (!pshift_priv_same_size(solver, problem) || count != solver->retracted || (count && !bucket))
         return QOS_EINVAL;
     for (good = 0; good < count && st == QOS_OK; good += st == QOS_OK ? 1u : 0u) {
-        st = bucket[good] < p->buckets ? pshift_priv_check_row(solver, p, bucket[good]) : QOS_EINVAL;
+        st = bucket[good] < problem->buckets ? pshift_priv_check_row(solver, problem, bucket[good]) : QOS_EINVAL;
         if (st == QOS_OK)
             solver->rows[bucket[good]].label = 0; /* not twice */
     }
@@ -2464,18 +2469,20 @@ QOS_API enum qos_status pshift_solver_resolve(struct pshift_solver *solver, cons
         solver->rows[bucket[t]].label = PSHIFT_PRIV_RETRACTED;
     if (st != QOS_OK)
         return st;
-    if (solver->entries >= PSHIFT_SHARD_ENTRIES && count > p->buckets / PSHIFT_WARM_PART / (cut ? 4 : 1)) /* cheaper */
-        return pshift_solver_solve(solver, p, opt, s);
-    job.alloc = s->alloc;
+    if (solver->entries >= PSHIFT_SHARD_ENTRIES &&
+        count > problem->buckets / PSHIFT_WARM_PART / (cut ? 4 : 1)) /* cheaper */
+        return pshift_solver_solve(solver, problem, options, solution);
+    job.alloc = solution->alloc;
     job.expel = cut;
     solver->retracted = 0;
     (void)pshift_priv_start(solver, NULL, &job); /* all rows are checked */
     for (t = 0; t < count && cut; t++)
-        solver->cut_demand = qos_add_wide(solver->cut_demand, pshift_priv_outside(solver, p, s, bucket[t]));
-    pshift_priv_shift_all(solver, opt, &job, s, !solver->part[0].leads);
-    if (!s->exact || pshift_priv_proved(solver, p, s))
+        solver->cut_demand =
+            qos_add_wide(solver->cut_demand, pshift_priv_outside(solver, problem, solution, bucket[t]));
+    pshift_priv_shift_all(solver, options, &job, solution, !solver->part[0].leads);
+    if (!solution->exact || pshift_priv_proved(solver, problem, solution))
         return QOS_OK;
-    st = pshift_solver_solve(solver, p, opt, s);
+    st = pshift_solver_solve(solver, problem, options, solution);
     solver->info.repeated = true;
     return st;
 }
@@ -2487,48 +2494,49 @@ QOS_API enum qos_status pshift_solver_info(const struct pshift_solver *solver, s
     return QOS_OK;
 }
 
-QOS_API enum qos_status pshift_solver_verify(struct pshift_solver *solver, const struct pshift_problem *p,
-                                             const struct pshift_solution *s)
+QOS_API enum qos_status pshift_solver_verify(struct pshift_solver *solver, const struct pshift_problem *problem,
+                                             const struct pshift_solution *solution)
 {
     struct pshift_solution real;
-    enum qos_status st = pshift_priv_check(solver, p, s);
+    enum qos_status st = pshift_priv_check(solver, problem, solution);
     bool same;
     if (st != QOS_OK)
         return st;
-    st = pshift_priv_account(solver, p, s, &real);
+    st = pshift_priv_account(solver, problem, solution, &real);
     if (st != QOS_OK)
         return st;
-    same = pshift_priv_same(real.tokens, s->tokens) && pshift_priv_same(real.unclaimed, s->unclaimed) &&
-           pshift_priv_same(real.effective, s->effective) && pshift_priv_same(real.excess, s->excess) &&
-           pshift_priv_same(real.cut_capacity, s->cut_capacity) && pshift_priv_same(real.cut_demand, s->cut_demand) &&
-           real.cut_servers == s->cut_servers;
-    if (same && s->exact) /* max-flow min-cut */
+    same = pshift_priv_same(real.tokens, solution->tokens) && pshift_priv_same(real.unclaimed, solution->unclaimed) &&
+           pshift_priv_same(real.effective, solution->effective) && pshift_priv_same(real.excess, solution->excess) &&
+           pshift_priv_same(real.cut_capacity, solution->cut_capacity) &&
+           pshift_priv_same(real.cut_demand, solution->cut_demand) && real.cut_servers == solution->cut_servers;
+    if (same && solution->exact) /* max-flow min-cut */
         same = pshift_priv_same(qos_add_wide(real.cut_capacity, real.cut_demand), real.effective);
-    if (same && s->shortfall_set && p->buckets)
-        same = s->shortfall && pshift_priv_shortfalls(solver, p, s, false);
+    if (same && solution->shortfall_set && problem->buckets)
+        same = solution->shortfall && pshift_priv_shortfalls(solver, problem, solution, false);
     return same ? QOS_OK : QOS_ECORRUPT;
 }
 
-QOS_API enum qos_status pshift_solver_shortfall(struct pshift_solver *solver, const struct pshift_problem *p,
-                                                struct pshift_solution *s)
+QOS_API enum qos_status pshift_solver_shortfall(struct pshift_solver *solver, const struct pshift_problem *problem,
+                                                struct pshift_solution *solution)
 {
-    enum qos_status st = pshift_solver_verify(solver, p, s); /* leaves the loads */
+    enum qos_status st = pshift_solver_verify(solver, problem, solution); /* leaves the loads */
     if (st != QOS_OK)
         return st;
-    if (!s->shortfall && p->buckets)
+    if (!solution->shortfall && problem->buckets)
         return QOS_EINVAL;
-    s->shortfall_set = pshift_priv_shortfalls(solver, p, s, true);
+    solution->shortfall_set = pshift_priv_shortfalls(solver, problem, solution, true);
     return QOS_OK;
 }
 
-QOS_API bool pshift_solution_binds(const struct pshift_solution *s, uint32_t i, const struct pshift_problem *p)
+QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint32_t bucket,
+                                   const struct pshift_problem *problem)
 {
-    struct qos_u128 total = {0, 0}, outside = {0, 0}, want = {0, p->reservation[i]};
+    struct qos_u128 total = {0, 0}, outside = {0, 0}, want = {0, problem->reservation[bucket]};
     uint32_t e;
-    for (e = p->row[i]; e < p->row[i + 1]; e++) {
-        pshift_priv_add(&total, p->demand[e]);
-        if (!s->cut[p->server[e]])
-            pshift_priv_add(&outside, p->demand[e]);
+    for (e = problem->row[bucket]; e < problem->row[bucket + 1]; e++) {
+        pshift_priv_add(&total, problem->demand[e]);
+        if (!solution->cut[problem->server[e]])
+            pshift_priv_add(&outside, problem->demand[e]);
     }
     return qos_cmp_wide(outside, want) < 0 && qos_cmp_wide(outside, total) < 0;
 }

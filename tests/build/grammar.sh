@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # proves: every public function of every header follows one grammar: handle, now_ns, ids, amounts, outputs, in this order;
-# one shape each for init, memsize, config_error, stats, info, next_ns, encode and decode; no banned word; every public name
-# (functions, macros, types, constants) begins with its header's prefix; every public function is used by an example, a
-# bench or another header, or docs/ says who needs it. Each planted prototype that breaks the grammar is found.
+# prototype and body name their arguments alike; one shape each for init, memsize, config_error, stats, info, next_ns,
+# encode and decode; no banned word; every public name (functions, macros, types, constants) begins with its header's
+# prefix; every public function is used by an example or another header, or docs/ says who needs it. Each planted
+# prototype that breaks the grammar is found.
 set -u
 . "$(dirname "$0")/../lib.sh"
 out=build/grammar
@@ -34,7 +35,7 @@ untested() { # HEADER FILE TEST...
             grep -qE "$row" "${@:3}" || echo "struct $struct: no table test has a row for $field (tests/unit/$1_config.c)"
         done
 }
-# Public functions that only tests use: no example, no bench, no other header and no document names them. Every
+# Public functions that only tests and benches use: no example, no other header and no document names them. Every
 # configuration has an X_config_error; the documents say so once.
 for_tests_only() { # HEADER FILE
     prototypes "$2" | perl -e '
@@ -47,8 +48,20 @@ for_tests_only() { # HEADER FILE
             $text =~ s{/\*.*?\*/}{}gs if $file =~ /^\w+\.h$/; # comments of a header do not count
             delete $only{$_} for $text =~ /\b(${header}_\w+)/g;
         }
-        print "$_: only tests use it; delete it, or say in docs/embedding.md who needs it\n" for sort keys %only' \
-        "$1" README.md docs/*.md bench/*.c* bench/*.h examples/*/*.[ch]* $(ls ./*.h | sed 's,^\./,,' | grep -vx "$1.h")
+        print "$_: only tests and benches use it; delete it, or say in docs/embedding.md who needs it\n" for sort keys %only' \
+        "$1" README.md docs/*.md examples/*/*.[ch]* $(ls ./*.h | sed 's,^\./,,' | grep -vx "$1.h")
+}
+# Public functions whose body names an argument otherwise than the prototype does.
+renamed() { # HEADER FILE
+    gcc -std=c11 -E -P -I. -DQOS_API=PUBLIC -include stdbool.h "$2" | perl -0777 -ne '
+        my %names;
+        s/__attribute__ *\(\(.*?\)\)//gs;
+        while (/\bPUBLIC\b[^;{}()]*?\b('"$1"'_\w+)\s*\(((?:[^(){};]|\([^()]*\))*)\)[^;{}]*[;{]/g) {
+            my ($function, $list) = ($1, $2);
+            my $given = join ", ", map { /(\w+)\s*(?:\[[^\]]*\]\s*)?$/ ? $1 : "?" } split /,/, $list;
+            $names{$function} //= $given;
+            print "$function($names{$function}) has a body with the arguments ($given)\n" if $names{$function} ne $given;
+        }'
 }
 check() { # HEADER FILE
     prototypes "$2" | tests/build/grammar.pl "$1"
@@ -56,7 +69,7 @@ check() { # HEADER FILE
 }
 
 for h in *.h; do
-    { check "${h%.h}" "$h"; untested "${h%.h}" "$h" /dev/null tests/unit/"${h%.h}"_*config*.c; for_tests_only "${h%.h}" "$h"; } >"$out/$h.txt"
+    { check "${h%.h}" "$h"; renamed "${h%.h}" "$h"; untested "${h%.h}" "$h" /dev/null tests/unit/"${h%.h}"_*config*.c; for_tests_only "${h%.h}" "$h"; } >"$out/$h.txt"
     if [ -s "$out/$h.txt" ]; then cat "$out/$h.txt"; failed=1; fi
     prototypes "$h" | grep -o "PUBLIC [^;]*\b${h%.h}_" | wc -l
 done >"$out/log"
@@ -114,6 +127,8 @@ echo '{CONFIG_FIELD(plant_config, clients), ...}, and never_tested of another st
 [ "$(untested plant "$out/plant.h" "$out/plant_config.c" | grep -c never_tested)" = 1 ] || bad "a field that no test names was not found"
 echo 'QOS_API void qos_sat_add(uint64_t a); QOS_API void qos_needed_by_nobody(uint64_t a);' >"$out/plant.h"
 [ "$(for_tests_only qos "$out/plant.h" | cut -d: -f1)" = qos_needed_by_nobody ] || bad "a function that only tests use was not found"
+echo 'QOS_API int plant_take(int id, int n); QOS_API int plant_take(int i, int n) { return i + n; }' >"$out/plant.h"
+[ -n "$(renamed plant "$out/plant.h")" ] || bad "a body that names its arguments otherwise was not found"
 echo "$n planted mistakes found; all prototypes in order"
 grep -qv '^[0-9]*$' "$out/log" && failed=1
 finish $failed
