@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # proves: every ```sh block of the documents either works exactly as printed, run from the repository's root (<!-- run -->),
-# or says why no test runs it (<!-- not run: reason -->).
+# or says why no test runs it (<!-- not run: reason -->). No picture has parts that nobody sees.
 set -u
 . "$(dirname "$0")/../lib.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES # the makes of the blocks have no parent make
@@ -31,5 +31,10 @@ for b in $blocks; do
     start=$(date +%s)
     if timeout 120 bash -euo pipefail "$b" >"$b.log" 2>&1 </dev/null; then ok "$b ($(($(date +%s) - start)) s)"
     else bad "$b: status $?"; cat "$b"; tail -20 "$b.log"; fi
+done
+cp $(git ls-files '*.svg') "$out"
+mkdir -p "$out/tidy" && cp "$out"/*.svg "$out/tidy" && bench/figures/tidy.pl "$out"/tidy/*.svg || bad "tidy.pl failed"
+for p in "$out"/*.svg; do
+    cmp -s "$p" "$out/tidy/${p##*/}" || bad "${p##*/} has parts that nobody sees: bench/figures/tidy.pl removes them"
 done
 finish $failed
