@@ -67,7 +67,7 @@
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
  *     by weight, differs by at most two batches. Small batches are slow: one client gets
  *     weight x batch in a check, and in T / 128. Without, first come.
- *   - If the node gets slower, the estimate is back within 5 periods, and 99 % of what
+ *   - If the node gets slower, every 8 periods, it is known within 5, and 99 % of what
  *     equal sharing can meet of the reservations is met, if engines say what is queued.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
@@ -1911,8 +1911,11 @@ struct tokenpool_monitor {
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
     /* At the end of a period: */
     uint64_t of_pool, hidden;     /* I/Os of pool tokens; tokens of those who did not say their last */
-    uint64_t late, excused;       /* tokens left though wanted; how many are no sign of a slow node */
+    uint64_t late, latest;        /* tokens left though wanted: of all clients, and the most of one */
+    uint64_t excused;             /* how many are no sign of a slow node */
     uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
+    uint64_t used_fallen;         /* U after a fall that was taken back, for one period */
+    uint32_t vain, trusted;       /* falls in a row that were taken back in vain; that will not be taken back */
     uint32_t gap, since;          /* periods from the last late one to a growth: least, now */
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
     uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
@@ -2356,7 +2359,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
 {
     uint64_t word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 3, id));
     uint64_t issued = monitor->issued[id];
-    uint64_t kept = word >> 26 & TOKENPOOL_TOKENS_MAX;
+    uint64_t kept = word >> 26 & TOKENPOOL_TOKENS_MAX, left;
     bool heard = word >> 59 == tag, unused;
     uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
@@ -2377,7 +2380,9 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     monitor->demand[id] = heard ? (uint8_t)(word >> 52 & 3) : 0;
     monitor->waiting += monitor->demand[id] == 3;
     monitor->wanting += monitor->demand[id] >= 2;
-    monitor->late += monitor->demand[id] == 2 ? qos_sat_sub(qos_min(kept, issued), done) : 0;
+    left = monitor->demand[id] == 2 ? qos_sat_sub(qos_min(kept, issued), done) : 0;
+    monitor->late += left;
+    monitor->latest = qos_max(monitor->latest, left);
     if (last || (heard && monitor->state[id] == TOKENPOOL_PRIV_SILENT)) {
         monitor->silent[id] = 0;
         monitor->state[id] = TOKENPOOL_PRIV_LIVE;
@@ -2403,8 +2408,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   late for them, or nobody claimed them, the node was slower than Omega.
  *
  *   Each move is a trial. If U falls with Omega the node was not the limit: the fall is taken back, and so many tokens
- *   are no sign for some time (their owner may lie, or the guard leaves a node idle). A growth after which tokens are
- *   left doubles the time to the next one, up to 8 periods.
+ *   are no sign for some time (their owner may lie, or the guard leaves a node idle). If U does not rise by an eighth of
+ *   that, and more is left than one client could hide, it was taken back in vain: the node becomes slower all the time.
+ *   The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth after which
+ *   tokens are left doubles the time to the next one, up to 8 periods.
  *
  *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
  *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
@@ -2451,7 +2458,9 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
         monitor->window_used = monitor->window_at = 0;
     monitor->grown = 0;
     tokenpool_monitor_priv_record(monitor, used);
-    if (monitor->capacity_next + within / 4 < omega) {
+    if (monitor->trusted) {
+        monitor->trusted--;
+    } else if (monitor->capacity_next + within / 4 < omega) {
         monitor->used_before = used;
         monitor->fallen = omega - monitor->capacity_next;
     }
@@ -2465,22 +2474,33 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     /* The last reports come up to final_ns before the end: what is served after them is not left. */
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
-    bool unmet;
+    bool unmet, vain;
     if (config->flags & TOKENPOOL_FIXED)
         return;
     if (monitor->unheard) /* they may have used what they had, and all of the pool that others did not */
         known += monitor->hidden + qos_sat_sub(monitor->info.claimed, monitor->of_pool);
     left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + within));
+    if (monitor->used_fallen) {
+        vain = used < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8 + monitor->latest;
+        monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
+        monitor->trusted = monitor->vain;
+        if (monitor->trusted)
+            monitor->excused = 0;
+    }
+    monitor->used_fallen = 0;
     unmet = left > monitor->excused + qos_max(monitor->excused / 2, qos_max(omega / 256, final + final / 4));
     if (monitor->grew) /* was that step too much? then the next one later */
         monitor->gap = unmet ? (uint32_t)qos_min(2u * monitor->gap + 2u, 8) : 0;
     monitor->grew = false;
     monitor->since = unmet ? 0 : (uint32_t)qos_min(monitor->since + UINT64_C(1), 255);
+    if (monitor->since > 4)
+        monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
     monitor->used_before = 0;
     if (used + qos_max(monitor->fallen / 6, omega / 128) < before) {
         monitor->excused = qos_min(left, monitor->fallen) + monitor->fallen; /* so much is left at the former one */
         monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
+        monitor->used_fallen = used;
     } else if (unmet && used && used < omega + within) {
         tokenpool_monitor_priv_fall(monitor, used, within);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap && qos_sat_add(used, within) >= omega) {
@@ -2497,7 +2517,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
-    monitor->late = monitor->of_pool = monitor->hidden = 0;
+    monitor->late = monitor->latest = monitor->of_pool = monitor->hidden = 0;
     monitor->unheard = false;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);

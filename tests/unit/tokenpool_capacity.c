@@ -185,6 +185,48 @@ static void test_liar(unsigned kind, uint32_t flags)
     CHECK_LE(off, 3); /* falls that are tried and taken back */
 }
 
+/* A node that becomes slower by one part in `part` every `every` periods, for 20 periods: from then on the estimate is at most
+ * a tenth above what the node did 5 periods ago, and at the end what it does. */
+static void test_decline(unsigned n, uint64_t reserved, unsigned every, uint64_t part)
+{
+    static struct tokenpool_client c[4];
+    uint64_t out[4] = {0}, done[4], rate = 10000, due = 0, now, was[40], k;
+    unsigned i, none;
+    memset(&config, 0, sizeof config);
+    config.clients = n;
+    config.capacity = rate;
+    rig_init();
+    for (i = 0; i < n; i++) {
+        rig_join(i, reserved, 0);
+        rig_engine(&c[i], i);
+        tokenpool_client_set_queued(&c[i], TOKENPOOL_BACKLOGGED);
+    }
+    CHECK_CONTEXT("%u clients, %" PRIu64 " each, slower by 1/%" PRIu64 " every %u periods", n, reserved, part, every);
+    for (now = 0; now < 40 * S; now += MS) {
+        uint64_t p = now / S;
+        if (now % (every * S) == 0 && p >= 5 && p < 25)
+            rate -= rate / part;
+        was[p] = rate;
+        rig_run(&monitor, now);
+        for (due += rate, k = due / 1000, due %= 1000, i = 0; i < n; i++)
+            for (done[i] = 0; out[i] < 64 && tokenpool_client_take(&c[i], now, 1) == QOS_OK;)
+                out[i]++;
+        for (i = (unsigned)(now / MS), none = 0; k && none < n; i++)
+            if (out[i % n]) {
+                out[i % n]--, done[i % n]++, k--;
+                none = 0;
+            } else {
+                none++;
+            }
+        for (i = 0; i < n; i++)
+            tokenpool_client_complete(&c[i], done[i]);
+        if (now % S == S / 2 && p >= 5)
+            CHECK_LE(rig_info().capacity * 10, was[p - 5] * 11 + 500);
+    }
+    CHECK_LE(rig_info().capacity * 100, rate * 107);
+    CHECK_GE(rig_info().capacity * 100, rate * 99);
+}
+
 static void test_alerts(void)
 {
     unsigned i;
@@ -221,6 +263,11 @@ int main(void)
     test_trial();
     for (i = 0; i < 6; i++)
         test_liar(i / 2, i % 2 ? TOKENPOOL_GUARD : 0);
+    for (unsigned every = 1; every <= 2; every++) {
+        test_decline(1, 0, every, 25);
+        test_decline(4, 1000, every, 50);
+        test_decline(4, 1000, every, 25);
+    }
     test_alerts();
 
     /* A report above what was issued counts as what was issued; the pool was not touched. */
