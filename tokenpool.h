@@ -2408,10 +2408,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   late for them, or nobody claimed them, the node was slower than Omega.
  *
  *   Each move is a trial. If U falls with Omega the node was not the limit: the fall is taken back, and so many tokens
- *   are no sign for some time (their owner may lie, or the guard leaves a node idle). If U does not rise by an eighth of
- *   that, and more is left than one client could hide, it was taken back in vain: the node becomes slower all the time.
- *   The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth after which
- *   tokens are left doubles the time to the next one, up to 8 periods.
+ *   are no sign for some time (their owner may lie, or the guard leaves a node idle). If U does not rise by an eighth
+ *   of that, and more is left than one client could hide, it was taken back in vain: the node becomes slower all the
+ *   time. The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth after
+ *   which tokens are left doubles the time to the next one, up to 8 periods.
  *
  *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
  *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
