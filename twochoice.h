@@ -3588,8 +3588,8 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *
  *   If as many places are better as writes are left, the ask is declined, otherwise a write goes there. A bound that
  *   has passed counts as late as it is overdue, so a server that hangs is not waited for: the client then reserves
- *   again where it declined. A place of which nothing was heard counts with what the server took when last heard of;
- *   an ask that only such places would beat waits for a quarter of its own service time.
+ *   again where it declined. A place of which nothing was heard counts with what the server took when last heard of,
+ *   or with what is typical; an ask that only such places would beat waits for a quarter of its own service time.
  *
  *   A write that takes 3/2 of its bound and two round trips is overdue. It is sent to another server, too, if this is
  *   needed at most once in 8 writes, and twice at first; after timeout_ns always; never one at its own home, where
@@ -3816,8 +3816,8 @@ QOS_PRIV void twochoice_priv_remember(struct twochoice_placement *placement, uin
     uint64_t typical = placement->typical_ns;
     service_ns = qos_min(service_ns, placement->timeout_ns);
     placement->service_ns[server] = service_ns;
-    if (typical == 0)
-        placement->typical_ns = service_ns;
+    if (typical == 0) /* others count as faster: the first to speak may be a slow one */
+        placement->typical_ns = service_ns - service_ns / 4;
     else if (service_ns > 4 * typical)
         placement->typical_ns = typical + typical / 16 + 1; /* one slow server says little */
     else
@@ -4002,6 +4002,7 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     s->state = TWOCHOICE_PRIV_WRITE_UNBOUND;
     s->again = true;
     s->small = false; /* now it is like any other */
+    r->curious = false;
     r->unbound++;
     r->due_ns = now_ns;
     placement->service_ns[s->server] = qos_max(placement->service_ns[s->server], took_ns);
