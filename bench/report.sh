@@ -123,6 +123,9 @@ create, fragments of 1 MiB (x faster)|ns|table_1MiB|create_ns|absl|table_1MiB|ab
 find in them (x faster)|ns|table_1MiB|find_ns|absl|table_1MiB|absl_find_ns|table_1MiB|find_speedup_vs_absl
 create, 4 KiB at random places of 1 TiB (x faster)|ns|table_4KiB_of_1TiB|create_ns|absl|table_4KiB_of_1TiB|absl_create_ns|table_4KiB_of_1TiB|create_speedup_vs_absl
 find in them (x faster)|ns|table_4KiB_of_1TiB|find_ns|absl|table_4KiB_of_1TiB|absl_find_ns|table_4KiB_of_1TiB|find_speedup_vs_absl
+create, appends (x faster)|ns|table_appends|create_ns|absl|table_appends|absl_create_ns|table_appends|create_speedup_vs_absl
+find in them (x faster)|ns|table_appends|find_ns|absl|table_appends|absl_find_ns|table_appends|find_speedup_vs_absl
+find in them, table in huge pages (x faster)|ns|table_appends_huge_pages|find_ns|absl|table_appends_huge_pages|absl_find_ns|table_appends_huge_pages|find_speedup_vs_absl
 memory of a fragment|bytes|table_1MiB|bytes_per_fragment|||||
 create in one object (x faster)|ns|table_1_object|create_ns|interval_map|icl_1_object|create_ns|table_1_object|create_speedup_vs_icl
 find in one object (x faster)|ns|table_1_object|query_ns|interval_map|icl_1_object|query_ns|table_1_object|query_speedup_vs_icl

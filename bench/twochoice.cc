@@ -9,6 +9,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ uint64_t mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-workload random_order(uint32_t n)
+workload in_order(uint32_t n)
 {
     workload w;
     w.place.resize(n);
@@ -42,18 +43,28 @@ workload random_order(uint32_t n)
         w.place[i] = i;
         w.target[i] = static_cast<uint32_t>(mix(i) % servers) + 1;
     }
+    return w;
+}
+
+workload random_order(uint32_t n)
+{
+    workload w = in_order(n);
     for (uint32_t i = n; i-- > 1;)
         std::swap(w.place[i], w.place[mix(i * UINT64_C(7919) + 1) % (i + 1)]);
     return w;
 }
 
+constexpr size_t huge_page = 2 << 20;
+
 struct table {
     twochoice_table t;
     void *mem;
-    explicit table(const twochoice_table_config &config) : mem(nullptr)
+    explicit table(const twochoice_table_config &config, bool huge = false) : mem(nullptr)
     {
         const size_t size = twochoice_table_memsize(&config);
-        mem = aligned_alloc(64, size);
+        mem = huge ? aligned_alloc(huge_page, (size + huge_page - 1) / huge_page * huge_page) : aligned_alloc(64, size);
+        if (huge && mem)
+            (void)madvise(mem, size, MADV_HUGEPAGE);
         if (!mem || twochoice_table_init(&t, mem, size, &config) != QOS_OK) {
             printf("no memory for the table\n");
             exit(2);
@@ -179,35 +190,64 @@ struct absl_map {
     }
 };
 
-// 1,000,000 fragments in random order: of 1 MiB without gaps, or of 4 KiB at random places of 1 TiB. Table and B-tree
-// take turns, a slice each, so that other load on the machine meets both; medians over the slices of all runs.
+constexpr uint32_t objects_in_turn = 100;
+
+struct pattern {
+    const char *name;
+    uint64_t len;
+    bool random, turns, huge; // turns: objects_in_turn objects
+};
+// clang-format off
+constexpr pattern patterns[] = {
+    {"table_1MiB",                1 << 20, true,  false, false},
+    {"table_4KiB_of_1TiB",        4096,    true,  false, false},
+    {"table_appends",             4096,    false, false, false},
+    {"table_appends_100_objects", 4096,    false, true,  false},
+    {"table_1MiB_huge_pages",     1 << 20, true,  false, true},
+    {"table_appends_huge_pages",  4096,    false, false, true},
+};
+// clang-format on
+
+// 1,000,000 fragments: of 1 MiB in random order without gaps, of 4 KiB at random places of 1 TiB, or appended. Table and
+// B-tree take turns, a slice each, so that other load on the machine meets both; medians over the slices of all runs. The
+// B-tree's key is one number, also of several objects. Huge pages: the table's memory is one block, so its user can
+// ask the kernel for them; the B-tree's nodes come from malloc.
 void against_absl(bench *b)
 {
     constexpr uint32_t slices = 20, slice = fragments / slices;
     const uint32_t runs = b->quick ? 1 : 3;
-    for (const uint64_t len : {uint64_t{1} << 20, uint64_t{4096}}) {
+    for (const pattern &of : patterns) {
         double ratio_c[60], ratio_q[60], ours_c[60], ours_q[60], absl_c[60], absl_q[60];
-        const workload w = random_order(fragments);
-        const auto offset = [len](uint32_t i) { // of fragment i
-            return (len == 4096 ? mix(i * UINT64_C(0x9e3779b97f4a7c15)) >> 36 : i) * len;
+        const uint64_t len = of.len;
+        const workload w = of.random ? random_order(fragments) : in_order(fragments);
+        const auto object = [&of](uint32_t i) { // of fragment i
+            return of.turns ? uint64_t{i % objects_in_turn} : 0;
         };
-        const char *const name = len == 4096 ? "table_4KiB_of_1TiB" : "table_1MiB";
+        const auto offset = [&of](uint32_t i) {
+            const bool anywhere = of.random && of.len == 4096;
+            return (anywhere   ? mix(i * UINT64_C(0x9e3779b97f4a7c15)) >> 36
+                    : of.turns ? i / objects_in_turn
+                               : i) *
+                   of.len;
+        };
+        const auto key = [&](uint32_t i) { return object(i) << 48 | offset(i); };
+        const char *const name = of.name;
         twochoice_table_config config = {};
         config.max_fragments = 2 * fragments;
         config.home = servers + 1;
         for (uint32_t run = 0; run < runs; run++) {
-            table t(config);
+            table t(config, of.huge);
             absl_map m;
             uint64_t sum = 0;
             for (uint32_t s = 0; s < slices; s++) {
                 const uint32_t at = run * slices + s;
                 uint64_t from = bench_ns();
                 for (uint32_t i = s * slice; i < (s + 1) * slice; i++)
-                    create(&t.t, 1, offset(w.place[i]), len, w.target[i]);
+                    create(&t.t, object(w.place[i]), offset(w.place[i]), len, w.target[i]);
                 ours_c[at] = static_cast<double>(bench_ns() - from) / slice;
                 from = bench_ns();
                 for (uint32_t i = s * slice; i < (s + 1) * slice; i++)
-                    m.create(offset(w.place[i]), offset(w.place[i]) + len, w.target[i]);
+                    m.create(key(w.place[i]), key(w.place[i]) + len, w.target[i]);
                 absl_c[at] = static_cast<double>(bench_ns() - from) / slice;
                 ratio_c[at] = absl_c[at] / ours_c[at];
             }
@@ -218,14 +258,14 @@ void against_absl(bench *b)
                 uint64_t from = bench_ns();
                 for (uint32_t i = 0, k = s; i < slice;
                      i++, k = next_place(p.end + p.target, s * slice + i, fragments)) {
-                    twochoice_table_find(&t.t, 1, offset(k) + 100, &p);
+                    twochoice_table_find(&t.t, object(k), offset(k) + 100, &p);
                     sum += p.target;
                 }
                 ours_q[at] = static_cast<double>(bench_ns() - from) / slice;
                 from = bench_ns();
                 for (uint32_t i = 0, k = s; i < slice;
-                     i++, k = next_place(q.first + q.second, s * slice + i, fragments)) {
-                    q = m.find(offset(k) + 100);
+                     i++, k = next_place((q.first & (UINT64_MAX >> 16)) + q.second, s * slice + i, fragments)) {
+                    q = m.find(key(k) + 100);
                     sum -= q.second;
                 }
                 absl_q[at] = static_cast<double>(bench_ns() - from) / slice;
