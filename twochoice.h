@@ -330,7 +330,7 @@ struct twochoice_intake_state {
  *                                     finish, cancel
  *                twochoice_table_compact, compact_start,        a shorter log, while serving
  *                                     compact_step, compact_end
- *                twochoice_table_info, verify                   sizes; is the tree sound?
+ *                twochoice_table_info                           sizes
  *   maintainer   twochoice_maintainer_config_error, memsize, init
  *                twochoice_maintainer_step, remote_load         the next pull; a target's load
  *   placement    twochoice_placement_config_error, memsize, init
@@ -470,9 +470,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twocho
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_end(struct twochoice_table *table, bool swapped);
 
 QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_state *out);
-/* QOS_ECORRUPT: the tree breaks one of its own rules (order, fill, links, counts). O(n). For tests, and for
- * examples/common/twochoice_check.h, which compares table, log and data. */
-QOS_API QOS_NODISCARD enum qos_status twochoice_table_verify(const struct twochoice_table *table);
 
 /* A maintainer (Section V-C) decides what its table pulls home, and when; the caller's loop is its thread. It runs in
  * the thread of the table's owner. */
@@ -618,7 +615,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
- *   take 46, narrow ones 24; appends 18.
+ *   take 46, narrow ones 24; appends 18. A large table is faster in huge pages: a find waits for one leaf and its page.
  *
  * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
@@ -710,7 +707,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     reads            twochoice_table_find, _query, _next, _refers
  *     pulls            twochoice_table_pull_start, _ready, _finish, _cancel
  *     compaction       twochoice_table_compact_start, _step, _end
- *     checks           twochoice_table_verify: table_wrong, leaf_sound, node_sound
  *     the maintainer   twochoice_maintainer_step: look, relist, pull_next
  */
 
@@ -3206,105 +3202,6 @@ QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table
     return QOS_OK;
 }
 
-/* Rules inside one leaf: order, unused slots. *last: the fragment before; is moved forward. */
-QOS_PRIV bool twochoice_priv_leaf_sound(const struct twochoice_table *table, const struct twochoice_priv_node *n,
-                                        struct twochoice_piece *last)
-{
-    uint32_t i;
-    for (i = 0; i < n->count; i++) {
-        struct twochoice_priv_fragment f = twochoice_priv_get(n, i);
-        if (f.end <= f.offset || f.object < last->object || (f.object == last->object && f.offset < last->end))
-            return false;
-        if (f.tag >> 16 > table->version || twochoice_priv_target(f.tag) == table->home)
-            return false;
-        last->object = f.object;
-        last->offset = f.offset;
-        last->end = f.end;
-    }
-    for (; n->narrow && i < TWOCHOICE_NARROW_SLOTS; i++)
-        if ((n->u.narrow.entry[i].from & n->u.narrow.entry[i].to) != UINT32_MAX ||
-            n->u.narrow.entry[i].tag != UINT64_MAX)
-            return false;
-    for (; !n->narrow && i < TWOCHOICE_WIDE_SLOTS; i++)
-        if ((n->u.wide.entry[i].object & n->u.wide.entry[i].offset & n->u.wide.entry[i].end & n->u.wide.entry[i].tag) !=
-            UINT64_MAX)
-            return false;
-    for (i = 0; n->narrow && i < 7; i++)
-        if (n->u.narrow.lead[i] != n->u.narrow.entry[8 * i + 4].from)
-            return false;
-    return true;
-}
-
-/* Rules of a node that holds keys from (object, offset) on. */
-QOS_PRIV bool twochoice_priv_node_sound(const struct twochoice_priv_node *n, uint32_t level, uint32_t least,
-                                        uint64_t object, uint64_t offset)
-{
-    const uint64_t *objects = n->u.inner.object, *offsets = n->u.inner.offset;
-    uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : n->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS, i;
-    if (n->count > most || n->count < least)
-        return false;
-    if (level == 0) {
-        const struct twochoice_priv_fragment first = twochoice_priv_get(n, 0);
-        return twochoice_priv_le(object, offset, first.object, first.offset);
-    }
-    for (i = 0; i < 5; i++)
-        if (n->u.inner.lead[i] != offsets[8 * i + 8])
-            return false;
-    for (i = n->count; i < TWOCHOICE_INNER_SLOTS; i++)
-        if ((objects[i] & offsets[i]) != UINT64_MAX)
-            return false;
-    return objects[0] == object && offsets[0] == offset && n->object == objects[1] &&
-           n->narrow == (objects[n->count - 1] == n->object);
-}
-
-#define TWOCHOICE_PRIV_HEIGHT_MAX 8 /* 18 * 29^7 fragments are more than there can be */
-
-QOS_API enum qos_status twochoice_table_verify(const struct twochoice_table *table)
-{
-    uint32_t node[TWOCHOICE_PRIV_HEIGHT_MAX + 1], child[TWOCHOICE_PRIV_HEIGHT_MAX + 1];
-    uint32_t level = table->height, fragments = 0, nodes = 1, before = QOS_NONE;
-    struct twochoice_piece last;
-    QOS_ASSERT(table->height <= TWOCHOICE_PRIV_HEIGHT_MAX);
-    last.object = last.offset = last.end = 0;
-    node[level] = table->root;
-    child[level] = 0;
-    if (!twochoice_priv_node_sound(&table->node[table->root], level, level > 0, 0, 0))
-        return QOS_ECORRUPT;
-    for (;;) {
-        const struct twochoice_priv_node *n = &table->node[node[level]];
-        if (level > 0 && child[level] < n->count) {
-            uint32_t i = child[level]++, c = n->u.inner.child[i];
-            uint64_t object = n->u.inner.object[i], offset = n->u.inner.offset[i];
-            uint32_t least = level == table->height && n->count < 3 ? 1
-                             : level > 1                            ? TWOCHOICE_INNER_LEAST
-                                                                    : TWOCHOICE_LEAF_LEAST;
-            if (c >= table->node_count ||
-                !twochoice_priv_node_sound(&table->node[c], level - 1, least, object, offset) ||
-                (i > 0 && twochoice_priv_le(object, offset, last.object, last.offset)))
-                return QOS_ECORRUPT;
-            nodes++;
-            level--;
-            node[level] = c;
-            child[level] = 0;
-            continue;
-        }
-        if (level == 0) {
-            if (n->prev != before || !twochoice_priv_leaf_sound(table, n, &last))
-                return QOS_ECORRUPT;
-            if (before != QOS_NONE && table->node[before].next != node[0])
-                return QOS_ECORRUPT;
-            before = node[0];
-            fragments += n->count;
-        }
-        if (level == table->height)
-            break;
-        level++;
-    }
-    if (table->node[before].next != QOS_NONE || fragments != table->fragments || nodes != table->nodes_used)
-        return QOS_ECORRUPT;
-    return QOS_OK;
-}
-
 /* -- the maintainer -- */
 
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config)
@@ -3604,7 +3501,8 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   busy, that is usual, so this costs few messages.
  *
  *   Rates change, and a server that is always declined would never be seen to recover. So 1 request in 128 believes no
- *   slow server whose times are older than 8 writes of it.
+ *   slow server whose times are older than 8 writes of it. When other servers become slow, clients know them after two
+ *   slow writes.
  *
  *   States of a reservation:
  *

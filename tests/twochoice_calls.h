@@ -4,6 +4,7 @@
 #define QOS_TESTS_TWOCHOICE_CALLS_H
 
 #include "twochoice.h"
+#include "examples/common/twochoice_check.h"
 #include <stdlib.h>
 
 /* Ends a write (pull: a pull) and forgets what it replaced, however much that is. */

@@ -178,7 +178,7 @@ static void play_log(const struct adversary_program *p, struct adversary_score *
     for (i = durable; i <= v.records; i++) /* the prefixes that hold all that the marks promised */
         if (memcmp(now, v.state[i], sizeof now) == 0)
             best = i;
-    if (best == 0 || twochoice_table_verify(&w.table) != QOS_OK)
+    if (best == 0 || !check_tree(&w.table))
         score->harm = 2;
     else
         score->harm = 0.5 + 0.4 * (double)(v.records - best) / (double)(v.records - durable + 1);

@@ -148,7 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     st = open_table(&t, 0, flags, &r);
     FUZZ_CHECK(st == QOS_OK || st == QOS_ECORRUPT || st == QOS_EVERSION || st == QOS_EINVAL || st == QOS_EFULL ||
                st == QOS_ENOENT);
-    FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK);
+    FUZZ_CHECK(check_tree(&t));
     if (st != QOS_OK) {
         FUZZ_CHECK(counts_of(&t).fragments == 0 && length[0] == before); /* nothing changed */
         return 0;
@@ -156,17 +156,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(r.valid_bytes <= before && r.records <= before / 48);
     st = redirect(&t, 3, 1000, 10, 2);
     FUZZ_CHECK(st == QOS_OK || st == QOS_EFULL);
-    FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK);
+    FUZZ_CHECK(check_tree(&t));
     FUZZ_CHECK(twochoice_table_commit(&t) == QOS_OK);
     FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
-    FUZZ_CHECK(twochoice_table_verify(&again) == QOS_OK);
+    FUZZ_CHECK(check_tree(&again));
     FUZZ_CHECK(r.dropped_bytes == 0 && counts_of(&again).stamp >= counts_of(&t).stamp);
     same(&t, &again);
     if (twochoice_table_compact(&t) == QOS_OK) {
         /* header, fragments, perhaps which writes have ended, end */
         FUZZ_CHECK(counts_of(&t).log_bytes / 48 - counts_of(&t).fragments - 2 <= 1);
         FUZZ_CHECK(open_table(&again, 1, 0, &r) == QOS_OK);
-        FUZZ_CHECK(twochoice_table_verify(&t) == QOS_OK && twochoice_table_verify(&again) == QOS_OK);
+        FUZZ_CHECK(check_tree(&t) && check_tree(&again));
         FUZZ_CHECK(counts_of(&again).stamp >= counts_of(&t).stamp);
         same(&t, &again);
     }

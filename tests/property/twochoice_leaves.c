@@ -94,7 +94,7 @@ static void small_tables(void)
             o = step < first || check_between(&rng, 0, 9) == 0 ? (uint32_t)check_between(&rng, 0, OBJECTS - 1) : grows;
             c = (uint32_t)check_between(&rng, 0, o == grows ? 99 : object[o].cells - 1);
             change(o, c, c + 1, (uint32_t)check_between(&rng, 0, step < 150 ? 7 : 1));
-            CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+            CHECK(check_tree(&t));
         }
         for (o = 0; o < OBJECTS; o++)
             compare(o);
@@ -113,7 +113,7 @@ static void two_children(bool from_front)
     for (i = 0; i < all; i++) {
         uint64_t offset = i < far ? i << 40 : (UINT64_C(1) << 50) + (i << 11);
         CHECK_EQ(redirect(&t, 1, offset, 1024, 2), QOS_OK);
-        CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        CHECK(check_tree(&t));
         if (i == all - 2)
             CHECK_EQ(counts_of(&t).nodes_used, 3);
     }
@@ -121,12 +121,12 @@ static void two_children(bool from_front)
     for (i = 0; i < all; i++) {
         uint64_t k = from_front ? i : all - 1 - i, offset = k < far ? k << 40 : (UINT64_C(1) << 50) + (k << 11);
         CHECK_EQ(redirect(&t, 1, offset, 1024, TWOCHOICE_LOCAL), QOS_OK);
-        CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        CHECK(check_tree(&t));
     }
     CHECK_EQ(counts_of(&t).fragments, 0);
     /* An empty leaf that was narrow takes any fragment. */
     CHECK_EQ(redirect(&t, 2, 0, UINT64_MAX - 1, 3), QOS_OK);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     CHECK(check_mem_free(&m));
 }
 
@@ -160,7 +160,7 @@ int main(void)
         change(o, from, to, check_between(&rng, 0, 9) < (shrink ? 8 : 1) ? 0 : (uint32_t)check_between(&rng, 1, 4));
         if (step % 16 == 0) {
             compare(o);
-            CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+            CHECK(check_tree(&t));
         }
         /* 64 bytes a fragment, plus the size of an empty tree. */
         if (counts_of(&t).fragments > 1000) {
@@ -175,7 +175,7 @@ int main(void)
     for (o = 0; o < OBJECTS; o++)
         compare(o);
     CHECK_EQ(counts_of(&t).fragments, runs_of_map());
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     if (steps >= 100000)
         CHECK_GE(most, 2000);
     CHECK(dense < 40 && sparse > 35); /* bytes a fragment: each form of leaf was the rule at times */

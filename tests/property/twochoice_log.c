@@ -179,7 +179,7 @@ static enum qos_status rule(struct bench *b)
     CHECK(r.records <= built.records && r.records + (built.base != 0) >= built.base);
     map_read(&got, &b->t);
     CHECK(map_equal(&got, &built.after[r.records < built.base ? 0 : r.records - built.base]));
-    CHECK_EQ(twochoice_table_verify(&b->t), QOS_OK);
+    CHECK(check_tree(&b->t));
     CHECK_EQ(redirect(&b->t, 3, 5, 10, 2), QOS_OK); /* the table serves again, also after another restart */
     CHECK_EQ(twochoice_table_commit(&b->t), QOS_OK);
     CHECK_EQ(recover(b, 0, NULL), QOS_OK);
@@ -417,7 +417,7 @@ static bool live(uint64_t stop_after, unsigned lives, bool batches)
                     break;
             }
             if (check_between(&rng, 0, 9) == 0)
-                CHECK_EQ(twochoice_table_verify(&b.t), QOS_OK);
+                CHECK(check_tree(&b.t));
         }
         stopped = b.disk.stopped;
         disk_crash(&b.disk);

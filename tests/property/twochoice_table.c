@@ -85,7 +85,7 @@ static void check_all(void)
     CHECK_EQ(seen, redirected);
     if (!with_pulls) /* each stretch that remains of a write is one fragment */
         CHECK_EQ(counts_of(&t).fragments, runs_of_map());
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
 }
 
 /* in one of long_ones + 1 cases the range may be long; many long ranges keep the tree small */

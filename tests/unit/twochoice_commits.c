@@ -521,7 +521,7 @@ static void bindings(void)
         CHECK(!twochoice_table_refers(&t, 9, lost, 0, 100)); /* a piece that has its bytes may be dropped */
         CHECK(twochoice_table_refers(&t, 7, away, 0, 100));
     }
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     end();
 }
 

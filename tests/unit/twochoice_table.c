@@ -96,7 +96,7 @@ static void arguments(void)
     CHECK_EQ(finish_pull(&t, id), QOS_ENOENT); /* not ready */
     CHECK_EQ(twochoice_table_pull_ready(&t, id, &p, 0, &n), QOS_EINVAL);
     CHECK_EQ(twochoice_table_pull_cancel(&t, id), QOS_OK);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     CHECK(check_mem_free(&m));
 }
 
@@ -156,7 +156,7 @@ static void promises(void)
     CHECK_EQ(counts_of(&t).fragments, 0);
     CHECK_EQ(redirect(&t, 1, 0, 1000, TWOCHOICE_LOCAL), QOS_OK); /* a delete of all */
     CHECK_EQ(counts_of(&t).fragments, 0);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     CHECK(check_mem_free(&m));
 }
 
@@ -206,7 +206,7 @@ static void bounded_steps(void)
     CHECK(q.end == 7 && q.target == TWOCHOICE_LOCAL);
     twochoice_table_find(&t, 5, 1507, &q);
     CHECK(q.end == 1510 && q.target == 2);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     CHECK(check_mem_free(&m));
 }
 
@@ -318,7 +318,7 @@ static void appends(void)
         CHECK_EQ(twochoice_table_init(&t, m.mem, m.size, &config), QOS_OK);
         for (i = 0; i < fragments; i++)
             CHECK_EQ(redirect(&t, i % objects, UINT64_C(16384) * (i / objects), 4096, 2 + i % 7), QOS_OK);
-        CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+        CHECK(check_tree(&t));
         printf("appends to %u objects: %.1f bytes a fragment\n", (unsigned)objects,
                1024.0 * counts_of(&t).nodes_used / fragments);
         CHECK_LE(1024 * (uint64_t)counts_of(&t).nodes_used, (objects == 1 ? 18 : 22) * (uint64_t)fragments);
@@ -393,13 +393,13 @@ static void memory(uint64_t objects, unsigned order, bool hollow, uint64_t apart
     }
     CHECK_EQ(redirect(&t, objects, 0, 4, 2), counts_of(&t).fragments + 2 > fragments ? QOS_EFULL : QOS_OK);
     CHECK_LE(counts_of(&t).nodes_used, counts_of(&t).nodes);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     for (i = 0; i < objects; i++)
         CHECK_EQ(redirect(&t, i, 0, UINT64_MAX, TWOCHOICE_LOCAL), QOS_OK);
     CHECK_EQ(redirect(&t, objects, 0, UINT64_MAX, TWOCHOICE_LOCAL), QOS_OK);
     CHECK_EQ(counts_of(&t).fragments, 0);
     CHECK_EQ(counts_of(&t).nodes_used, 1);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     CHECK(check_mem_free(&m));
 }
 
@@ -418,7 +418,7 @@ static uint32_t nodes_for(uint64_t span, uint32_t near, uint32_t far, bool last_
         CHECK_EQ(redirect(&t, 7, (UINT64_C(1) << 40) + i * UINT64_C(1000), 8, 2), QOS_OK);
     for (i = 1; i < 40; i++)
         CHECK_EQ(redirect(&t, 7, 500 + i * UINT64_C(1000), 8, 2), QOS_OK);
-    CHECK_EQ(twochoice_table_verify(&t), QOS_OK);
+    CHECK(check_tree(&t));
     nodes = counts_of(&t).nodes_used;
     CHECK(check_mem_free(&m));
     return nodes;
