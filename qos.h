@@ -59,6 +59,7 @@
  *   - Ranges are written beside each argument and checked where the value enters.
  *   - In 64-bit settings QOS_UNLIMITED means no limit, QOS_NOTHING means nothing at all.
  *     A reservation or limit of 0 is none; any other 0 means the documented default.
+ *     Clients of tags.h and tokenpool.h cannot be limited to nothing: remove them.
  *   - Every function here is reentrant, works on its arguments only and is wait-free.
  *
  *   A bucket of rate r and burst d, asked for at most n tokens at a time, grants in any
