@@ -287,9 +287,10 @@ struct tags_shared;
 /* ---- the API --------------------------------------------------------------------------------------
  *
  * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
- * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns, until
- * a now_ns reaches the latest again. A now_ns more than a year ahead is ignored. So stale ones give no client
- * anything, and wrong ones between right ones, however many, at most a second and limit_burst_ns of its limit.
+ * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns and
+ * the longest time of one request at a limit (up to a second), until a now_ns reaches the latest again. A now_ns more
+ * than a year ahead is ignored. So stale ones give no client anything, and wrong ones between right ones, however
+ * many, at most a second and limit_burst_ns of its limit, if a second of it is a request or more.
  *
  * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
  * at their limits take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
@@ -598,6 +599,7 @@ struct tags {
     uint64_t shift_ns;              /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
     uint64_t late_ns;               /* how far the last now_ns was behind that came late */
     uint64_t held_ns, stood_ns;     /* after a setback: for how long time stands still; how long it did so far */
+    uint64_t spacing_ns;            /* the longest time of one request at a limit, up to a second */
     uint64_t queued;                /* requests, all clients */
     uint32_t at_device;             /* the same */
     uint64_t serial;                /* of the last grant */
@@ -927,24 +929,26 @@ QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, const struct 
 
 /* -- share tags */
 
-/* Is now_ns, without a shift, at most a year after the latest time or a second before it? */
-QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns)
+/* Is now_ns, without a shift, at most most_ns after the latest time or a second before it? */
+QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64_t most_ns)
 {
     uint64_t ahead = qos_wrap_sub(now_ns, tags->now_ns);
-    return ahead < TAGS_PRIV_LEAP_NS || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
+    return ahead < most_ns || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
 }
 
 /* A now_ns that does not follow the latest time, or one while time is shifted. The shift ends when the caller's own
  * time follows the latest again. After a setback either this time is wrong, or the latest was, and gave what was not
- * due. So time stands still for as long as that may be, and the step that ends this gives nothing either: wrong times
- * between right ones give no more than one of them does. */
+ * due: limit_burst_ns, and what a client is ahead of its limit. So time stands still for as long as that may be, and
+ * the step that ends this gives nothing either, nor does a second call at the same time: wrong times between right ones
+ * give no more than one of them does. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns), behind = qos_wrap_sub(0, ahead);
-    bool begins = tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS;
+    bool begins = tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS, back = ahead >= TAGS_PRIV_LEAP_NS;
     if (behind <= TAGS_PRIV_SETBACK_NS)
         tags->late_ns = behind;
-    if (begins || tags->config.shared || (tags->held_ns == 0 && tags_priv_follows(tags, now_ns))) {
+    if (begins || tags->config.shared ||
+        (tags->held_ns == 0 && tags_priv_follows(tags, now_ns, back ? TAGS_PRIV_LEAP_NS : TAGS_PRIV_SETBACK_NS))) {
         if (begins || qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_LEAP_NS)
             tags->now_ns = now_ns;
         tags->shift_ns = 0;
@@ -957,7 +961,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
     } else if (behind > TAGS_PRIV_SETBACK_NS) {
         tags->shift_ns = qos_wrap_sub(tags->shift_ns, ahead);
         if (behind < TAGS_PRIV_LONGEST_NS) /* else it is years ahead */
-            tags->held_ns = qos_min(behind, tags->late_ns + tags->config.limit_burst_ns);
+            tags->held_ns = qos_min(behind, tags->late_ns + tags->spacing_ns + tags->config.limit_burst_ns);
         tags->late_ns = 0;
     }
 }
@@ -2211,7 +2215,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
     struct tags_priv_rate *reserve = &tags->reserve[id];
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
     uint64_t clock = tags_priv_clock(tags, pool), weight = qos_default(terms->weight, 1), old = tags_priv_weight(h);
-    uint64_t oldest;
+    uint64_t oldest, spacing;
     uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
     if (h->at_device)
         tags_priv_rescale_slots(tags, id, weight, terms->reservation_per_s, limit);
@@ -2226,8 +2230,11 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     if (!(h->packed & TAGS_PRIV_RESERVED))
         tags_priv_rate_raise(reserve, tags_priv_reserve_floor(tags, pool, id, false));
-    if (limit)
+    if (limit) {
         tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
+        spacing = qos_mul_div_ceil(QOS_NS_PER_S, tags->config.count_cost ? tags->config.cost_max : 1, limit);
+        tags->spacing_ns = qos_max(tags->spacing_ns, qos_min(spacing, QOS_NS_PER_S));
+    }
     if (terms->reservation_per_s) {
         tags_priv_rate_set(reserve, terms->reservation_per_s, clock);
         pool->rate_max = qos_max(pool->rate_max, terms->reservation_per_s);
@@ -2641,7 +2648,7 @@ QOS_PRIV bool tags_priv_full(const struct tags *tags)
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
 {
     struct tags_choice choice;
-    uint64_t next, at;
+    uint64_t next, at, until;
     QOS_ASSERT(tags);
     if (tags_priv_full(tags))
         return QOS_NEVER;
@@ -2651,8 +2658,10 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
     at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), qos_sat_add(next - tags->now_ns, tags->held_ns));
-    if (tags->held_ns == 0 && tags_priv_follows(tags, at)) /* a call at that time ends the shift */
-        at = next;
+    if (tags->held_ns == 0 && tags_priv_follows(tags, at, TAGS_PRIV_LEAP_NS)) { /* a call near now ends the shift */
+        until = tags->now_ns + TAGS_PRIV_SETBACK_NS;
+        at = next < until && now_ns < until ? next : qos_max(at, until);
+    }
     return qos_max(at, now_ns);
 }
 

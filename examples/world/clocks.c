@@ -48,6 +48,11 @@ uint64_t world_clock_read(struct world_clock *c, uint64_t now_ns)
             t = t > by ? t - by : 0;
         }
         break;
+    case WORLD_CLOCK_LEAPS:
+        c->jumped = !c->jumped && world_rand(&c->rng) % c->config.calls == 0;
+        if (c->jumped)
+            t += ++c->leaps * c->config.by_ns;
+        break;
     }
     return c->shown_ns = t;
 }

@@ -11,9 +11,10 @@ enum world_clock_fault {
     WORLD_CLOCK_CACHED = 1, /* read once, shown for `calls` calls */
     WORLD_CLOCK_BACK = 2,   /* by_ns back in one of `calls` readings */
     WORLD_CLOCK_JUMP = 3,   /* by_ns ahead in one reading, at at_ns; then right again */
-    WORLD_CLOCK_STALL = 4   /* up to by_ns pass between one of `calls` readings and the call */
+    WORLD_CLOCK_STALL = 4,  /* up to by_ns pass between one of `calls` readings and the call */
+    WORLD_CLOCK_LEAPS = 5   /* by_ns ahead in one of `calls` readings, then 2 by_ns, ...; right ones between */
 };
-#define WORLD_CLOCK_FAULTS 5
+#define WORLD_CLOCK_FAULTS 6
 
 struct world_clock_config {
     enum world_clock_fault fault;
@@ -29,6 +30,7 @@ struct world_clock {
     uint64_t shown_ns, base_ns; /* base_ns: what every reading is shifted by */
     uint32_t left;
     bool jumped;
+    uint64_t leaps;
 };
 
 void world_clock_init(struct world_clock *c, const struct world_clock_config *config, uint64_t base_ns, uint64_t seed,

@@ -1245,7 +1245,9 @@ static void clock_borders(void)
     CHECK_EQ(serve(due - 1, MS), -1);
     CHECK_EQ(serve(due, MS), 0);
     CHECK_EQ(serve(due - 2 * SECOND, MS), -1);
-    CHECK_EQ(serve(due + year - 1, MS), 0);
+    CHECK_EQ(serve(due + year - 1, MS), -1); /* time stands still for a request first */
+    CHECK_EQ(serve(due + year - 1 + SECOND, MS), -1);
+    CHECK_EQ(serve(due + year - 1 + 2 * SECOND, MS), 0);
     close_tags();
 
     open_tags(&c); /* 5 s back; from there half a second back is late, and a present time is ordinary again */

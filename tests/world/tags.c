@@ -10,7 +10,7 @@
     X(CHOICE, "device_order", "in_order elevator shortest any nearest")                                                \
     X(SPREAD, "spread", "fixed 10 30 exponential lognormal two_sizes read_write")                                      \
     X(OFFSETS, "offsets", "any own")                                                                                   \
-    X(PAUSE, "pause_ms", "0 20 200 500")                                                                               \
+    X(PAUSE, "pause_ms", "0 20 200 500 2000")                                                                          \
     X(PAUSE_EVERY, "pause_every_ms", "10000 1000 600")                                                                 \
     X(MODE, "mode", "ps reward")                                                                                       \
     X(AT_LIMIT, "at_limit", "wait allow reject")                                                                       \
@@ -19,7 +19,7 @@
     X(LIMIT_BURST, "limit_burst_ms", "100 0 10 1000")                                                                  \
     X(LAG, "reserve_lag_ms", "1000 100")                                                                               \
     X(LEAD, "lead_requests", "16 1 100")                                                                               \
-    X(CLOCK, "clock", "true cached back jump stall")                                                                   \
+    X(CLOCK, "clock", "true cached back jump stall leaps")                                                             \
     X(DRIFT, "drift_ppm", "0 200 -200")                                                                                \
     X(BASE, "start_ns", "1 1000000000 4000000000000000000")                                                            \
     X(POLL, "poll", "no yes")                                                                                          \
@@ -41,7 +41,8 @@
     X(CANCEL_AFTER, "cancel_after_ms", "0 1 100 2000")                                                                 \
     X(FORCE, "forced", "0 20")                                                                                         \
     X(START, "start_ms", "0 100 500 900")                                                                              \
-    X(CHURN, "churn", "none change leave away unlimited")                                                              \
+    X(CHURN, "churn", "none change leave away unlimited rejoin")                                                       \
+    X(CLAIM, "claims", "1000 30 30000")                                                                                \
     X(GROUP_WEIGHT, "group_weight", "1 2 10 1000")                                                                     \
     X(GROUP_MORE, "group_reserves_more", "0 100")                                                                      \
     X(GROUP_LIMIT, "group_limit", "0 1000 500 2000")
@@ -68,7 +69,7 @@
 #define REQUESTS 65536u
 
 struct waiting {
-    uint64_t cost, service_ns, offset;
+    uint64_t cost, claim, service_ns, offset; /* claim: the cost that is said at dispatch */
     bool write, cancel;
     uint32_t next;
 };
@@ -79,7 +80,8 @@ struct tenant {
     struct tags_client terms;
     double reservation, limit, longest_ns, largest; /* requests per ns; of a request */
     uint64_t wakes_ns;
-    bool changes, lifted;          /* its terms change; its limit ends */
+    bool changes, lifted;          /* it or its terms change; its limit ends */
+    bool other_terms, lies;        /* its terms change; what it says that it costs is wrong */
     double given, used_ns, all_ns; /* used_ns: until the end; all_ns: also after it */
     uint32_t id, group;            /* id: the header's */
 };
@@ -90,6 +92,7 @@ struct group {
     double reservation, limit, largest, longest_ns; /* requests per ns; of its clients */
     uint32_t first, places, members;
     bool changes, limits; /* the terms of one of its clients change; one has a limit */
+    bool lies;            /* one of them says another cost */
 };
 
 /* What happened, to be judged when it is known what was cancelled. */
@@ -126,8 +129,8 @@ static struct {
     struct world_queue wakes, hung;
     uint64_t now, shown, end_ns, base_shift, weight_scale, digest, last_shown;
     uint32_t depth, at_device, queued;
-    bool ps, draining, forces, cancels, thinks, all_fit, calm, jumped, fifo_clock;
-    double reference_at, limit_burst_ns, lag_ns, cost_max;
+    bool ps, draining, forces, cancels, thinks, all_fit, calm, jumped, leaps, fifo_clock, lies;
+    double reference_at, limit_burst_ns, lag_ns, cost_max, estimate_ns; /* estimate_ns: the first, at most */
 } run;
 
 static bool counts_cost(void)
@@ -216,8 +219,9 @@ static void oracle_rates(void)
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
         double unit = counts_cost() ? e->cost : 1, most = counts_cost() ? t->largest : 1;
-        if (e->kind != GIVEN || e->cancelled || t->changes || t->lifted)
+        if (e->kind != GIVEN || e->cancelled || t->other_terms || t->lifted)
             continue;
+        most += counts_cost() && t->lies ? run.depth * run.cost_max : 0; /* until its requests end */
         if (t->limit > 0 && world_choice(run.w, F_AT_LIMIT) != TAGS_ALLOW) {
             double x = above[e->client] - t->limit * (double)(e->shown_ns - last[e->client]);
             above[e->client] = (x > 0 ? x : 0) + unit;
@@ -261,6 +265,8 @@ static void oracle_group_rates(void)
             unit = counts_cost() ? e->cost : 1;
             if (e->phase == TAGS_PHASE_FORCED)
                 forced = counts_cost() ? 65 * run.cost_max : 65;
+            if (counts_cost() && g->lies)
+                most = g->largest + run.depth * run.cost_max;
             if (g->limit > 0 && world_choice(run.w, F_AT_LIMIT) != TAGS_ALLOW) {
                 level -= g->limit * (double)(e->shown_ns - last);
                 level = (level > 0 ? level : 0) + unit;
@@ -295,7 +301,7 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
     uint32_t waiting = 0, k, n = 0, at[WORLD_COHORTS];
     size_t i;
     if (!grouped() || a->members == 0 || b->members == 0 || a->limit > 0 || a->limits || run.cancels || !run.ps ||
-        world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW || a->changes || b->changes)
+        world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW || a->changes || b->changes || a->lies)
         return;
     most = (a->reservation > 0 ? world_value(run.w, F_LEAD) : 1) * a->largest / wf + b->largest / wm;
     for (k = 0; k < WORLD_COHORTS; k++) {
@@ -304,6 +310,10 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
             weight[n++] = (double)group[k].terms.weight;
         largest = group[k].largest > largest ? group[k].largest : largest;
     }
+    if (run.lies)
+        largest = run.cost_max;
+    if (b->lies) /* until its requests end */
+        most += run.depth * run.cost_max / wm;
     if (b->limit > 0 || b->limits) /* K */
         most += largest * most_per_weight(weight, n, at[m]);
     if (run.forces)
@@ -342,8 +352,17 @@ static void oracle_pair(uint32_t f, uint32_t m)
     bool above = world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && a->limit > 0 && b->limit > 0;
     /* One after the other, in any order: what each took is known but for those that are at the device. */
     bool one_by_one = run.depth == 1 || (run.device_config.channels == 1 && run.calm && run.fifo_clock);
+    /* f's cancelled requests are cancelled before anything else is sent: nothing can overtake what they were charged. */
+    bool at_once = run.ps && run.depth == 1 && world_choice(run.w, world_of(a->cohort, F_CANCEL_AFTER)) == 0;
+    /* What f may be charged of a pause: its part of the lag among those that wait, and m does if it always waits. */
+    bool always = b->client.config.arrivals == WORLD_CLOSED && b->client.config.outstanding > run.depth &&
+                  b->client.config.think_ns == 0 && b->limit <= 0 && b->client.config.start_ns <= 1 &&
+                  b->client.config.back_ns == 0;
+    double stall = 4 * (a->longest_ns > run.estimate_ns ? a->longest_ns : run.estimate_ns) +
+                   1.2 * run.lag_ns * (always ? wf / (wf + wm) : 1);
     if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
-        (!run.ps && !one_by_one) || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
+        (!run.ps && !one_by_one) || (run.ps && a->lies) ||
+        (world_choice(run.w, world_of(a->cohort, F_CANCEL)) && !at_once) ||
         (grouped() && (a->group != b->group || above)))
         return;
     most = run.ps ? (a->reservation > 0 ? lead : 1) * a->largest / wf + b->largest / wm
@@ -353,8 +372,10 @@ static void oracle_pair(uint32_t f, uint32_t m)
         for (k = 0; k < journal_count; k++)
             if (journal[k].client == f && journal[k].long_ns > longest)
                 longest = journal[k].long_ns;
-        most += longest / wf;
+        most += (longest < stall ? longest : stall) / wf;
     }
+    if (run.ps && b->lies) /* until its requests end */
+        most += run.depth * run.cost_max / wm;
     if (!run.ps) /* charged and used time differ by at most 1.2 windows and D requests each */
         most += (1.2 * 50 + (run.depth > 1 ? run.depth : 0)) * (a->longest_ns / wf + b->longest_ns / wm);
     if (b->limit > 0 && !WORLD_TAGS_V02) { /* K: m waited at its limit */
@@ -362,7 +383,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
         double largest = 0;
         uint32_t i, n = 0, at_m = 0;
         for (i = 0; i < tenants; i++) {
-            double c = run.ps ? tenant[i].largest : tenant[i].longest_ns;
+            double c = !run.ps ? tenant[i].longest_ns : run.lies ? run.cost_max : tenant[i].largest;
             if (grouped() && tenant[i].group != a->group)
                 continue;
             at_m = i == m ? n : at_m;
@@ -389,13 +410,106 @@ static void oracle_pair(uint32_t f, uint32_t m)
             continue;
         if (e->client == m && e->phase != TAGS_PHASE_RESERVATION)
             ahead += work / wm;
-        work = run.ps ? e->cost : e->long_ns; /* f may be charged a pause, up to its part of the lag */
+        work = run.ps ? e->cost : e->long_ns < stall ? e->long_ns : stall; /* up to its part of the lag */
         if (e->client == f)
             ahead = ahead > work / wf ? ahead - work / wf : 0;
         if (ahead > most * 1.0001 + 1e-9) {
             world_fail(run.w, run.ps ? "pair" : "pair_reward", e->at_ns,
                        "client %" PRIu32 " got %.3f per weight more than client %" PRIu32 ", which waits; allowed %.3f",
                        m, ahead, f, most);
+            return;
+        }
+    }
+}
+
+/* Promise `surplus`: TAGS_ALLOW: above limits, two clients that wait there are to each other as `pair` says, by what goes
+ * above limits alone. */
+static void oracle_surplus(uint32_t f, uint32_t m)
+{
+    const struct tenant *a = &tenant[f], *b = &tenant[m];
+    double ahead = 0, wf = (double)a->terms.weight, wm = (double)b->terms.weight;
+    double most = a->largest / wf + b->largest / wm;
+    bool waits = false;
+    size_t k;
+    if (!run.ps || WORLD_TAGS_V02 || world_choice(run.w, F_AT_LIMIT) != TAGS_ALLOW || a->limit <= 0 || b->limit <= 0 ||
+        a->lifted || b->lifted || a->changes || b->changes || a->lies || run.cancels || grouped())
+        return;
+    if (b->lies)
+        most += run.depth * run.cost_max / wm;
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        if (e->client == f && (e->kind == WAITS || e->kind == IDLE)) {
+            waits = e->kind == WAITS;
+            ahead = 0;
+        }
+        if (e->kind != GIVEN || !waits || e->phase != TAGS_PHASE_ABOVE_LIMIT)
+            continue;
+        if (e->client == m)
+            ahead += e->cost / wm;
+        if (e->client == f)
+            ahead = ahead > e->cost / wf ? ahead - e->cost / wf : 0;
+        if (ahead > most * 1.0001 + 1e-9) {
+            world_fail(run.w, "surplus", e->at_ns,
+                       "client %" PRIu32 " got %.3f per weight more above its limit than client %" PRIu32
+                       ", which waits there, too; allowed %.3f",
+                       m, ahead, f, most);
+            return;
+        }
+    }
+}
+
+/* Promise `charged`: on a device that serves one at a time, and whose header knows it, each client is charged the time
+ * that the device worked for it, in any order of completion, but for 1.2 window + D services. */
+static void oracle_charged(void)
+{
+#if !WORLD_TAGS_V02
+    uint32_t i;
+    if (run.ps || run.cancels || !run.calm || !run.fifo_clock ||
+        !(run.depth == 1 || (run.device_config.channels == 1 && world_choice(run.w, F_TOLD))))
+        return;
+    for (i = 0; i < tenants && !run.w->broken; i++) {
+        struct tags_state s;
+        double most = (1.2 * 50 + run.depth) * tenant[i].longest_ns, off;
+        if (tags_info(&tags, tenant[i].id, &s) != QOS_OK)
+            return;
+        off = (double)s.device_ns - tenant[i].all_ns;
+        if (off > most || off < -most)
+            world_fail(run.w, "charged", run.now,
+                       "client %" PRIu32 " used %.3f ms and was charged %.3f; allowed %.3f off", i,
+                       tenant[i].all_ns / 1e6, (double)s.device_ns / 1e6, most / 1e6);
+    }
+#endif
+}
+
+/* `wrong_times`: times ahead between right ones give at most a second and limit_burst_ns of a limit, however many, if a
+ * request of the largest cost is no more than a second of it. */
+static void oracle_wrong_times(void)
+{
+    static double above[CLIENTS], forced[CLIENTS];
+    static uint64_t last[CLIENTS];
+    size_t k;
+    if (world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW)
+        return;
+    memset(above, 0, sizeof above);
+    memset(forced, 0, sizeof forced);
+    memset(last, 0, sizeof last);
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        const struct tenant *t = &tenant[e->client];
+        double unit = counts_cost() ? e->cost : 1, most = counts_cost() ? t->largest : 1, x;
+        if (e->kind != GIVEN || e->cancelled || t->other_terms || t->lifted || t->limit <= 0 ||
+            (counts_cost() && t->limit * 1e9 < run.cost_max))
+            continue;
+        x = above[e->client] - t->limit * 1.001 * (double)(e->at_ns - last[e->client]); /* drift */
+        above[e->client] = (x > 0 ? x : 0) + unit;
+        last[e->client] = e->at_ns;
+        if (e->phase == TAGS_PHASE_FORCED)
+            forced[e->client] = counts_cost() ? 65 * run.cost_max : 65;
+        most += t->limit * (2 * run.limit_burst_ns + 1e9) + forced[e->client];
+        most += counts_cost() && t->lies ? run.depth * run.cost_max : 0;
+        if (above[e->client] > most + 1e-3) {
+            world_fail(run.w, "wrong_times", e->at_ns, "client %" PRIu32 ": %.2f above L t, allowed %.2f", e->client,
+                       above[e->client], most);
             return;
         }
     }
@@ -500,7 +614,7 @@ static void oracle_starve(void)
     double weights = 0, sum = 0, largest = 0, credit = 0;
     uint32_t i;
     size_t k;
-    if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped())
+    if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped() || (run.ps && run.lies))
         return;
     /* A pause counts up to the lag: a thousand of the others' requests go first, and a part of them is lost. */
     if (!run.ps && !run.calm && run.cancels)
@@ -579,7 +693,7 @@ static void oracle_maxmin(void)
     static bool capped[CLIENTS];
     double total = 0, weights = 0, round = 0, span = (double)run.end_ns;
     uint32_t i, again;
-    if (!run.ps || run.cancels || run.forces || !run.calm || !run.fifo_clock || grouped() ||
+    if (!run.ps || run.cancels || run.forces || run.lies || !run.calm || !run.fifo_clock || grouped() ||
         world_choice(run.w, F_AT_LIMIT) != TAGS_WAIT)
         return;
     for (i = 0; i < tenants; i++) {
@@ -651,8 +765,8 @@ static void oracle_maxmin_group(void)
     double total = 0, round = 0, span = (double)run.end_ns, bursts = 0;
     static uint32_t who[CLIENTS];
     uint32_t i, k, n = 0, count, used[WORLD_COHORTS];
-    if (!grouped() || !run.ps || run.cancels || run.forces || !run.calm || !run.fifo_clock || counts_cost() ||
-        world_choice(run.w, F_AT_LIMIT) != TAGS_WAIT || !run.all_fit || run.device_config.hashed)
+    if (!grouped() || !run.ps || run.cancels || run.forces || run.lies || !run.calm || !run.fifo_clock ||
+        counts_cost() || world_choice(run.w, F_AT_LIMIT) != TAGS_WAIT || !run.all_fit || run.device_config.hashed)
         return;
     for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];
@@ -709,22 +823,36 @@ static void judge_journal(void)
     if (!run.jumped) {
         oracle_rates();
         oracle_group_rates();
+    } else {
+        oracle_wrong_times();
     }
     for (i = 0; i + 1 < tenants && i < 4; i++) {
         oracle_pair(i, i + 1);
         oracle_pair(i + 1, i);
+        oracle_surplus(i, i + 1);
+        oracle_surplus(i + 1, i);
     }
     for (i = 0; i + WORLD_COHORTS < tenants && i < 4; i++) { /* of one mixed group */
         oracle_pair(i, i + WORLD_COHORTS);
         oracle_pair(i + WORLD_COHORTS, i);
     }
-    if (tenants > 5) { /* of different cohorts */
-        oracle_pair(0, tenants - 1);
-        oracle_pair(tenants - 1, 0);
+    for (i = 1; i < tenants; i++) { /* of different cohorts */
+        uint32_t k;
+        if (tenant[i].cohort == tenant[i - 1].cohort)
+            continue;
+        for (k = 0; k < i; k++) {
+            if (k > 0 && tenant[k].cohort == tenant[k - 1].cohort)
+                continue;
+            oracle_pair(k, i);
+            oracle_pair(i, k);
+            oracle_surplus(k, i);
+            oracle_surplus(i, k);
+        }
     }
     oracle_reserved();
     oracle_starve();
     oracle_attribution();
+    oracle_charged();
     oracle_maxmin();
     for (i = 0; i < WORLD_COHORTS; i++)
         oracle_group_pair(i, (i + 1) % WORLD_COHORTS);
@@ -781,6 +909,19 @@ static void dequeue(uint32_t i)
         (void)note(IDLE, i, 0, 0);
 }
 
+/* It leaves, and is back at once. */
+static void rejoin(uint32_t i)
+{
+    struct tags_client terms = tenant[i].terms;
+    uint32_t dropped;
+    if (use_reference)
+        return;
+    terms.weight *= run.weight_scale;
+    if (tags_remove(&tags, now_shown(), tenant[i].id, &dropped) != QOS_OK ||
+        tags_add(&tags, now_shown(), tenant[i].id, &terms) != QOS_OK)
+        world_fail(run.w, "admission", run.now, "a client that left cannot come back");
+}
+
 /* All that the scheduler gives now. */
 static uint32_t dispatch(void)
 {
@@ -809,7 +950,7 @@ static uint32_t dispatch(void)
             }
             phase = (uint32_t)c.phase;
             id = tenant[i].first;
-            s = tags_dispatch(&tags, run.shown, &c, request[id].cost, 0, 0, &grant[id]);
+            s = tags_dispatch(&tags, run.shown, &c, request[id].claim, 0, 0, &grant[id]);
             if (s != QOS_OK) {
                 world_fail(run.w, "once", run.now, "the dispatch of a choice is refused: %d", (int)s);
                 return count;
@@ -817,6 +958,8 @@ static uint32_t dispatch(void)
         }
         given(i, id, phase);
         dequeue(i);
+        if (world_choice(run.w, world_of(tenant[i].cohort, F_CHURN)) == 5 && tenant[i].queued == 0)
+            rejoin(i);
         count++;
     }
     return count;
@@ -829,7 +972,11 @@ static void make(uint32_t i, const struct world_request *q)
     struct waiting *r = &request[id];
     bool force = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE)));
     memset(r, 0, sizeof *r);
-    r->cost = q->cost;
+    r->cost = r->claim = q->cost;
+    if (t->lies) {
+        double claim = (double)q->cost * world_value(run.w, world_of(t->cohort, F_CLAIM)) / 1000;
+        r->claim = claim < 1 ? 1 : claim > run.cost_max ? (uint64_t)run.cost_max : (uint64_t)claim;
+    }
     r->offset = q->offset;
     if (world_choice(run.w, F_OFFSETS)) /* each client in its own part of the device */
         r->offset = WORLD_OFFSETS / tenants * i + q->offset / tenants;
@@ -839,14 +986,14 @@ static void make(uint32_t i, const struct world_request *q)
     /* A device of M channels needs M times a request's cost; so each takes service_us on its channel. */
     r->cancel = !use_reference && world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)));
     if (force && !use_reference && run.at_device < run.depth) {
-        if (tags_force(&tags, now_shown(), t->id, r->cost, &grant[id]) == QOS_OK) {
+        if (tags_force(&tags, now_shown(), t->id, r->claim, &grant[id]) == QOS_OK) {
             r->cancel = false;
             given(i, id, TAGS_PHASE_FORCED);
             return;
         }
     }
     if (!use_reference) {
-        enum qos_status s = tags_arrive(&tags, now_shown(), t->id, 1, r->cost);
+        enum qos_status s = tags_arrive(&tags, now_shown(), t->id, 1, r->claim);
         if (s == QOS_ELIMIT) {
             unused[unused_count++] = id;
             world_client_done(&t->client, run.now);
@@ -876,6 +1023,7 @@ static void join_group(struct group *g, const struct tenant *t)
     g->longest_ns = t->longest_ns > g->longest_ns ? t->longest_ns : g->longest_ns;
     g->changes |= t->changes || t->lifted;
     g->limits |= t->limit > 0;
+    g->lies |= t->lies;
 }
 
 /* The terms of a group, when its clients are drawn; the next one follows it. Returns which part of the device it reserves
@@ -971,7 +1119,11 @@ static void draw_tenants(void)
                 c.back_ns = run.end_ns / 2;
             }
             t->changes = world_choice(w, world_of(k, F_CHURN)) == 1 || world_choice(w, world_of(k, F_CHURN)) == 2;
+            t->other_terms = world_choice(w, world_of(k, F_CHURN)) == 1;
+            t->changes |= world_choice(w, world_of(k, F_CHURN)) == 5;
             t->lifted = world_choice(w, world_of(k, F_CHURN)) == 4;
+            t->lies = world_choice(w, world_of(k, F_CLAIM)) > 0 && !use_reference && !WORLD_TAGS_V02;
+            run.lies |= t->lies;
             run.forces |= world_choice(w, world_of(k, F_FORCE)) > 0;
             run.cancels |= world_choice(w, world_of(k, F_CANCEL)) > 0;
             run.thinks |= c.think_ns > 0;
@@ -998,9 +1150,9 @@ static void churn(uint32_t step)
     uint32_t i;
     for (i = 0; i < tenants && !use_reference; i++) {
         struct tenant *t = &tenant[i];
-        uint32_t kind = world_choice(run.w, world_of(t->cohort, F_CHURN)), dropped;
+        uint32_t kind = world_choice(run.w, world_of(t->cohort, F_CHURN));
         struct tags_client terms = t->terms;
-        terms.weight = t->terms.weight * run.weight_scale;
+        terms.weight *= run.weight_scale;
         if (kind != 1 && kind != 2 && kind != 4)
             continue;
         (void)note(TERMS, i, 0, 0);
@@ -1009,16 +1161,19 @@ static void churn(uint32_t step)
         if (kind == 4 && step >= 3)
             terms.limit_per_s = 0;
         if (kind == 2 && t->queued == 0) {
-            if (tags_remove(&tags, now_shown(), t->id, &dropped) != QOS_OK ||
-                tags_add(&tags, now_shown(), t->id, &terms) != QOS_OK)
-                world_fail(run.w, "admission", run.now, "a client that left cannot come back");
+            rejoin(i);
         } else if (kind != 2 && tags_change(&tags, now_shown(), t->id, &terms) != QOS_OK) {
             world_fail(run.w, "admission", run.now, "terms that fit are refused");
         }
     }
 }
 
-#if WORLD_TAGS_V02 /* it had no groups */
+#if WORLD_TAGS_V02 /* it had no groups, and was not told what a request had cost */
+static void tell_cost(uint32_t id)
+{
+    (void)id;
+}
+
 static void set_groups(struct tags_config *c)
 {
     (void)c;
@@ -1029,6 +1184,11 @@ static void add_groups(const struct tags_config *c)
     (void)c;
 }
 #else
+static void tell_cost(uint32_t id)
+{
+    grant[id].cost = (uint32_t)request[id].cost;
+}
+
 static void set_groups(struct tags_config *c)
 {
     const struct group *last = &group[WORLD_COHORTS - 1];
@@ -1058,14 +1218,18 @@ static void setup(struct world *w)
     struct tags_config c;
     uint32_t i, f = world_choice(w, F_CLOCK);
     double largest = 1;
+    bool stops = world_value(w, F_PAUSE) > 1000 && world_value(w, F_SERVICE) >= 100;
     memset(&clock, 0, sizeof clock);
     memset(d, 0, sizeof *d);
     clock.fault = (enum world_clock_fault)f;
     clock.drift_ppm = (int32_t)world_value(w, F_DRIFT);
-    clock.by_ns = f == WORLD_CLOCK_JUMP ? 3600 * WORLD_NS_PER_S : f == WORLD_CLOCK_STALL ? 5 * MS : 1;
+    clock.by_ns = f == WORLD_CLOCK_JUMP    ? 3600 * WORLD_NS_PER_S
+                  : f == WORLD_CLOCK_LEAPS ? 10 * WORLD_NS_PER_S
+                  : f == WORLD_CLOCK_STALL ? 5 * MS
+                                           : 1;
     clock.at_ns = run.end_ns / 3;
     world_clock_init(&run.clock, &clock, (uint64_t)world_value(w, F_BASE) + run.base_shift, w->seed, 1);
-    run.jumped = f == WORLD_CLOCK_JUMP;
+    run.jumped = f == WORLD_CLOCK_JUMP || f == WORLD_CLOCK_LEAPS;
     run.fifo_clock = f == WORLD_CLOCK_TRUE && clock.drift_ppm == 0;
     d->channels = (uint32_t)world_value(w, F_CHANNELS);
     d->hashed = world_choice(w, F_HASHED) == 1;
@@ -1073,6 +1237,10 @@ static void setup(struct world *w)
     d->spread = (enum world_spread)world_choice(w, F_SPREAD);
     d->pause_ns = (uint64_t)world_value(w, F_PAUSE) * MS;
     d->pause_every_ns = d->pause_ns ? (uint64_t)world_value(w, F_PAUSE_EVERY) * MS : 0;
+    if (d->pause_every_ns && (stops || d->pause_every_ns < d->pause_ns + 100 * MS))
+        d->pause_every_ns = 2 * d->pause_ns;
+    if (stops && run.end_ns < 3 * d->pause_every_ns) /* such a stop is met */
+        run.end_ns = 3 * d->pause_every_ns;
     run.depth = (uint32_t)world_value(w, F_DEPTH);
     run.calm = d->pause_ns == 0;
     world_rng_init(&run.rng, w->seed, 78);
@@ -1083,6 +1251,7 @@ static void setup(struct world *w)
     run.limit_burst_ns = world_value(w, F_LIMIT_BURST) * 1e6;
     run.lag_ns = world_value(w, F_LAG) * 1e6;
     run.ps = world_choice(w, F_MODE) == 0 || use_reference;
+    run.estimate_ns = world_value(w, F_SERVICE) * 1000;
     if (use_reference) {
         memset(&reference, 0, sizeof reference);
         memset(reference_client, 0, sizeof reference_client);
@@ -1120,6 +1289,8 @@ static void setup(struct world *w)
         memory_bytes = tags_memsize(&c);
         memory = (unsigned char *)aligned_alloc(QOS_CACHE_LINE, (memory_bytes + 63) / 64 * 64);
     }
+    if (tags_init(&tags, memory, tags_memsize(&c) - 1, &c) != QOS_EMEMORY)
+        world_fail(w, "init", 0, "memory that is too small is taken");
     if (tags_init(&tags, memory, memory_bytes, &c) != QOS_OK) {
         world_fail(w, "init", 0, "%s", tags_config_error(&c) ? tags_config_error(&c) : "refused");
         return;
@@ -1159,6 +1330,7 @@ static void completed(const struct world_io *io)
     tenant[owner[id]].all_ns += (double)service;
     if (!run.draining)
         tenant[owner[id]].used_ns += (double)service;
+    tell_cost(id);
     if (!use_reference && tags_complete(&tags, now_shown(), &grant[id], service) != QOS_OK)
         world_fail(run.w, "once", run.now, "a completion is refused");
     ended(id);

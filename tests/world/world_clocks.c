@@ -61,5 +61,13 @@ int main(void)
     }
     CHECK_WITHIN(back, 1850, 2150);
     CHECK_WITHIN(most, 990, 1000);
+
+    make(WORLD_CLOCK_LEAPS, 0, 5, 1000, 0);
+    for (t = 1, back = 0; t < 10000; t++) {
+        uint64_t ahead = world_clock_read(&c, t) - 5000 - t;
+        CHECK(ahead == 0 || ahead == 1000 * (back + 1));
+        back += ahead > 0;
+    }
+    CHECK_WITHIN(back, 1500, 1800); /* one of five, and a right one after each: one of six */
     return check_end();
 }

@@ -11,6 +11,7 @@ bad=0
 for what; do
     header=${what%%:*} faults=0 found=0
     list=tests/world/faults/$header.txt worlds=$header
+    [ "$header" != tags ] || worlds='tags tags_servers'
     [ "$header" != qos ] || worlds='htb tags tokenpool pshift twochoice'
     while IFS=$'\t' read -r _ name _; do
         [[ $what != *:* ]] || [ "${what#*:}" = "$name" ] || continue

@@ -1,0 +1,443 @@
+// proves: the reservation and the limit of a client hold for the sum of several schedulers: of one server that share
+// proves: tags (tags_shared_*), or of several servers that its requests tell of each other (tags_tracker_*), in worlds
+// proves: that a seed draws: any placement, pauses, lost and cancelled requests, forced ones
+#define WORLD_HEADER "tags_servers"
+#define WORLD_FIELDS(X)                                                                                                \
+    X(LENGTH, "length_ms", "2000 200 20000")                                                                           \
+    X(SERVERS, "servers", "2 1 3 8")                                                                                   \
+    X(JOINED, "joined_by", "words tracker")                                                                            \
+    X(SERVICE, "service_us", "1000 100 10000")                                                                         \
+    X(DEPTH, "at_device", "1 2 8")                                                                                     \
+    X(MODE, "mode", "ps reward")                                                                                       \
+    X(COUNT_COST, "count_cost", "no yes")                                                                              \
+    X(LIMIT_BURST, "limit_burst_ms", "100 0 10 1000")                                                                  \
+    X(LAG, "reserve_lag_ms", "1000 100")
+#define WORLD_COHORT(X)                                                                                                \
+    X(NUMBER, "clients", "0 1 2 3 10")                                                                                 \
+    X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
+    X(OUT, "outstanding", "4 2 1 32 200")                                                                              \
+    X(SIZES, "sizes", "one two any")                                                                                   \
+    X(RESERVATION, "reservation", "0 20 100")                                                                          \
+    X(LIMIT, "limit", "0 200 100 50")                                                                                  \
+    X(WEIGHT, "weight", "1 10")                                                                                        \
+    X(PLACE, "place", "in_turn any first")                                                                             \
+    X(LOST, "lost", "0 20 300")                                                                                        \
+    X(CANCEL, "cancel", "0 20 300")                                                                                    \
+    X(FORCE, "forced", "0 20")                                                                                         \
+    X(AWAY, "away", "no once often")
+#include "world_test.h"
+#include "tags.h"
+#include "examples/world/clients.h"
+#include "examples/world/devices.h"
+
+#define MS UINT64_C(1000000)
+#define CLIENTS 30u
+#define SERVERS 8u
+#define REQUESTS 16384u
+
+struct request {
+    uint64_t cost;
+    uint32_t next, client, server, rho, delta;
+    bool cancel;
+    struct tags_grant grant;
+};
+
+struct place { /* of a client at a server */
+    struct tags_tracker_server told;
+    uint32_t first, last, queued;
+};
+
+struct tenant {
+    struct world_client client;
+    struct tags_client terms;
+    struct tags_tracker tracker;
+    struct place at[SERVERS];
+    uint32_t cohort, turn, out, out_most; /* out: requests on their way, queued or at a device */
+    double reservation, limit, largest;   /* units per ns; of a request */
+    double above, above_reserved;         /* L t, R t */
+    uint64_t last_ns, last_reserved_ns, wakes_ns;
+    bool forced;
+};
+
+struct server {
+    struct tags tags;
+    struct world_device device;
+    unsigned char *memory;
+    size_t memory_bytes;
+    uint32_t at_device;
+    uint64_t told_ns;
+};
+
+static struct tenant tenant[CLIENTS];
+static struct server server[SERVERS];
+static struct request request[REQUESTS];
+static uint32_t unused[REQUESTS], unused_count, tenants, servers;
+static unsigned char *words;
+static struct {
+    struct world *w;
+    struct world_rng rng;
+    struct world_queue wakes, ends; /* ends: of lost and cancelled requests */
+    uint64_t now, end_ns;
+    uint32_t depth;
+    double burst_ns, lag_ns, cost_max;
+    bool tracker, draining;
+} run;
+
+static uint32_t choice(uint32_t cohort, uint32_t field)
+{
+    return world_choice(run.w, world_of(cohort, field));
+}
+
+static double units(double cost)
+{
+    return world_choice(run.w, F_COUNT_COST) ? cost : 1;
+}
+
+/* `limit_sum`, `reserve_sum`: what one client is sent by all of them. With shared words as one scheduler would, one
+ * request more where limit_burst_ns is less than one, and for each that forces; with trackers each server learns of the
+ * others with its next request, so it may be wrong by what is on its way: and each has a burst of its own. */
+static void judge(struct tenant *t, uint32_t phase, double cost, uint32_t at)
+{
+    double n = units(cost), most = units(t->largest), x;
+    if (phase == TAGS_PHASE_FORCED)
+        t->forced = true;
+    if (t->limit > 0) {
+        double allowed = t->limit * run.burst_ns + 2 * most + (t->forced ? (65 + servers) * units(run.cost_max) : 0);
+        if (run.tracker)
+            allowed = servers * (allowed + (t->out_most + servers) * most);
+        x = t->above - t->limit * (double)(run.now - t->last_ns);
+        t->above = (x > 0 ? x : 0) + n;
+        t->last_ns = run.now;
+        if (t->above > allowed + 1e-3)
+            world_fail(run.w, "limit_sum", run.now, "client %td at server %" PRIu32 ": %.2f above L t, allowed %.2f",
+                       t - tenant, at, t->above, allowed);
+    }
+    if (t->reservation > 0 && phase == TAGS_PHASE_RESERVATION) {
+        double allowed = t->reservation * run.lag_ns + (1 + servers) * most;
+        if (run.tracker)
+            allowed = servers * (allowed + (t->out_most + servers) * most);
+        x = t->above_reserved - t->reservation * (double)(run.now - t->last_reserved_ns);
+        t->above_reserved = (x > 0 ? x : 0) + n;
+        t->last_reserved_ns = run.now;
+        if (t->above_reserved > allowed + 1e-3)
+            world_fail(run.w, "reserve_sum", run.now, "client %td at server %" PRIu32 ": %.2f above R t, allowed %.2f",
+                       t - tenant, at, t->above_reserved, allowed);
+    }
+}
+
+static void wake(uint32_t i, uint64_t at_ns)
+{
+    if (at_ns == WORLD_NEVER || at_ns >= tenant[i].wakes_ns)
+        return;
+    tenant[i].wakes_ns = at_ns;
+    world_queue_add(&run.wakes, at_ns, 0, i);
+}
+
+static void ended(uint32_t id)
+{
+    uint32_t i = request[id].client;
+    unused[unused_count++] = id;
+    tenant[i].out--;
+    world_client_done(&tenant[i].client, run.now);
+    wake(i, world_client_next_ns(&tenant[i].client));
+}
+
+static void to_device(uint32_t id, uint32_t phase)
+{
+    struct request *r = &request[id];
+    struct server *s = &server[r->server];
+    struct world_io io;
+    world_trace(run.now, r->client, "given", r->cost);
+    s->at_device++;
+    if (r->cancel) { /* before anything else happens */
+        world_queue_add(&run.ends, run.now, 1, id);
+        return;
+    }
+    judge(&tenant[r->client], phase, (double)r->cost, r->server);
+    memset(&io, 0, sizeof io);
+    io.id = id;
+    io.cost_ns = (uint64_t)((double)r->cost * world_value(run.w, F_SERVICE) * 1000);
+    world_device_submit(&s->device, run.now, &io);
+}
+
+static void make(uint32_t i, const struct world_request *q)
+{
+    struct tenant *t = &tenant[i];
+    uint32_t id = unused[--unused_count], place = choice(t->cohort, F_PLACE);
+    struct request *r = &request[id];
+    struct place *at;
+    bool lost = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_LOST)));
+    memset(r, 0, sizeof *r);
+    r->cost = q->cost;
+    r->client = i;
+    r->server = place == 2 ? 0 : place == 1 ? (uint32_t)world_rand(&run.rng) % servers : t->turn++ % servers;
+    r->cancel = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)));
+    at = &t->at[r->server];
+    t->out_most = ++t->out > t->out_most ? t->out : t->out_most;
+    if (run.tracker)
+        tags_tracker_send(&t->tracker, &at->told, &r->rho, &r->delta);
+    if (run.tracker && lost) { /* it never comes; the client finds out later */
+        world_queue_add(&run.ends, run.now + 5 * MS, 0, id);
+        return;
+    }
+    if (world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE))) &&
+        tags_force(&server[r->server].tags, run.now, i, r->cost, &r->grant) == QOS_OK) {
+        r->cancel = false;
+        to_device(id, TAGS_PHASE_FORCED);
+        return;
+    }
+    if (tags_arrive(&server[r->server].tags, run.now, i, 1, r->cost) != QOS_OK)
+        world_fail(run.w, "once", run.now, "an arrival is refused");
+    if (at->queued++ == 0)
+        at->first = id;
+    else
+        request[at->last].next = id;
+    at->last = id;
+}
+
+/* All that a server's scheduler gives now. */
+static void dispatch(uint32_t k)
+{
+    struct server *s = &server[k];
+    uint32_t again = 0;
+    while (s->at_device < run.depth && !run.w->broken) {
+        struct tags_choice c;
+        struct place *at;
+        struct request *r;
+        uint32_t id;
+        enum qos_status e = tags_choose(&s->tags, run.now, &c);
+        if (e != QOS_OK && (tags_next_ns(&s->tags, run.now) > run.now || again++ > 10000))
+            break;
+        if (e != QOS_OK)
+            continue;
+        at = &tenant[c.client].at[k];
+        if (at->queued == 0) {
+            world_fail(run.w, "once", run.now, "client %" PRIu32 " is chosen and has nothing queued", c.client);
+            break;
+        }
+        id = at->first;
+        r = &request[id];
+        e = tags_dispatch(&s->tags, run.now, &c, r->cost, r->rho, r->delta, &r->grant);
+        if (e == QOS_EAGAIN && !run.tracker && again++ < 10000) /* another scheduler was faster */
+            continue;
+        if (e != QOS_OK) {
+            world_fail(run.w, "once", run.now, "the dispatch of a choice is refused: %d", (int)e);
+            break;
+        }
+        at->first = r->next;
+        at->queued--;
+        to_device(id, (uint32_t)c.phase);
+    }
+    s->told_ns = s->at_device < run.depth ? tags_next_ns(&s->tags, run.now) : WORLD_NEVER;
+    if (s->told_ns <= run.now)
+        s->told_ns = run.now + 1;
+}
+
+static void draw_tenants(void)
+{
+    struct world *w = run.w;
+    double one = world_value(w, F_SERVICE) * 1000;
+    uint32_t k, j;
+    for (k = tenants = 0; k < WORLD_COHORTS; k++) {
+        uint32_t count = (uint32_t)world_value(w, world_of(k, F_NUMBER));
+        for (j = 0; j < (k == 0 && count == 0 ? 1 : count); j++) {
+            struct tenant *t = &tenant[tenants];
+            struct world_client_config c;
+            memset(t, 0, sizeof *t);
+            memset(&c, 0, sizeof c);
+            c.sizes = (enum world_sizes)choice(k, F_SIZES);
+            c.cost_min = 1;
+            c.cost_max = c.sizes == WORLD_ONE_SIZE ? 1 : 30;
+            t->cohort = k;
+            t->largest = (double)c.cost_max;
+            t->terms.weight = (uint64_t)world_value(w, world_of(k, F_WEIGHT));
+            /* permille of one server, if all are of the largest size */
+            t->reservation = world_value(w, world_of(k, F_RESERVATION)) / 1000 / one / t->largest * units(t->largest);
+            t->terms.reservation_per_s = (uint64_t)(t->reservation * 1e9);
+            t->reservation = (double)t->terms.reservation_per_s / 1e9;
+            if (choice(k, F_LIMIT)) {
+                double limit = world_value(w, world_of(k, F_LIMIT)) / 1000 / one / t->largest * units(t->largest);
+                t->terms.limit_per_s = (uint64_t)(limit * 1e9) + 1;
+                if (t->terms.limit_per_s < t->terms.reservation_per_s)
+                    t->terms.limit_per_s = t->terms.reservation_per_s;
+                t->limit = (double)t->terms.limit_per_s / 1e9;
+            }
+            c.arrivals = (enum world_arrivals)choice(k, F_ARRIVALS);
+            c.outstanding = (uint32_t)world_value(w, world_of(k, F_OUT));
+            c.backlog_max = REQUESTS / 64;
+            c.interval_ns = (uint64_t)(one * 3 * t->largest) + 1;
+            if (c.arrivals == WORLD_ON_OFF)
+                c.on_ns = c.off_ns = 10 * c.interval_ns;
+            if (c.arrivals == WORLD_BURSTS)
+                c.interval_ns *= c.outstanding;
+            if (choice(k, F_AWAY) == 1) {
+                c.away_ns = run.end_ns / 3;
+                c.back_ns = run.end_ns / 2;
+            } else if (choice(k, F_AWAY) == 2) { /* half a second between bursts */
+                c.arrivals = WORLD_BURSTS;
+                c.interval_ns = 500 * MS;
+            }
+            c.start_ns = 1;
+            world_client_init(&t->client, &c, w->seed, tenants);
+            t->wakes_ns = WORLD_NEVER;
+            run.cost_max = t->largest > run.cost_max ? t->largest : run.cost_max;
+            tenants++;
+        }
+    }
+}
+
+static void setup(void)
+{
+    struct world *w = run.w;
+    struct world_device_config d;
+    struct tags_shared_config sc;
+    struct tags_config c;
+    struct tags_shared *shared = NULL;
+    uint32_t i, k;
+    memset(&d, 0, sizeof d);
+    memset(&c, 0, sizeof c);
+    memset(&sc, 0, sizeof sc);
+    c.clients = sc.clients = tenants;
+    c.limit_burst_ns = sc.limit_burst_ns = run.burst_ns > 0 ? (uint64_t)run.burst_ns : QOS_NOTHING;
+    c.reserve_lag_ns = sc.reserve_lag_ns = (uint64_t)run.lag_ns;
+    c.cost_max = (uint64_t)run.cost_max;
+    c.count_cost = world_choice(w, F_COUNT_COST) == 1;
+    c.at_device_max = 4096; /* forced ones, too */
+    c.mode = world_choice(w, F_MODE) ? TAGS_REWARD : TAGS_PS;
+    if (!run.tracker) {
+        words = (unsigned char *)realloc(words, tags_shared_memsize(&sc));
+        shared = (struct tags_shared *)(void *)words;
+        if (tags_shared_init(shared, 1, tags_shared_memsize(&sc), &sc) != QOS_OK)
+            world_fail(w, "init", 0, "%s", tags_shared_config_error(&sc) ? tags_shared_config_error(&sc) : "refused");
+        for (i = 0; i < tenants; i++)
+            if (tags_shared_change(shared, 1, i, &tenant[i].terms) != QOS_OK)
+                world_fail(w, "init", 0, "shared terms are refused");
+    }
+    c.shared = shared;
+    for (k = 0; k < servers; k++) {
+        struct server *s = &server[k];
+        size_t bytes = tags_memsize(&c);
+        if (bytes > s->memory_bytes) {
+            free(s->memory);
+            s->memory_bytes = bytes;
+            s->memory = (unsigned char *)aligned_alloc(QOS_CACHE_LINE, (bytes + 63) / 64 * 64);
+        }
+        if (tags_init(&s->tags, s->memory, s->memory_bytes, &c) != QOS_OK)
+            world_fail(w, "init", 0, "%s", tags_config_error(&c) ? tags_config_error(&c) : "refused");
+        for (i = 0; i < tenants; i++)
+            if (tags_add(&s->tags, 1, i, &tenant[i].terms) != QOS_OK)
+                world_fail(w, "init", 0, "a client is refused");
+        s->at_device = 0;
+        s->told_ns = WORLD_NEVER;
+        world_device_init(&s->device, &d, w->seed + k);
+    }
+}
+
+static void completed(uint32_t k, const struct world_io *io)
+{
+    struct request *r = &request[io->id];
+    struct tenant *t = &tenant[r->client];
+    if (tags_complete(&server[k].tags, run.now, &r->grant, io->end_ns - io->begin_ns) != QOS_OK)
+        world_fail(run.w, "once", run.now, "a completion is refused");
+    if (run.tracker)
+        tags_tracker_done(&t->tracker, r->grant.phase, (uint32_t)units((double)r->cost), &t->at[k].told);
+    server[k].at_device--;
+    ended(io->id);
+}
+
+/* One event: what is due now. */
+static void step(void)
+{
+    struct world_event e;
+    struct world_io io;
+    uint32_t k;
+    for (k = 0; k < servers; k++)
+        while (world_device_take(&server[k].device, run.now, &io))
+            completed(k, &io);
+    while (world_queue_take(&run.ends, run.now, &e)) {
+        struct request *r = &request[e.index];
+        struct place *at = &tenant[r->client].at[r->server];
+        if (e.kind == 0) {
+            tags_tracker_server_lost(&at->told, r->rho, r->delta);
+        } else {
+            if (tags_cancel(&server[r->server].tags, run.now, &r->grant) != QOS_OK)
+                world_fail(run.w, "once", run.now, "a cancel is refused");
+            if (run.tracker) /* what it told is taken back, too */
+                tags_tracker_server_lost(&at->told, r->rho, r->delta);
+            server[r->server].at_device--;
+        }
+        ended(e.index);
+    }
+    while (world_queue_take(&run.wakes, run.now, &e)) {
+        struct tenant *t = &tenant[e.index];
+        struct world_request q;
+        uint64_t next;
+        if (e.at_ns != t->wakes_ns)
+            continue;
+        t->wakes_ns = WORLD_NEVER;
+        while (!run.draining && unused_count > 1 && world_client_next(&t->client, run.now, &q))
+            make(e.index, &q);
+        next = run.draining ? WORLD_NEVER : world_client_next_ns(&t->client);
+        wake(e.index, next > run.now ? next : run.now + 1000);
+    }
+    for (k = 0; k < servers; k++)
+        dispatch(k);
+}
+
+static void world_run(struct world *w)
+{
+    bool too_long = false;
+    uint32_t i, k;
+    memset(&run, 0, sizeof run);
+    run.w = w;
+    run.end_ns = (uint64_t)world_value(w, F_LENGTH) * MS;
+    run.tracker = world_choice(w, F_JOINED) == 1;
+    run.depth = (uint32_t)world_value(w, F_DEPTH);
+    run.burst_ns = world_value(w, F_LIMIT_BURST) * 1e6;
+    run.lag_ns = world_value(w, F_LAG) * 1e6;
+    run.cost_max = 1;
+    servers = (uint32_t)world_value(w, F_SERVERS);
+    world_rng_init(&run.rng, w->seed, 79);
+    for (unused_count = 0; unused_count < REQUESTS; unused_count++)
+        unused[unused_count] = REQUESTS - 1 - unused_count;
+    draw_tenants();
+    setup();
+    for (i = 0; i < tenants; i++)
+        wake(i, world_client_next_ns(&tenant[i].client));
+    while (!w->broken) {
+        uint64_t next = world_queue_next_ns(&run.wakes), t = world_queue_next_ns(&run.ends);
+        next = t < next ? t : next;
+        for (k = 0; k < servers; k++) {
+            t = world_device_next_ns(&server[k].device);
+            next = t < next ? t : next;
+            next = server[k].told_ns < next ? server[k].told_ns : next;
+        }
+        if (!run.draining && next >= run.end_ns) {
+            run.draining = true;
+            next = run.end_ns;
+        }
+        too_long = next != WORLD_NEVER && (next > run.end_ns + 100 * WORLD_NS_PER_S || w->events > 3000000);
+        if (next == WORLD_NEVER || too_long)
+            break;
+        run.now = next > run.now ? next : run.now + 1;
+        world_goes_on(run.now);
+        w->events++;
+        step();
+        if (run.draining && unused_count == REQUESTS)
+            break;
+    }
+    if (!w->broken && unused_count != REQUESTS && !too_long)
+        world_fail(w, "progress", run.now, "%" PRIu32 " requests still wait", REQUESTS - unused_count);
+    for (i = 0; i < tenants; i++)
+        world_client_free(&tenant[i].client);
+    for (k = 0; k < servers; k++)
+        world_device_free(&server[k].device);
+    world_queue_free(&run.wakes);
+    world_queue_free(&run.ends);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct world_open open[] = {{0, NULL}};
+    return world_main(argc, argv, "tests/world/tags_servers.worlds", 1000, open);
+}
