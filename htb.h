@@ -172,7 +172,7 @@ struct htb_config {
     enum htb_bound bound;          /* on requests at the device, see the chapter on flight */
     uint64_t flight_min_ns;        /* HTB_BY_FLIGHT: least device time in flight. A request takes the time of its tokens
                                     * at the root's rates; 0: 1 ns, one request at a time */
-    uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(20 ms, flight_min_ns) */
+    uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(1 s, flight_min_ns) */
     enum htb_order order;          /* of the dispatch queue */
     uint32_t dispatch_max;         /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64.
                                     * They are not called back when a class gets tokens */
@@ -537,6 +537,7 @@ struct htb_priv_late {
     uint32_t id;                /* QOS_NONE: none; that of the root: the other trees */
     uint16_t wish;              /* rate only: what it asks of other trees */
     uint16_t bound, from;       /* what it narrows the bound to, HTB_PRIV_WIDE: nothing; where that began; logarithms */
+    uint16_t speed;             /* of the device before it narrowed in vain; logarithm */
     uint16_t step;              /* by how much the next late request narrows it */
     int16_t credit;             /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
     uint32_t score;             /* late requests so far, less 1/64 of all, in 64ths; never below 0 */
@@ -549,6 +550,9 @@ struct htb_priv_late {
 enum htb_priv_phase { HTB_PRIV_BASE = 0, HTB_PRIV_TRIAL = 1, HTB_PRIV_AGAIN = 2 };
 enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 2 };
 #define HTB_PRIV_LATE_MAX 16
+#define HTB_PRIV_LOOK_NS UINT64_C(50000000)  /* a look of 64 requests may take so long; else it takes 8 */
+#define HTB_PRIV_FLIGHT_NS UINT64_C(1250000) /* where the bound begins */
+#define HTB_PRIV_FLIGHT_MAX_NS UINT64_C(1000000000)
 #define HTB_PRIV_FINE 4         /* the smallest step of the search is 1 / 2^4 */
 #define HTB_PRIV_STEP_MAX 1024u /* an octave */
 #define HTB_PRIV_STEP_MIN 16u   /* 1.1 %, a third of what total may lack */
@@ -556,6 +560,7 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 #define HTB_PRIV_CLUSTER 64     /* late ones of one burst that count; the credit has 16 bits */
 #define HTB_PRIV_HOPELESS 10u   /* the way down by steps that double is 6 late requests; some more by chance */
 #define HTB_PRIV_WIDE 65535u    /* the bound of a class that narrows nothing */
+#define HTB_PRIV_HALF 600u      /* a factor of 1.5 as a logarithm */
 
 /* The controller of the device time in flight. */
 struct htb_priv_flight {
@@ -579,6 +584,7 @@ struct htb_priv_flight {
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
     bool hurts;                         /* the trial delays own tokens */
+    bool brief;                         /* its looks were of few requests, as these take long */
     bool draining;                      /* more is in flight than a bound that was narrowed */
     struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
 };
@@ -1701,6 +1707,8 @@ QOS_PRIV void htb_priv_set_due(struct htb *tree, struct htb_request *r)
     c->u.leaf.turn_ns = qos_sat_add(turn_ns, htb_priv_own_ns(tree, r->slot, r->tokens));
 }
 
+QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id);
+
 QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb_request *request)
 {
     if (!request)
@@ -1728,6 +1736,8 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
     }
     request->slot = htb_priv_resolve(tree, request->class_id, now_ns);
     request->since_ns = now_ns;
+    if (QOS_UNLIKELY(tree->node[request->slot].flags & HTB_PRIV_WATCHED))
+        htb_priv_asks_anew(tree, request->slot);
     htb_priv_set_due(tree, request);
     htb_priv_enqueue(tree, request);
     if (request->next == request)
@@ -2076,18 +2086,19 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * The bound is the smaller of two: the knee, which the throughput needs, and the least that a late class needs.
  *
  *   the knee    BASE --- a search ---> TRIAL         a look: 64 requests, 4 and 16 times as many for smaller steps, 4
- *                ^  at the knee         |  at another times as many again while looks at the knee differ by half a step
- *                |                      v
+ *                ^  at the knee         |  at another times as many while looks at the knee differ by half a step; an
+ *                |                      v             eighth of that if it takes longer than 50 ms times the factor
  *                '--- kept, undone --- AGAIN  at the knee; late or hurt: undone
  *
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06. Wider is kept if more by 1/64 is completed than in both looks
- *               at the knee, narrower if not less by 1/64: below that, seeds of one device differ
+ *               at the knee, narrower if not less by 1/64: below that, seeds of one device differ (of looks of
+ *               fewer than 64 requests by 1/8). Twice the bound is kept at once if such a look shows 7/4 of the speed
  *     search    from the start; when the speed changes by a quarter; and after pauses that begin with 64 looks and
  *               double, up to 60 s: probing takes at most 1/64
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
  *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
- *                '--- above the knee-'  '--- time is over, or the speed has changed by a quarter
+ *                '--- above the knee-'  '--- time is over, or the device is slower or faster than then by a half
  *
  *     latency_ns: late is later than S + latency_ns. A late request costs 176 of a credit of at most 352, one in time
  *               earns 1: fewer than one of 100 stay late.
@@ -2096,8 +2107,9 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       climb   a credit of 176 or more: each request in time raises the bound by 1/64 of a step, up to 1.4 knees
  *       step    twice as long if the same move comes within 16 requests, half as long if the moves turn; 2^(1/64) to 2
  *       hopeless  10 late requests while it narrows, beside one of 64: narrowing does not keep the promise
- *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / burst_ns -
- *       1/2). So it gets its rate exactly, in the mean, and never more of the device's speed than that takes.
+ *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
+ *       where u is burst_ns, or what its request took at the device, if longer. So it gets its rate exactly, in the
+ *       mean, and never more of the device's speed than that takes.
  *       hopeless  the least bound is reached, and the device is slower by an eighth than before
  *     hurts     own tokens have waited for room for two bursts on end, and the device is slower by an eighth than it
  *               was before: others lose what is theirs, or the class itself does
@@ -2109,6 +2121,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * A device that completes nothing for more than 1 ms and four of its longest usual gaps pauses. The clock of the looks
  * stands still then, and classes whose requests are all at the device earn tokens for it, up to lag_ns. Trees that have
  * joined take the least bound of all.
+ *
+ * A bound below one request lets one go: where that is larger than twice the bound, trials begin from it.
  *
  * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
  * once the others are seen later. */
@@ -2173,8 +2187,8 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
 QOS_PRIV void htb_priv_bind(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t bound_ns =
-        qos_max(f->narrow == HTB_PRIV_WIDE ? f->knee_ns : qos_min(f->knee_ns, htb_priv_exp2(f->narrow)), f->min_ns);
+    const bool narrows = f->narrow < htb_priv_log2(f->knee_ns);
+    const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : f->knee_ns, f->min_ns);
     const uint64_t apart = bound_ns > f->bound_ns ? bound_ns - f->bound_ns : f->bound_ns - bound_ns;
     if (apart > f->bound_ns / 16)
         f->settle_ns = f->now_ns;
@@ -2193,10 +2207,16 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
     f->full = false;
 }
 
-/* The bound to try in the present direction: wider, or narrower than what was in flight. */
+/* What fills a bound: if one request is larger, that. */
+QOS_PRIV uint64_t htb_priv_filled(const struct htb_priv_flight *f, uint64_t bound_ns)
+{
+    return f->most_ns / 2 > bound_ns ? f->most_ns : bound_ns;
+}
+
+/* The bound to try in the present direction: wider or narrower than what was in flight. */
 QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 {
-    uint64_t bound_ns = f->up ? f->knee_ns : qos_min(f->knee_ns, f->most_ns);
+    uint64_t bound_ns = f->up ? htb_priv_filled(f, f->knee_ns) : qos_min(f->knee_ns, f->most_ns);
     if (f->up && !f->full)
         return f->knee_ns;
     bound_ns =
@@ -2231,20 +2251,30 @@ QOS_PRIV void htb_priv_search(struct htb_priv_flight *f, uint32_t step)
     f->failed = 0;
 }
 
+/* What a class learned of a device that was slower or faster by a half does not count. */
+QOS_PRIV void htb_priv_rested(struct htb_priv_flight *f, uint64_t now_speed)
+{
+    const uint16_t speed = htb_priv_log2(now_speed);
+    uint32_t i;
+    for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
+        struct htb_priv_late *c = &f->cls[i];
+        if (speed > c->speed + HTB_PRIV_HALF || c->speed > speed + HTB_PRIV_HALF)
+            c->retry_ns = 0;
+    }
+}
+
 /* At the bound: begins a trial, or stays. */
 QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     uint64_t bound_ns = f->knee_ns, tried_ns = bound_ns;
-    uint32_t i;
     if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart =
             f->speed[0] > f->settled_speed ? f->speed[0] - f->settled_speed : f->settled_speed - f->speed[0];
-        f->from_speed = f->speed[0];
+        f->from_speed = qos_max(f->speed[0], f->from_speed - f->from_speed / 16); /* single looks may show less */
         if (!f->searching && apart > f->settled_speed / 4) { /* another device: what was learned does not count */
             htb_priv_search(f, 0);
-            for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
-                f->cls[i].retry_ns = f->cls[i].rest_ns = 0;
+            f->from_speed = f->speed[0];
         } else if (!f->searching && now_ns >= f->probe_ns) {
             htb_priv_search(f, HTB_PRIV_FINE);
         }
@@ -2261,7 +2291,8 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
 QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
-    const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN], least = (before + after) / 128;
+    const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
+    const uint64_t least = (before + after) / (f->brief ? 16 : 128);
     if (f->hurts)
         return false;
     return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
@@ -2287,6 +2318,8 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     }
     if (f->longer != 0 && apart < qos_max(before, after) >> (f->step + 3))
         f->longer--;
+    if (apart < before / 8)
+        htb_priv_rested(f, before);
     f->phase = HTB_PRIV_BASE;
     htb_priv_look_begin(tree, bound_ns);
 }
@@ -2340,14 +2373,33 @@ QOS_PRIV void htb_priv_forget(struct htb *tree)
     htb_priv_narrow(tree);
 }
 
+/* The speed in this look, so far: device time completed in 2^20 ns. */
+QOS_PRIV uint64_t htb_priv_speed(const struct htb_priv_flight *f)
+{
+    const uint64_t took_ns = qos_max(f->active_ns - f->begun_ns, 1);
+    return qos_min(qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, took_ns), UINT64_C(1) << 60);
+}
+
+/* A trial of twice the bound: does it complete nearly twice as much, so that no other look is needed? */
+QOS_PRIV bool htb_priv_doubled(const struct htb_priv_flight *f)
+{
+    const uint64_t before = f->speed[HTB_PRIV_BASE];
+    return f->up && f->step == 0 && f->n < 64 && htb_priv_speed(f) > before + before / 4 * 3;
+}
+
 /* A look ends. */
 QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t tried_ns = f->knee_ns;
-    f->speed[f->phase] = qos_min(
-        qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, qos_max(f->active_ns - f->begun_ns, 1)), UINT64_C(1) << 60);
-    if (f->phase == HTB_PRIV_BASE) {
+    const bool doubled = f->phase == HTB_PRIV_TRIAL && htb_priv_doubled(f);
+    f->speed[f->phase] = htb_priv_speed(f);
+    f->brief = f->n < 64;
+    if (doubled && !f->hurts) { /* kept */
+        f->speed[HTB_PRIV_BASE] = f->speed[HTB_PRIV_TRIAL];
+        f->failed = 0;
+        htb_priv_choose(tree, now_ns);
+    } else if (f->phase == HTB_PRIV_BASE) {
         htb_priv_forget(tree);
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_TRIAL) {
@@ -2364,7 +2416,8 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
 QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t gap_ns = qos_elapsed_ns(f->last_ns, now_ns), most_ns = qos_max(4 * f->gap_ns, 1000000);
+    const uint64_t gap_ns = qos_elapsed_ns(f->last_ns, now_ns),
+                   most_ns = f->gap_ns == 0 ? gap_ns : qos_max(4 * f->gap_ns, 1000000);
     if (gap_ns > most_ns) {
         f->pause_end_ns = now_ns;
         f->lent_ns = f->active_ns + gap_ns;
@@ -2374,7 +2427,8 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
         f->stalled_ns = 0;
     }
     f->active_ns += qos_min(gap_ns, most_ns);
-    f->gap_ns = qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
+    f->gap_ns = f->gap_ns == 0 ? gap_ns /* the first one shows what is usual */
+                               : qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
     f->last_ns = now_ns;
 }
 
@@ -2383,6 +2437,7 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
 {
     c->rest_ns = qos_min(qos_max(2 * c->rest_ns, 64 * (tree->flight.active_ns - c->begun_ns)), UINT64_C(64000000000));
     c->retry_ns = qos_sat_add(tree->now_ns, c->rest_ns);
+    c->speed = htb_priv_log2(tree->flight.from_speed);
     c->bound = HTB_PRIV_WIDE;
     c->step = HTB_PRIV_STEP_MAX / 8;
     c->credit = 0;
@@ -2438,10 +2493,10 @@ QOS_PRIV void htb_priv_widen_for(struct htb *tree, struct htb_priv_late *c)
 QOS_PRIV void htb_priv_was_late(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r, bool room)
 {
     const struct htb_priv_flight *f = &tree->flight;
-    const bool narrows = f->bound_ns < f->knee_ns;
+    const bool narrows = f->narrow < htb_priv_log2(f->knee_ns);
     const int32_t least =
         -HTB_PRIV_GOOD * (int32_t)qos_min(qos_max(tree->cls[c->id].u.leaf.outstanding, 4), HTB_PRIV_CLUSTER);
-    if (room && (c->bound == HTB_PRIV_WIDE || htb_priv_exp2(c->bound) >= f->knee_ns))
+    if (room && c->bound >= htb_priv_log2(f->knee_ns))
         return;
     c->credit = (int16_t)(c->credit - HTB_PRIV_GOOD < least ? least : c->credit - HTB_PRIV_GOOD);
     if (r->since_ns < f->changed_ns || f->draining)
@@ -2473,21 +2528,30 @@ QOS_PRIV void htb_priv_was_in_time(struct htb *tree, struct htb_priv_late *c)
     htb_priv_need(tree, c, bound);
 }
 
-/* Does the device complete less, by an eighth, than before the bound was narrowed? */
+/* Does the device complete less, by an eighth, than before the bound was narrowed? Few requests show it. */
 QOS_PRIV bool htb_priv_is_slower(const struct htb_priv_flight *f)
 {
-    return f->speed[HTB_PRIV_BASE] < f->from_speed - f->from_speed / 8;
+    const bool shows = f->phase == HTB_PRIV_BASE && f->n >= 8 && f->done_ns >= 2 * f->bound_ns;
+    return (shows ? htb_priv_speed(f) : f->speed[HTB_PRIV_BASE]) < f->from_speed - f->from_speed / 8;
+}
+
+/* A class that had no requests is not behind. */
+QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id)
+{
+    if (tree->cls[id].u.leaf.outstanding + tree->cls[id].u.leaf.queued == 0)
+        tree->flight.cls[htb_priv_watched(tree, id)].behind_ns = 0;
 }
 
 /* Of a class with a rate only: how far is it behind, in the time that it asked for more? */
-QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint64_t own_ns, uint64_t elapsed_ns,
-                                 bool room)
+QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint64_t own_ns, uint64_t others_ns,
+                                 uint64_t at_device_ns, bool room)
 {
+    const uint64_t unit_ns = qos_max(tree->burst_ns, at_device_ns); /* a request that takes longer is no lateness */
     const bool asks = tree->cls[c->id].u.leaf.outstanding + tree->cls[c->id].u.leaf.queued > 1;
     uint64_t octaves;
     uint32_t bound;
-    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + elapsed_ns, own_ns) : 0;
-    octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, tree->burst_ns / 2), 1024, tree->burst_ns);
+    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + others_ns, own_ns) : 0;
+    octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, unit_ns / 2), 1024, unit_ns);
     c->wish = (uint16_t)(octaves == 0 ? HTB_PRIV_WIDE : qos_sat_sub(htb_priv_log2(tree->flight.knee_ns), octaves));
     if (tree->joined.lease && octaves > 6 * 1024) { /* nor do a 64th of what the other trees had in flight help */
         htb_priv_give_up(tree, c);
@@ -2513,15 +2577,17 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
 }
 
 /* Are others why the class of this request is late? Not if it has the device for itself; nor, without latency_ns, if of
- * what is in flight its part is the half, and as large as of the root's rate: a narrower bound gives it little more. */
-QOS_PRIV bool htb_priv_others_are_why(const struct htb *tree, const struct htb_request *r)
+ * what is in flight its part is the half, and as large as of the device's speed: a narrower bound gives it little
+ * more. */
+QOS_PRIV_NOINLINE bool htb_priv_others_are_why(const struct htb *tree, const struct htb_request *r)
 {
     const struct htb_priv_class *c = &tree->cls[r->paid_by];
     const uint64_t all_ns = tree->flight.now_ns, part_ns = qos_sat_mul(r->flight_ns, c->u.leaf.outstanding);
     if (tree->joined.lease || c->u.leaf.latency_us)
         return tree->joined.lease || part_ns < all_ns;
     return part_ns < all_ns / 2 ||
-           qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens), c->u.leaf.outstanding) < all_ns;
+           qos_mul_div_floor(qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens), c->u.leaf.outstanding),
+                             qos_max(tree->flight.from_speed, UINT64_C(1) << 20), UINT64_C(1) << 20) < all_ns;
 }
 
 /* A request of a class that was late is complete. */
@@ -2537,7 +2603,7 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
         return;
     if (latency_ns == 0)
         htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens),
-                           htb_priv_others_are_why(tree, r) ? elapsed_ns : 0, room);
+                           htb_priv_others_are_why(tree, r) ? elapsed_ns : 0, qos_elapsed_ns(r->sent_ns, now_ns), room);
     else if (r->since_ns < f->pause_end_ns)
         return;
     else if (now_ns > r->due_ns)
@@ -2593,6 +2659,15 @@ QOS_PRIV void htb_priv_turn_early(struct htb *tree, const struct htb_request *r,
         c->u.leaf.turn_ns = qos_min(c->u.leaf.turn_ns, qos_sat_add(now_ns, qos_sat_add(tree->burst_ns, ahead_ns)));
 }
 
+/* How many requests a look takes: an eighth of them is enough where they take long. A trial of twice the bound that
+ * completes nearly twice as much needs no more. */
+QOS_PRIV uint64_t htb_priv_look_least(const struct htb_priv_flight *f)
+{
+    const uint64_t shift = 2 * (f->phase == HTB_PRIV_BASE && !f->searching ? 1 : qos_min(f->step, 2) + f->longer);
+    const uint64_t least = UINT64_C(64) << shift, long_ns = HTB_PRIV_LOOK_NS << shift;
+    return f->active_ns - f->begun_ns < long_ns ? least : least / 8;
+}
+
 /* A request is complete: what does it show of its class, and of the bound? */
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
@@ -2630,9 +2705,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     }
     f->n++;
     f->done_ns += r->flight_ns;
-    if (f->n >=
-            (UINT64_C(64) << 2 * (f->phase == HTB_PRIV_BASE && !f->searching ? 1 : qos_min(f->step, 2) + f->longer)) &&
-        f->done_ns >= 2 * f->bound_ns)
+    if (f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) && f->n >= htb_priv_look_least(f))
         htb_priv_look(tree, now_ns);
 }
 
@@ -2679,7 +2752,7 @@ QOS_PRIV struct htb_config htb_priv_defaults(const struct htb_config *config)
     c.lag_ns = qos_default(c.lag_ns, QOS_NS_PER_S);
     c.depth_max = (uint32_t)qos_default(c.depth_max, 8);
     c.flight_min_ns = qos_default(c.flight_min_ns, 1);
-    c.flight_max_ns = qos_default(c.flight_max_ns, qos_max(20000000, c.flight_min_ns));
+    c.flight_max_ns = qos_default(c.flight_max_ns, qos_max(HTB_PRIV_FLIGHT_MAX_NS, c.flight_min_ns));
     c.dispatch_max = (uint32_t)qos_default(c.dispatch_max, 64);
     c.device_max = (uint32_t)qos_default(c.device_max, qos_min(32, c.dispatch_max));
     c.bypass_max = (uint32_t)qos_default(c.bypass_max, 64);
@@ -2748,7 +2821,7 @@ QOS_PRIV const char *htb_priv_config_error(const struct htb_config *c)
         {c->bound == HTB_BY_FLIGHT || c->bound == HTB_BY_RATE, "bound: give HTB_BY_FLIGHT or HTB_BY_RATE"},
         {c->flight_min_ns <= HTB_BURST_MAX_NS, "flight_min_ns: give at most HTB_BURST_MAX_NS, or 0 for one request"},
         {c->flight_min_ns <= c->flight_max_ns && c->flight_max_ns <= HTB_BURST_MAX_NS,
-         "flight_max_ns: give flight_min_ns..HTB_BURST_MAX_NS, or 0 for 20 ms"},
+         "flight_max_ns: give flight_min_ns..HTB_BURST_MAX_NS, or 0 for 1 s"},
         {c->order == HTB_ELEVATOR || c->order == HTB_FIFO, "order: give HTB_ELEVATOR or HTB_FIFO"},
         {c->dispatch_max <= HTB_DISPATCH_MAX, "dispatch_max: give 1..HTB_DISPATCH_MAX, or 0 for 64"},
         {c->device_max <= c->dispatch_max,
@@ -3008,7 +3081,9 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->bound = c.bound;
     tree->flight.min_ns = c.flight_min_ns;
     tree->flight.max_ns = c.flight_max_ns;
-    tree->flight.bound_ns = c.bound == HTB_BY_FLIGHT ? qos_max(c.flight_min_ns, c.flight_max_ns / 16) : QOS_UNLIMITED;
+    tree->flight.bound_ns = c.bound == HTB_BY_FLIGHT
+                                ? qos_max(c.flight_min_ns, qos_min(c.flight_max_ns / 16, HTB_PRIV_FLIGHT_NS))
+                                : QOS_UNLIMITED;
     tree->flight.knee_ns = tree->flight.bound_ns;
     tree->flight.narrow = HTB_PRIV_WIDE;
     tree->flight.by = QOS_NONE;

@@ -7,7 +7,7 @@ static uint32_t channels_of(const struct world_device_config *c)
 
 static double capacity_at(const struct world_device_config *c, uint64_t now_ns)
 {
-    if (c->step_capacity && now_ns >= c->step_ns)
+    if (c->step_capacity && now_ns >= c->step_ns && (c->back_ns == 0 || now_ns < c->back_ns))
         return c->step_capacity / 1000.0;
     return (c->capacity ? c->capacity : 1000) / 1000.0;
 }
@@ -228,17 +228,15 @@ bool world_device_take(struct world_device *d, uint64_t now_ns, struct world_io 
 
 static double could_without_pauses(const struct world_device_config *c, uint64_t from_ns, uint64_t to_ns)
 {
-    double before = (double)(to_ns - from_ns), after = 0, rate;
+    const uint64_t last = c->back_ns && c->back_ns < to_ns ? c->back_ns : to_ns;
+    const uint64_t first = c->step_ns > from_ns ? c->step_ns : from_ns;
+    double all, step, rate;
     if (to_ns <= from_ns)
         return 0;
-    if (c->step_capacity && to_ns > c->step_ns) {
-        after = from_ns > c->step_ns ? before : (double)(to_ns - c->step_ns);
-        before -= after;
-    }
-    rate = before * (c->capacity ? c->capacity : 1000) / 1000.0 + after * c->step_capacity / 1000.0;
-    return c->provisioned && rate > (before + after) * c->provisioned / 1000.0
-               ? (before + after) * c->provisioned / 1000.0
-               : rate;
+    all = (double)(to_ns - from_ns);
+    step = c->step_capacity && last > first ? (double)(last - first) : 0;
+    rate = (all - step) * (c->capacity ? c->capacity : 1000) / 1000.0 + step * c->step_capacity / 1000.0;
+    return c->provisioned && rate > all * c->provisioned / 1000.0 ? all * c->provisioned / 1000.0 : rate;
 }
 
 double world_device_could_ns(const struct world_device_config *c, uint64_t from_ns, uint64_t to_ns)

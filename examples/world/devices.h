@@ -47,6 +47,7 @@ struct world_device_config {
     uint32_t capacity;         /* permille of the nominal one; 0: 1000 */
     uint64_t step_ns;          /* from this time on ... */
     uint32_t step_capacity;    /* ... the capacity is this; 0: no step */
+    uint64_t back_ns;          /* from then on it is the former one; 0: never */
     uint64_t pause_every_ns;   /* it pauses once in each such time, counted from 0; 0: never */
     uint64_t pause_ns;         /* for so long, at the end of that time */
     bool pause_channel;        /* one channel pauses at a time, each in its turn; else all */

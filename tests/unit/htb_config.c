@@ -61,7 +61,7 @@ static void every_field(void)
         {CONFIG_FIELD(htb_config, bound), 0, CONFIG_VALUES(HTB_BY_FLIGHT, HTB_BY_RATE), CONFIG_VALUES(HTB_BY_RATE + 1)},
         {CONFIG_FIELD(htb_config, flight_min_ns), 1, CONFIG_VALUES(HTB_BURST_MAX_NS),
          CONFIG_VALUES(HTB_BURST_MAX_NS + 1)},
-        {CONFIG_FIELD(htb_config, flight_max_ns), 20 * MS, CONFIG_VALUES(1, HTB_BURST_MAX_NS),
+        {CONFIG_FIELD(htb_config, flight_max_ns), S, CONFIG_VALUES(1, HTB_BURST_MAX_NS),
          CONFIG_VALUES(HTB_BURST_MAX_NS + 1)},
         {CONFIG_FIELD(htb_config, order), 0, CONFIG_VALUES(HTB_ELEVATOR, HTB_FIFO), CONFIG_VALUES(HTB_FIFO + 1)},
         {CONFIG_FIELD(htb_config, dispatch_max), 64, CONFIG_VALUES(1, HTB_DISPATCH_MAX),
@@ -75,7 +75,7 @@ static void every_field(void)
     };
     /* Defaults and ranges that depend on other fields. */
     static const struct config_field above_flight_min[] = {
-        {CONFIG_FIELD(htb_config, flight_max_ns), 30 * MS, CONFIG_VALUES(30 * MS), CONFIG_VALUES(30 * MS - 1)},
+        {CONFIG_FIELD(htb_config, flight_max_ns), 2 * S, CONFIG_VALUES(2 * S), CONFIG_VALUES(2 * S - 1)},
     };
     static const struct config_field few_dispatched[] = {
         {CONFIG_FIELD(htb_config, device_max), 8, CONFIG_VALUES(8), CONFIG_VALUES(9)},
@@ -87,7 +87,7 @@ static void every_field(void)
         CONFIG_TABLE(htb, few, few_dispatched),
     };
     uint32_t i, r;
-    flight.flight_min_ns = 30 * MS;
+    flight.flight_min_ns = 2 * S;
     few.dispatch_max = 8;
     for (i = 0; i < sizeof tables / sizeof *tables; i++)
         config_check_table(&tables[i]);

@@ -258,6 +258,8 @@ static void capacity(void)
     c.step_ns = 7 * WORLD_NS_PER_S;
     c.step_capacity = 400;
     CHECK_WITHIN(busy(&c, 32, 50000, false, &done), 0.995, 1.001);
+    c.back_ns = 9 * WORLD_NS_PER_S;
+    CHECK_WITHIN(busy(&c, 32, 50000, false, &done), 0.995, 1.001);
     c.pause_channel = true;
     CHECK_WITHIN(busy(&c, 32, 50000, false, &done), 0.995, 1.001);
     CHECK_WITHIN(world_device_could_ns(&c, 0, 7 * WORLD_NS_PER_S), 1.31 * (7e9 - 2e9 / 16) * 0.9999,
