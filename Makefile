@@ -312,12 +312,16 @@ $(B)/bodies/$(1)_%.o: $(B)/bodies/%.c Makefile
 	@rm -f $$@
 	@$($(1)) -I. $($(1)_FLAGS) $(if $(filter native,$(1)),$(callgraph)) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
 endef
-$(foreach v,$(VARIANTS),$(eval $(call bodies_object,$v)))
+# The worlds run with assertions: a false one traps.
+ASSERTING := '-DQOS_ASSERT(x)=((x) ? (void)0 : __builtin_trap())'
+asserting := $(native) $(ASSERTING)
+asserting_FLAGS := $(native_FLAGS)
+$(foreach v,$(VARIANTS) asserting,$(eval $(call bodies_object,$v)))
 -include $(wildcard $(B)/bodies/*.d)
 .SECONDARY:
 # The headers that a test is about: the one in its name and those that it includes itself.
 about = $(sort qos $(filter $(firstword $(subst _, ,$(basename $(notdir $(1))))) $(call says,$(1),includes),$(HEADERS:.h=)))
-bodies = $(foreach h,$(call about,$(1)),$(B)/bodies/$(2)_$h.o)
+bodies = $(foreach h,$(call about,$(1)),$(B)/bodies/$(if $(filter native-world,$(2)-$(call kind,$(1))),asserting,$(2))_$h.o)
 has_own = $(or $(filter -D%,$(call says,$(1),flags)),$(filter own,$(call says,$(1),bodies)),$(filter interleave,$(call kind,$(1))))
 
 # The parts of the world are linked with the tests of tests/world/.
@@ -351,7 +355,7 @@ define test_whole
 TESTS += $(2)/$(call name,$(1))
 $(B)/$(2)/$(call name,$(1)): $(1) Makefile $(firstword $(5)) $(call world_parts,$(1),$(2))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_WHOLE) $(if $(filter world,$(call kind,$(1))),$($(2)_world_TEST)) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(call world_parts,$(1),$(2)) $(3) $(if $(filter world,$(call kind,$(1))),-lm)
+	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_WHOLE) $(if $(filter world,$(call kind,$(1))),$($(2)_world_TEST) $(if $(filter native,$(2)),$(ASSERTING))) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(call world_parts,$(1),$(2)) $(3) $(if $(filter world,$(call kind,$(1))),-lm)
 endef
 define test_program_cc
 TESTS += native/$(call name,$(1))
