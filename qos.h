@@ -431,11 +431,13 @@ QOS_API void qos_counters_read(const struct qos_counters *counters, struct qos_s
  * otherwise *expected is what *word held. Strong: no spurious failure. */
 QOS_API uint64_t qos_atomic_load_relaxed(const qos_word_t *word);
 QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *word);
+QOS_API uint64_t qos_atomic_load_seq_cst(const qos_word_t *word);
 QOS_API void qos_atomic_store_relaxed(qos_word_t *word, uint64_t v);
 QOS_API void qos_atomic_store_release(qos_word_t *word, uint64_t v);
 QOS_API uint64_t qos_atomic_add_relaxed(qos_word_t *word, uint64_t v); /* returns the old value; wraps */
 QOS_API bool qos_atomic_cas_relaxed(qos_word_t *word, uint64_t *expected, uint64_t desired);
 QOS_API bool qos_atomic_cas_release(qos_word_t *word, uint64_t *expected, uint64_t desired);
+QOS_API bool qos_atomic_cas_seq_cst(qos_word_t *word, uint64_t *expected, uint64_t desired);
 #endif
 
 #ifdef QOS_ATOMIC_HOOK
@@ -1275,6 +1277,11 @@ QOS_API uint64_t qos_atomic_load_acquire(const qos_word_t *word)
     return QOS_PRIV_LOAD(word, __ATOMIC_ACQUIRE);
 }
 
+QOS_API uint64_t qos_atomic_load_seq_cst(const qos_word_t *word)
+{
+    return QOS_PRIV_LOAD(word, __ATOMIC_SEQ_CST);
+}
+
 QOS_API void qos_atomic_store_relaxed(qos_word_t *word, uint64_t v)
 {
     QOS_PRIV_STORE(word, v, __ATOMIC_RELAXED);
@@ -1298,6 +1305,11 @@ QOS_API bool qos_atomic_cas_relaxed(qos_word_t *word, uint64_t *expected, uint64
 QOS_API bool qos_atomic_cas_release(qos_word_t *word, uint64_t *expected, uint64_t desired)
 {
     return QOS_PRIV_CAS(word, expected, desired, __ATOMIC_RELEASE);
+}
+
+QOS_API bool qos_atomic_cas_seq_cst(qos_word_t *word, uint64_t *expected, uint64_t desired)
+{
+    return QOS_PRIV_CAS(word, expected, desired, __ATOMIC_SEQ_CST);
 }
 
 #endif

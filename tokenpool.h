@@ -56,14 +56,14 @@
  *
  *   - An engine belongs to one thread, a monitor to one thread. The storage is words that
  *     both reach; it holds no pointers. All its hosts have one byte order.
- *   - An engine needs take and complete only, at any time: a take compares now_ns with
- *     one deadline, and after it reads the period word. Calls that are at most T / 4
- *     apart get 99.9 % of min(R, demand); rarer ones R in each epoch that has a call in
- *     its first quarter. A clock may be cached, and may go back. Behind a transport that
- *     answers after the clock's next tick, who starts, or whose clock went back by over
- *     T / 8192, waits for its next epoch. A late epoch is noticed up to T / 8 later.
- *   - Of what idle clients leave, a backlogged one gets 99 % if they reserve up to 0.6 C
- *     and all are called each T / 2048, 98 % if each T / 512, but for what a trial keeps.
+ *   - An engine needs take and complete only: a take compares now_ns with one deadline,
+ *     and after it reads the period word. Calls at most T / 4 apart get 99.9 % of min(R,
+ *     demand); rarer ones R in each epoch with a call in its first quarter; who took
+ *     nothing for T / 8, R x the time left less two checks. A clock may be cached, and
+ *     go back. Behind a transport slower than its tick, who starts, or whose clock went
+ *     back by over T / 8192, waits for its next epoch. A late epoch is seen T / 8 later.
+ *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
+ *     each T / 512; of what others leave, up to 0.6 C, but for what a trial keeps.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
  *     by weight, differs by at most two batches. Small batches are slow: one client gets
  *     weight x batch in a check, and in T / 128. Without, first come.
@@ -384,6 +384,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     beat      [ epoch 20 | ns since its start 44 ]      for standbys
  *     estimate  [ tokens 32 | takeovers 8 | check 24 ]    beside the beat; for a monitor that takes over
  *     surplus   [ tokens 32 | epoch 20 | 0 ]                   beside them; of the epoch, what nobody reserved
+ *     level     [ level 32 | epoch 20 | 0 ]                    beside them; of 2^32: chapter client, "Rest"
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
  *     terms     [ reservation 26 | limit 26 | generation 7 | tag 5 ]   of the period that the tag names
  *     admitted  [ reservation 26 | limit 26 | takeovers 7 | check 5 ]  for a monitor that takes over
@@ -397,16 +398,19 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *
  *   Each word is complete in itself, so accesses are relaxed, but for a monitor's reads (W1) and swaps (W2) of words
  *   besides pool and period, and an engine's swaps (R2): who finds another's report sees the terms that were before it.
+ *   The level and the reports are in one order for all (R3).
  *   Terms carry the tag of their epoch: an engine that read those of an older or a later period finds another tag; 31
  *   periods later its deadline has passed, and it reads the period word before it spends. The period word is the
  *   monitors' lock: who it names owns the storage, and each change of it is a swap.
- *   Labels in the code: claims (C1), reports (R1), an engine's swaps (R2), a monitor's swaps (M1 to M6, W2).
+ *   Labels in the code: claims (C1), reports (R1), an engine's swaps (R2), level and reports (R3), a monitor's swaps
+ *   (M1 to M6, W2).
  */
 
 #define TOKENPOOL_PRIV_OFFSET_ESTIMATE 80u
 #define TOKENPOOL_PRIV_OFFSET_SURPLUS 88u
+#define TOKENPOOL_PRIV_OFFSET_LEVEL 96u
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
-#define TOKENPOOL_PRIV_VERSION 5u
+#define TOKENPOOL_PRIV_VERSION 6u
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
 #define TOKENPOOL_PRIV_SMALL 2048u     /* a smaller reservation is reported in fewer steps */
 #define TOKENPOOL_PRIV_CROWD 50u       /* more clients than that read an empty pool less often */
@@ -415,6 +419,8 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_LAST 1u                     /* in the last quarter */
 #define TOKENPOOL_PRIV_FINAL 2u                    /* carries N */
 #define TOKENPOOL_PRIV_ADVANCE 3u                  /* S is of tokens without a monitor */
+#define TOKENPOOL_PRIV_HOW (UINT64_C(15) << 52)    /* phase and demand: */
+#define TOKENPOOL_PRIV_RISES (UINT64_C(3) << 54)   /* of an advance without demand: K is not yet as the level says */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
@@ -530,6 +536,19 @@ QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
     return epoch % 31u + 1u;
 }
 
+/* A report whose client has no token in hand: its K falls with the level, without further reports. */
+QOS_PRIV bool tokenpool_priv_rests(uint64_t report)
+{
+    uint64_t how = report & TOKENPOOL_PRIV_HOW;
+    return !(how & UINT64_C(3) << 52) && how != TOKENPOOL_PRIV_RISES;
+}
+
+/* K of such a client, at most: the tokens spent, and the level's part of the reservation, rounded up. */
+QOS_PRIV uint64_t tokenpool_priv_rest(uint64_t reservation, uint64_t spent, uint64_t level)
+{
+    return spent + ((reservation * level + UINT32_MAX) >> 32); /* below 2^58 */
+}
+
 /* The time between two ticks of an engine, two checks of the monitor, two looks at an empty pool: shorter at the end of
  * a period, so that what is returned late is still used. */
 QOS_PRIV uint64_t tokenpool_priv_interval_ns(uint64_t check_ns, uint64_t period_ns, uint64_t left_ns)
@@ -570,12 +589,12 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
     case TOKENPOOL_FETCH_ADD: return qos_atomic_add_relaxed(word, op->operand);  /* so is a pool word */
     case TOKENPOOL_COMPARE_SWAP:
         /* R2 */
-        while (!qos_atomic_cas_release(word, &old, op->operand) && (old = qos_atomic_load_acquire(word)) == op->compare)
+        while (!qos_atomic_cas_seq_cst(word, &old, op->operand) && (old = qos_atomic_load_acquire(word)) == op->compare)
             ;
         return old;
     case TOKENPOOL_READ: break;
     }
-    return qos_atomic_load_relaxed(word); /* so are the other words */
+    return qos_atomic_load_seq_cst(word); /* R3 */
 }
 
 /* -- configuration */
@@ -716,7 +735,7 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *       40          0              50 - 40 = 10   (R - D, not R - rho)
  *       50          0              0
  *
- *   An engine is in one of seven states. Each has one answer to "what is the next operation, and when".
+ *   An engine is in one of nine states. Each has one answer to "what is the next operation, and when".
  *
  *                 open epoch              our terms            swapped
  *       WATCH ------------------> TERMS -------------> OPEN ------------> HOLD ----- over, no monitor: GO_ON
@@ -727,9 +746,15 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *         |                          OUT             FENCED <----------+  |              |
  *         +------------- another epoch (tokens void, debt stays) ---------+--------------+
  *
+ *            no take for T/8             a take: reports so            reads the level
+ *       HOLD ----------------> REST -------------------------> RISE -------------------> HOLD
+ *       OPEN -- none for T --> REST        OPEN -- from the report of one that rested --> RISE
+ *
  *       WATCH, TERMS, OPEN, OUT, FENCED   no tokens. OUT looks again in each epoch; FENCED is final
  *       HOLD    tokens of `epoch`, the epoch that was read last. Valid while now < deadline_ns; after it a take first
  *               reads the period word: while that shows `epoch`, deadline_ns = time of the read + 1
+ *       REST    no token in hand: the monitor takes back what is not used, without reports. It ends as HOLD does
+ *       RISE    as REST, but how much is left the level says
  *       ALONE   tokens without a monitor, until end_ns. They are an advance on the next epoch
  *
  *   The deadline. Epochs start at least T apart. A read issued at p that shows E: no other epoch starts before p. If E
@@ -744,6 +769,12 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   At most X = max(batch, R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches
  *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void. S of an
  *   engine in ALONE is an advance, so the next engine has it as a debt.
+ *
+ *   Rest. K of a client that rests is at most S + R x level, rounded up. The level is a word of the monitor; it falls
+ *   to the time that is left, ahead of it by what passes until the next fill is seen. A client that begins to take
+ *   swaps its report, and then reads the level. The monitor lowers the level, and then reads the reports. All four are
+ *   sequentially consistent (R3), so one of them sees the other: K counts in full, or is as low as the monitor counted
+ *   it. No clock of the client is in it, and no report while it rests but two near the end of the period.
  *
  *   Slack. A client that returned tokens and was then refused has lost what it could have used: so much less it
  *   returns in the next period. What stays unspent at the end lowers the slack again.
@@ -777,7 +808,7 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *     the clock        clock, tick, consider
  *     begin            attach: tokenpool_client_attach, _attach_remote
  *     next operation   tokenpool_client_next: due, want, report, op; _done: saw_period, saw_terms, saw_pool, claimed,
- *                      reported, saw_served; _fail; tokenpool_client_run does all three
+ *                      reported, saw_level, saw_served; _fail; tokenpool_client_run does all three
  *     spending         tokenpool_client_take: take_slow; _complete, _force, _put_back; _set_queued
  *     what is read     tokenpool_client_next_ns, _info, _stats
  */
@@ -788,6 +819,7 @@ enum tokenpool_priv_pending {
     TOKENPOOL_PRIV_VOID,      /* engine: the clock went back during that read; its time is not known */
     TOKENPOOL_PRIV_TERMS,     /* engine: reads the terms of a new epoch */
     TOKENPOOL_PRIV_REPORT,    /* engine: compare-and-swap of its report */
+    TOKENPOOL_PRIV_LEVEL,     /* engine: reads what is left of a reservation that was not used */
     TOKENPOOL_PRIV_WEIGHT,    /* engine, ordered: reads its weight, once an epoch */
     TOKENPOOL_PRIV_SURPLUS,   /* engine: reads what the period's pool holds, before a large request */
     TOKENPOOL_PRIV_SERVED,    /* engine, ordered: reads which tickets are served */
@@ -805,6 +837,8 @@ enum tokenpool_priv_engine {
     TOKENPOOL_PRIV_IN_TERMS,
     TOKENPOOL_PRIV_IN_OPEN,
     TOKENPOOL_PRIV_IN_HOLD,
+    TOKENPOOL_PRIV_IN_REST,
+    TOKENPOOL_PRIV_IN_RISE,
     TOKENPOOL_PRIV_IN_ALONE,
     TOKENPOOL_PRIV_IN_OUT,
     TOKENPOOL_PRIV_IN_FENCED
@@ -826,12 +860,15 @@ struct tokenpool_client {
     uint64_t carried;            /* spent already of the next epoch: debt, an advance */
     uint64_t slack, regret;      /* reservation that the decay leaves; what was returned and then missed */
     uint64_t idle_ns, waited_ns; /* of this period: ticks without a take; waiting for tokens */
+    uint64_t busy_ns;            /* the last tick that found it at work */
+    uint64_t base;               /* while it rises: S of the report that the level counts from */
     uint64_t refused_ns;         /* since when the refused request waits, or the last tick */
     uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
     uint64_t due_ns;             /* when that start is expected; 0: not known */
     uint64_t first_ns, seen_ns;  /* first clock after the read that showed `seen` first; last such read */
     uint64_t begin_ns, end_ns;   /* own start, and expected end: for decay */
     uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
+    uint64_t top_ns;             /* the latest call */
     uint64_t tick_ns, next_tick_ns;
     uint64_t period_at_ns, peek_at_ns;                 /* not before: next read of each */
     uint64_t peek_wait_ns;                             /* back-off */
@@ -855,6 +892,7 @@ struct tokenpool_client {
     bool asked;    /* a take needed `waiting` tokens in this period: a client that stops trying does not wait */
     bool may_claim, report_due;
     bool unsure; /* a report's answer was lost */
+    bool heir;   /* it rises from another engine's report */
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -864,7 +902,13 @@ QOS_STATIC_ASSERT(offsetof(struct tokenpool_client, locked) == 64, "a take touch
 
 QOS_PRIV bool tokenpool_client_priv_has(const struct tokenpool_client *client)
 {
-    return client->state == TOKENPOOL_PRIV_IN_HOLD || client->state == TOKENPOOL_PRIV_IN_ALONE;
+    return client->state >= TOKENPOOL_PRIV_IN_HOLD && client->state <= TOKENPOOL_PRIV_IN_ALONE;
+}
+
+/* They are of an epoch. */
+QOS_PRIV bool tokenpool_client_priv_holds(const struct tokenpool_client *client)
+{
+    return tokenpool_client_priv_has(client) && client->state != TOKENPOOL_PRIV_IN_ALONE;
 }
 
 QOS_PRIV uint64_t tokenpool_client_priv_spent(const struct tokenpool_client *client)
@@ -907,7 +951,20 @@ QOS_PRIV void tokenpool_client_priv_lease(struct tokenpool_client *client, uint6
     if (client->phase == TOKENPOOL_PRIV_FINAL ||
         (client->limit == TOKENPOOL_TOKENS_MAX && client->lease_end >= client->kept))
         client->lease_end = QOS_UNLIMITED;
+    if (client->state == TOKENPOOL_PRIV_IN_REST || client->state == TOKENPOOL_PRIV_IN_RISE)
+        client->lease_end = spent;
     tokenpool_client_priv_allow(client);
+}
+
+/* It has not taken for T/8, or for T when an epoch begins, and nothing is under way: it rests. */
+QOS_PRIV bool tokenpool_client_priv_still(const struct tokenpool_client *client, uint64_t need)
+{
+    bool opens = client->state == TOKENPOOL_PRIV_IN_OPEN;
+    uint64_t since_ns = opens ? client->busy_ns : qos_max(client->busy_ns, client->begin_ns);
+    if (need || client->queued || client->slack || !client->attached || client->state == TOKENPOOL_PRIV_IN_ALONE)
+        return false;
+    return client->state == TOKENPOOL_PRIV_IN_REST ||
+           qos_elapsed_ns(since_ns, client->now_ns) >= client->head.period_ns / (opens ? 1 : 8);
 }
 
 /* Brings the counters up to date. */
@@ -982,7 +1039,7 @@ QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
     uint64_t rho = qos_mul_div_floor(client->reservation, qos_min(elapsed_ns, life_ns), life_ns);
     uint64_t demand = qos_sat_add(tokenpool_client_priv_spent(client), qos_sat_add(client->queued, client->slack));
     uint64_t kept = client->reservation - qos_sat_sub(rho, demand);
-    if (kept < client->kept && client->due_ns) {
+    if (kept < client->kept && client->due_ns && client->state == TOKENPOOL_PRIV_IN_HOLD) {
         client->kept = kept;
         tokenpool_client_priv_allow(client);
     }
@@ -1020,13 +1077,13 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     uint64_t ios = guard ? TOKENPOOL_PRIV_REPORT_IOS : small ? QOS_UNLIMITED : client->reservation / 64;
     if ((returned > step && returned >= reported_left / 3) ||
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
-        qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase)
+        qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
+        tokenpool_client_priv_still(client, 0) != (client->state == TOKENPOOL_PRIV_IN_REST))
         client->report_due = true;
-    /* A look with the last two reports: a clock that hid time is found. Where it costs a message, with the first of
-     * them, and of long epochs in each eighth. */
-    if (tokenpool_client_priv_phase(client) > client->phase &&
-        (client->shared || (client->phase < TOKENPOOL_PRIV_LAST &&
-                            (client->seen % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))))
+    /* A look in the last quarter, of long epochs in each eighth where it costs a message: a clock that hid time is
+     * found. */
+    if (client->phase < TOKENPOOL_PRIV_LAST && tokenpool_client_priv_phase(client) > client->phase &&
+        (client->shared || client->seen % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))
         client->period_at_ns = client->now_ns;
 }
 
@@ -1051,24 +1108,35 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
             client->end_ns = qos_sat_sub(client->end_ns, back_ns);
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
         client->next_tick_ns = qos_sat_sub(client->next_tick_ns, back_ns);
+        client->busy_ns = qos_sat_sub(client->busy_ns, back_ns);
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
     }
+    if (client->now_ns < client->top_ns && now_ns >= client->top_ns)
+        client->due_ns = 0; /* it is right again, perhaps by a jump: this epoch's age is not known */
     if (!client->first_ns && now_ns > client->now_ns)
         client->first_ns = now_ns;
     client->now_ns = now_ns;
+    client->top_ns = qos_max(client->top_ns, now_ns);
     if (client->state == TOKENPOOL_PRIV_IN_ALONE && now_ns >= client->end_ns) {
         tokenpool_client_priv_lapse(client);
         tokenpool_client_priv_alone(client);
     }
     if (tokenpool_client_priv_has(client) && now_ns >= client->next_tick_ns) {
-        if (client->waiting && client->asked) {
+        bool waits = client->waiting && client->asked, takes = tokenpool_client_priv_spent(client) != client->published;
+        if (waits || takes || client->queued || tokenpool_client_priv_spent(client) > client->completed)
+            client->busy_ns = now_ns;
+        if (waits) {
             client->waited_ns += qos_elapsed_ns(client->refused_ns, now_ns);
             client->refused_ns = now_ns;
-        } else if (tokenpool_client_priv_spent(client) == client->published) {
+        } else if (!takes) {
             client->idle_ns += qos_elapsed_ns(client->tick_ns, now_ns);
         }
         tokenpool_client_priv_decay(client);
+        /* Perhaps the last call before the deadline: a look, which finds that a clock hid time. */
+        if (client->shared && now_ns < client->due_ns &&
+            client->due_ns - now_ns <= qos_elapsed_ns(client->tick_ns, now_ns))
+            client->period_at_ns = now_ns;
         tokenpool_client_priv_ticked(client);
         tokenpool_client_priv_publish(client);
         tokenpool_client_priv_consider(client);
@@ -1172,12 +1240,18 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
+/* The phase of a report. */
+QOS_PRIV uint64_t tokenpool_client_priv_said(uint64_t report)
+{
+    return (report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES ? TOKENPOOL_PRIV_EARLY : report >> 54 & 3;
+}
+
 /* What an epoch begins with: K, and tokens that count as spent; the phase of its first report. That of an engine
  * continues the slot's, and is perhaps its only one: a sign of life. */
 QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *spent)
 {
     uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
-    uint64_t limit = tokenpool_priv_limit(client->seen_terms), phase = client->report >> 54 & 3;
+    uint64_t limit = tokenpool_priv_limit(client->seen_terms), phase = tokenpool_client_priv_said(client->report);
     uint64_t reported = (client->report & TOKENPOOL_TOKENS_MAX) + tokenpool_client_priv_unreported(client, reservation);
     *kept = reservation;
     *spent = client->carried;
@@ -1202,6 +1276,13 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     (void)tokenpool_client_priv_opening(client, &kept, &spent);
     client->epoch = client->seen;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
+    if (tokenpool_priv_rests(client->writing))
+        client->state = TOKENPOOL_PRIV_IN_REST;
+    client->heir = (client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES;
+    if (client->heir)
+        client->state = TOKENPOOL_PRIV_IN_RISE;
+    if (!client->attached)
+        client->busy_ns = client->now_ns;
     client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
     if (client->fresh)
         client->fresh--;
@@ -1254,9 +1335,9 @@ QOS_PRIV uint64_t tokenpool_client_priv_look_ns(const struct tokenpool_client *c
     uint64_t wait_ns = qos_min(qos_elapsed_ns(client->due_ns, client->op_ns), head->period_ns / 8);
     if (client->state == TOKENPOOL_PRIV_IN_ALONE)
         wait_ns = head->period_ns / 16;
-    if (client->state == TOKENPOOL_PRIV_IN_HOLD && !client->due_ns)
+    if (tokenpool_client_priv_holds(client) && !client->due_ns)
         wait_ns = head->period_ns / 64;
-    if (client->state == TOKENPOOL_PRIV_IN_HOLD && client->op_ns < client->due_ns)
+    if (tokenpool_client_priv_holds(client) && client->op_ns < client->due_ns)
         return client->due_ns;
     /* the deadline is early by a link's drift */
     return qos_sat_add(client->op_ns, qos_max(wait_ns, head->period_ns / 4096 + 1));
@@ -1303,7 +1384,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         client->state = TOKENPOOL_PRIV_IN_TERMS;
         return;
     }
-    if (client->state == TOKENPOOL_PRIV_IN_HOLD && (client->head.flags & TOKENPOOL_GO_ON) && client->first_ns &&
+    if (tokenpool_client_priv_holds(client) && (client->head.flags & TOKENPOOL_GO_ON) && client->first_ns &&
         qos_elapsed_ns(client->first_ns, client->op_ns) >= client->head.period_ns + client->head.period_ns / 8) {
         tokenpool_client_priv_lapse(client);
         tokenpool_client_priv_alone(client);
@@ -1359,7 +1440,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
         tokenpool_client_priv_begin(client);
         client->report = client->writing;
         client->attached = (uint32_t)(client->writing >> 56 & 7);
-        client->phase = (uint8_t)(client->writing >> 54 & 3);
+        client->phase = (uint8_t)tokenpool_client_priv_said(client->writing);
         client->period_at_ns = qos_max(client->due_ns, client->period_at_ns);
         return;
     }
@@ -1367,8 +1448,26 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
         return;
     client->report_due = false;
     client->reported_kept = client->writing >> 26 & TOKENPOOL_TOKENS_MAX;
-    client->phase = (uint8_t)(client->writing >> 54 & 3);
+    if ((client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES)
+        client->state = TOKENPOOL_PRIV_IN_RISE;
+    else
+        client->phase = (uint8_t)(client->writing >> 54 & 3);
     tokenpool_client_priv_lease(client, client->declared);
+}
+
+/* The level, read after the report that it rises: what the monitor left it of K. Of another epoch: nothing. */
+QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, uint64_t level)
+{
+    uint64_t left = tokenpool_word_epoch(level) == client->epoch ? level >> 32 : 0;
+    uint64_t most = tokenpool_priv_rest(client->reservation, client->base, left);
+    if (client->state != TOKENPOOL_PRIV_IN_RISE) /* the epoch ended meanwhile */
+        return;
+    client->state = TOKENPOOL_PRIV_IN_HOLD;
+    if (client->heir) /* the former one may have risen, and spent what counts as spent */
+        most = qos_max(most, tokenpool_client_priv_spent(client));
+    client->kept = qos_min(client->kept, most);
+    client->report_due = true;
+    tokenpool_client_priv_lease(client, client->reported_spent);
 }
 
 /* -- claims */
@@ -1423,7 +1522,7 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     int64_t count = tokenpool_word_count(pool);
     uint64_t got = count <= 0 || ordered ? 0 : qos_min((uint64_t)count, client->claim);
     uint32_t epoch = tokenpool_word_epoch(pool);
-    if (epoch == client->epoch && client->state != TOKENPOOL_PRIV_IN_HOLD) { /* it ended meanwhile */
+    if (epoch == client->epoch && !tokenpool_client_priv_holds(client)) { /* it ended meanwhile */
         qos_counter_add(&client->voided, got);
         return;
     }
@@ -1457,7 +1556,7 @@ QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, 
                       tokenpool_priv_interval_ns(client->head.period_ns / 128 + 1, client->head.period_ns,
                                                  qos_elapsed_ns(client->now_ns, client->end_ns)));
     client->peek_at_ns = qos_sat_add(client->now_ns, wait_ns);
-    if (tokenpool_word_epoch(served) != client->epoch || client->state != TOKENPOOL_PRIV_IN_HOLD || client->early_epoch)
+    if (tokenpool_word_epoch(served) != client->epoch || !tokenpool_client_priv_holds(client) || client->early_epoch)
         return;
     client->ticket += n;
     client->tickets -= n;
@@ -1511,6 +1610,10 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
         *what = client->state == TOKENPOOL_PRIV_IN_OPEN ? TOKENPOOL_PRIV_REPORT : TOKENPOOL_PRIV_TERMS;
         return 0;
     }
+    if (client->state == TOKENPOOL_PRIV_IN_RISE) {
+        *what = TOKENPOOL_PRIV_LEVEL;
+        return 0;
+    }
     *what = TOKENPOOL_PRIV_PERIOD;
     if (!has || at == 0)
         return at;
@@ -1531,31 +1634,34 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     return at;
 }
 
-/* Of a report: 0 idle, 1 at work, 2 with a queue, 3 waited for tokens, more than the time for a batch at the end. A
+/* Of a report: 0 rests, 1 at work, 2 with a queue, 3 waited for tokens, more than the time for a batch at the end. A
  * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit, or of
  * an engine that was not there from the start: what it left says nothing of the node. */
-QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t spent, uint64_t done)
+QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t need, uint64_t done)
 {
-    uint64_t elapsed_ns = qos_elapsed_ns(client->begin_ns, client->tick_ns);
     bool more = client->due_ns && (tokenpool_client_priv_room(client) || tokenpool_client_held(client));
     if (more && client->waited_ns > client->head.period_ns / 64)
         return 3;
     if (more && (client->queued > done / 50 || (client->waiting && client->asked)))
         return 2;
-    return client->queued || spent > done || client->idle_ns < elapsed_ns / 8;
+    return !tokenpool_client_priv_still(client, need);
 }
 
 /* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
     uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
+    bool rises;
     uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase;
     uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
     uint32_t epoch = client->epoch;
-    demand = tokenpool_client_priv_demand(client, spent, done);
+    demand = tokenpool_client_priv_demand(client, need, done);
+    rises = demand && client->state == TOKENPOOL_PRIV_IN_REST;
     if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
         phase = tokenpool_client_priv_opening(client, &kept, &spent);
         epoch = client->seen;
+        rises = !client->attached && client->report >> 59 == tokenpool_priv_tag(epoch) &&
+                (tokenpool_priv_rests(client->report) || (client->report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES);
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
         if (need <= tokenpool_client_held(client)) /* a request above the lease */
@@ -1567,7 +1673,10 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
     if (!client->attached && client->report >> 59 == tokenpool_priv_tag(epoch))
         shown = qos_max(shown, (client->report & TOKENPOOL_TOKENS_MAX) + 1);
     shown = qos_min(shown, TOKENPOOL_TOKENS_MAX);
-    return tokenpool_priv_tag(epoch) << 59 | incarnation << 56 | phase << 54 | demand << 52 | kept << 26 | shown;
+    if (rises)
+        client->base = client->report & TOKENPOOL_TOKENS_MAX;
+    return tokenpool_priv_tag(epoch) << 59 | incarnation << 56 | kept << 26 | shown |
+           (rises ? TOKENPOOL_PRIV_RISES : phase << 54 | demand << 52);
 }
 
 QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tokenpool_priv_pending what, uint64_t need,
@@ -1582,6 +1691,10 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->offset_bytes = tokenpool_storage_report(client->head.clients, client->id);
         if (!client->unsure) { /* else it looks whether its last swap was performed */
             client->writing = tokenpool_client_priv_report(client, need);
+            if (client->state == TOKENPOOL_PRIV_IN_HOLD && tokenpool_priv_rests(client->writing)) {
+                client->state = TOKENPOOL_PRIV_IN_REST; /* from now on, as the answer may be lost */
+                tokenpool_client_priv_lease(client, client->declared);
+            }
             op->kind = TOKENPOOL_COMPARE_SWAP;
             op->compare = client->report;
             op->operand = client->writing;
@@ -1607,6 +1720,8 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->offset_bytes = TOKENPOOL_OFFSET_SERVED;
     } else if (what == TOKENPOOL_PRIV_SURPLUS) {
         op->offset_bytes = TOKENPOOL_PRIV_OFFSET_SURPLUS;
+    } else if (what == TOKENPOOL_PRIV_LEVEL) {
+        op->offset_bytes = TOKENPOOL_PRIV_OFFSET_LEVEL;
     } else if (what == TOKENPOOL_PRIV_TERMS) {
         op->offset_bytes = TOKENPOOL_OFFSET_TERMS + UINT64_C(8) * client->id;
     } else if (what == TOKENPOOL_PRIV_WEIGHT) {
@@ -1636,6 +1751,7 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
     case TOKENPOOL_PRIV_PERIOD: tokenpool_client_priv_saw_period(client, answer); break;
     case TOKENPOOL_PRIV_TERMS: tokenpool_client_priv_saw_terms(client, answer); break;
     case TOKENPOOL_PRIV_REPORT: tokenpool_client_priv_reported(client, answer); break;
+    case TOKENPOOL_PRIV_LEVEL: tokenpool_client_priv_saw_level(client, answer); break;
     case TOKENPOOL_PRIV_WEIGHT: client->weight = tokenpool_priv_weight(client->id, answer); break;
     case TOKENPOOL_PRIV_SURPLUS:
         client->surplus = tokenpool_word_epoch(answer) == client->epoch ? answer >> 32 : TOKENPOOL_TOKENS_MAX;
@@ -1741,8 +1857,9 @@ QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, 
     now_ns = tokenpool_client_priv_clock(client, now_ns);
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
-    if (client->shared && !client->span_ns) /* perhaps over, or another's */
-        tokenpool_client_run(client, now_ns, 0);
+    if (client->shared && (!client->span_ns || client->state == TOKENPOOL_PRIV_IN_REST))
+        tokenpool_client_run(client, now_ns,
+                             qos_min(n, tokenpool_client_held(client))); /* perhaps over, or another's */
     if (client->state >= TOKENPOOL_PRIV_IN_OUT)
         return QOS_ESTALE;
     held = client->held;
@@ -1827,7 +1944,8 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *
  *       min( max(C (T - t) / T - L, 0),  C + overrun - sum K_i - claimed )
  *
- *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come; `claimed` is counted exactly from the pool word.
+ *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come, K_i of who rests as the level says; `claimed` is
+ *   counted exactly from the pool word.
  *   Example: capacity 100, reservations 60, batch 30. The pool starts at 40. A claims and reads 40: it gets 30. B
  *   claims and reads 10: it gets 10 and knows that the pool is empty. The count is -20 now. A returns 12 unused
  *   reservation tokens with its next report; the monitor finds room for 12 and swaps -20 for 12.
@@ -1906,6 +2024,7 @@ struct tokenpool_monitor {
     uint64_t initial;           /* tokens in the pool of the next epoch, once it is ready */
     uint64_t capacity_next;
     uint64_t busy_left;                     /* busy clients at the last check: sum of K - N */
+    uint64_t level;                         /* of 2^32: what clients that rest keep of their reservations */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
@@ -1989,7 +2108,7 @@ QOS_PRIV bool tokenpool_monitor_priv_holds(const struct tokenpool_monitor *monit
 QOS_PRIV bool tokenpool_monitor_priv_swap(const struct tokenpool_monitor *monitor, uint64_t offset_bytes, uint64_t seen,
                                           uint64_t v)
 {
-    return qos_atomic_cas_release(tokenpool_monitor_priv_at(monitor, offset_bytes), &seen, v); /* W2 */
+    return qos_atomic_cas_seq_cst(tokenpool_monitor_priv_at(monitor, offset_bytes), &seen, v); /* W2, R3 */
 }
 
 /* The word is v now, or the storage is another's. Mostly a load. */
@@ -2285,11 +2404,29 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
  * stored them. */
 #define TOKENPOOL_PRIV_SUM 64u
 
-/* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
- * does not depend on who reported: all fields are below 2^26, so that differences have a sign. */
-QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
-                                         uint32_t n, bool guard)
+/* Takes from the sums what the clients of a block that rest have given back. */
+QOS_PRIV void tokenpool_monitor_priv_rest(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
+                                          uint32_t n)
 {
+    const uint64_t tag = tokenpool_priv_tag(monitor->epoch);
+    uint32_t j;
+    for (j = 0; j < n; j++) {
+        uint64_t issued = monitor->issued[first + j], spent = word[j] & TOKENPOOL_TOKENS_MAX;
+        uint64_t kept = qos_min(word[j] >> 26 & TOKENPOOL_TOKENS_MAX, issued);
+        uint64_t most = qos_min(tokenpool_priv_rest(issued, spent, monitor->level), kept);
+        if (word[j] >> 59 != tag || !tokenpool_priv_rests(word[j]))
+            continue;
+        monitor->info.kept -= kept - most;
+        monitor->info.left -= qos_sat_sub(kept, spent) - qos_sat_sub(most, spent);
+    }
+}
+
+/* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
+ * does not depend on who reported: all fields are below 2^26, so that differences have a sign. True if one rests. */
+QOS_PRIV uint32_t tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
+                                             uint32_t n, bool guard)
+{
+    uint32_t rests = 0;
     const int32_t tag = (int32_t)tokenpool_priv_tag(monitor->epoch), mask = (int32_t)TOKENPOOL_TOKENS_MAX;
     const uint32_t *issued = monitor->issued + first;
     const uint8_t *demand = monitor->demand + first;
@@ -2304,6 +2441,7 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
         kept += (uint32_t)k;
         used += (uint32_t)done;
         left += (uint32_t)rest;
+        rests |= (uint32_t)fresh & ~((uint32_t)(word[j] >> 52) | (uint32_t)(word[j] >> 53));
         if (guard) { /* more than a third of the time */
             int32_t busy_mask = (((int32_t)(word[j] >> 52) & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
             rest &= busy_mask;
@@ -2318,6 +2456,7 @@ QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     info->largest = (uint64_t)largest;
     info->busy += busy;
     monitor->busy_left += busy_left;
+    return rests & 1;
 }
 
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
@@ -2326,7 +2465,7 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
     const qos_word_t *reports = tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_slot(monitor, 3, 0));
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
     bool guard = (monitor->config.flags & TOKENPOOL_GUARD) != 0;
-    uint32_t i, j, n;
+    uint32_t i, j, n, rests;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
     monitor->busy_left = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
@@ -2334,23 +2473,25 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
         n = (uint32_t)qos_min(monitor->config.clients - i, TOKENPOOL_PRIV_SUM);
         for (j = 0; j + 8 <= n; j += 8, from += 8) { /* a cache line, written by another core: fetched ahead */
             __builtin_prefetch(&reports[qos_min(i + j + 128, monitor->config.clients - 1)]);
-            word[j] = qos_atomic_load_relaxed(from); /* gcc -O2 unrolls nothing */
-            word[j + 1] = qos_atomic_load_relaxed(from + 1);
-            word[j + 2] = qos_atomic_load_relaxed(from + 2);
-            word[j + 3] = qos_atomic_load_relaxed(from + 3);
-            word[j + 4] = qos_atomic_load_relaxed(from + 4);
-            word[j + 5] = qos_atomic_load_relaxed(from + 5);
-            word[j + 6] = qos_atomic_load_relaxed(from + 6);
-            word[j + 7] = qos_atomic_load_relaxed(from + 7);
+            word[j] = qos_atomic_load_seq_cst(from); /* R3; gcc -O2 unrolls nothing */
+            word[j + 1] = qos_atomic_load_seq_cst(from + 1);
+            word[j + 2] = qos_atomic_load_seq_cst(from + 2);
+            word[j + 3] = qos_atomic_load_seq_cst(from + 3);
+            word[j + 4] = qos_atomic_load_seq_cst(from + 4);
+            word[j + 5] = qos_atomic_load_seq_cst(from + 5);
+            word[j + 6] = qos_atomic_load_seq_cst(from + 6);
+            word[j + 7] = qos_atomic_load_seq_cst(from + 7);
         }
         for (; j < n; j++, from++)
-            word[j] = qos_atomic_load_relaxed(from);
+            word[j] = qos_atomic_load_seq_cst(from);
         if (n == TOKENPOOL_PRIV_SUM && !guard) /* a constant: gcc -O2 vectorises no other number */
-            tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, false);
+            rests = tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, false);
         else if (n == TOKENPOOL_PRIV_SUM)
-            tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, true);
+            rests = tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, true);
         else
-            tokenpool_monitor_priv_add(monitor, word, i, n, guard);
+            rests = tokenpool_monitor_priv_add(monitor, word, i, n, guard);
+        if (rests && monitor->level < UINT32_MAX)
+            tokenpool_monitor_priv_rest(monitor, word, i, n);
     }
 }
 
@@ -2359,7 +2500,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
 {
     uint64_t word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 3, id));
     uint64_t issued = monitor->issued[id];
-    uint64_t kept = word >> 26 & TOKENPOOL_TOKENS_MAX, left;
+    uint64_t kept = (tokenpool_priv_rests(word) ? word : word >> 26) & TOKENPOOL_TOKENS_MAX; /* who rests keeps S */
+    uint64_t left;
     bool heard = word >> 59 == tag, unused;
     uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
@@ -2497,7 +2639,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
     monitor->used_before = 0;
-    if (used + qos_max(monitor->fallen / 6, omega / 128) < before) {
+    if (used + qos_max(monitor->fallen / 5, omega / 128) < before) {
         monitor->excused = qos_min(left, monitor->fallen) + monitor->fallen; /* so much is left at the former one */
         monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
         monitor->used_fallen = used;
@@ -2574,13 +2716,14 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *
 QOS_PRIV uint64_t tokenpool_monitor_priv_interval_ns(const struct tokenpool_monitor *monitor)
 {
     uint64_t period_ns = monitor->config.period_ns, check_ns = monitor->config.check_ns, claims;
+    uint64_t age_ns = tokenpool_monitor_priv_age_ns(monitor);
     if (monitor->config.flags & TOKENPOOL_ORDERED) {
         claims = qos_max(monitor->weights, 1) * monitor->config.batch;
         check_ns = qos_min(check_ns, qos_mul_div_ceil(period_ns, claims, 16 * qos_max(monitor->info.bound, claims)));
         check_ns = qos_max(check_ns, period_ns / 1024 + 1);
     }
-    return tokenpool_priv_interval_ns(check_ns, period_ns,
-                                      qos_sat_sub(period_ns, tokenpool_monitor_priv_age_ns(monitor)));
+    check_ns = qos_min(check_ns, qos_max(age_ns, period_ns / 1024 + 1)); /* the first checks: what returns at once */
+    return tokenpool_priv_interval_ns(check_ns, period_ns, qos_sat_sub(period_ns, age_ns));
 }
 
 /* Writes the heartbeat: a monitor runs, and the age of the epoch. */
@@ -2657,6 +2800,15 @@ QOS_PRIV void tokenpool_monitor_priv_serve(struct tokenpool_monitor *monitor, ui
                                      tokenpool_priv_word((int64_t)served, monitor->epoch, 0));
 }
 
+/* The level falls, so that who rises after this finds it; who rose before is seen by the scan that comes next. */
+QOS_PRIV void tokenpool_monitor_priv_lower(struct tokenpool_monitor *monitor, uint64_t level)
+{
+    level = qos_min(level, monitor->level);
+    if (tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_LEVEL,
+                                   tokenpool_priv_word((int64_t)level, monitor->epoch, 0)))
+        monitor->level = level;
+}
+
 /* The pool is of the new epoch: writes the terms, while the period word is this monitor's. */
 QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
 {
@@ -2664,6 +2816,8 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
     uint32_t i;
     if (!tokenpool_monitor_priv_swap_period(monitor, 0)) /* M2 */
         return false;
+    monitor->level = UINT32_MAX;
+    tokenpool_monitor_priv_lower(monitor, UINT32_MAX);
     tokenpool_monitor_priv_write_head(monitor);
     (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
                                      tokenpool_priv_estimate(monitor->info.capacity, monitor->takeovers));
@@ -2723,11 +2877,8 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     info->epoch = monitor->epoch;
     info->put = initial;
     monitor->next_ns = qos_sat_add(monitor->now_ns, tokenpool_monitor_priv_interval_ns(monitor));
-    if (monitor->config.flags & TOKENPOOL_ORDERED) {
+    if (monitor->config.flags & TOKENPOOL_ORDERED)
         tokenpool_monitor_priv_serve(monitor, initial);
-        monitor->next_ns =
-            qos_min(monitor->next_ns, qos_sat_add(monitor->now_ns, monitor->config.period_ns / 1024 + 1));
-    }
     if (!tokenpool_monitor_priv_announce(monitor))
         tokenpool_monitor_priv_fenced(monitor);
     else
@@ -2739,6 +2890,11 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
 {
     const struct tokenpool_monitor_state *info = &monitor->info;
     uint64_t left_ns = qos_sat_sub(monitor->config.period_ns, tokenpool_monitor_priv_age_ns(monitor)), room, budget;
+    uint64_t step_ns = tokenpool_monitor_priv_interval_ns(monitor);
+    uint64_t more_ns = qos_max(qos_min(step_ns, monitor->config.period_ns / 32), monitor->config.period_ns / 1024);
+    uint64_t ahead_ns = step_ns + more_ns; /* until a client sees the next fill */
+    tokenpool_monitor_priv_lower(
+        monitor, qos_mul_div_ceil(UINT32_MAX, qos_sat_sub(left_ns, ahead_ns), monitor->config.period_ns));
     tokenpool_monitor_priv_scan(monitor);
     room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), info->left);
     budget = qos_sat_sub(info->bound, info->kept + info->claimed);

@@ -3,7 +3,7 @@
 # tokenpool.h as models for spin: in the searches below no order of steps, pauses, deaths and clocks breaks a promise, and the
 # rules are needed: one that is left out is found, with its shortest trace. usage: tests/build/epochs_model.sh [all] (make prove)
 #
-# Every search is complete. all: two takeovers and steps back, three engines, four that admit; each of 23 rules.
+# Every search is complete. all: two takeovers and steps back, three engines, four that admit; each of 27 rules.
 set -u
 . "$(dirname "$0")/../lib.sh"
 command -v spin >/dev/null || { echo "SKIP spin is not installed"; exit 77; }
@@ -11,11 +11,12 @@ epochs=$PWD/tests/proof/tokenpool_epochs.pml tokens=$PWD/tests/proof/tokenpool_t
 out=build/epochs_model failed=0
 rm -rf "$out"
 
-deadline='-DMONITORS=0 -DT=4 -DLAST=4'
+deadline='-DMONITORS=0 -DT=4 -DLAST=4' rests='-DENGINES=2 -DLAST=1 -DRESTS'
 expect "two monitors, three epochs, a takeover: every state" held "$(spin_search monitors "$epochs" '-DMONITORS=2')"
 expect "two monitors: an epoch ends while its owner runs: every state" held "$(spin_search progress "$epochs" '-DMONITORS=2 -DLAST=2 -DPROGRESS')"
 expect "an engine's deadline, four epochs, a takeover: every state" held "$(spin_search deadline "$epochs" "$deadline")"
 expect "two engines of one slot, two epochs: every state" held "$(spin_search tokens "$tokens" '-DENGINES=2')"
+expect "two engines of one slot that rest, an epoch: every state" held "$(spin_search rests "$tokens" "$rests")"
 expect "admissions by three monitors: every state" held "$(spin_search admissions "$tokens" '-DADMISSIONS=3')"
 if [ "${1:-}" = all ]; then
     expect "an engine's deadline, two takeovers, two steps back: every state" held "$(spin_search deadline_long "$epochs" "$deadline -DTAKES=2 -DBACKS=2")"
@@ -38,6 +39,7 @@ without NO_MARGIN "$epochs" "$deadline" "a link of the deadline is shorter than 
 without TIME_OF_READ_KEPT "$epochs" "$deadline" "a read that the clock went back in has no time"
 without REPORT_STORE "$tokens" -DENGINES=2 "a report is a swap of the engine's own last one"
 without NO_STAMP "$tokens" -DADMISSIONS=3 "who takes the storage writes its takeover into the admissions"
+without NO_LEVEL "$tokens" "$rests" "an engine that begins to take reads the level after it said so"
 if [ "${1:-}" != all ]; then finish $failed; fi
 without LOOK_UNCONFIRMED "$epochs" -DMONITORS=2 "the age of another's epoch counts from the clock after the look"
 without SKIPPED "$epochs" -DMONITORS=2 "a number that was never announced counts as a takeover"
@@ -56,4 +58,7 @@ without ANY_CLAIM "$tokens" -DENGINES=2 "the epoch of a claim's answer says whos
 without CLAIM_AGAIN "$tokens" -DENGINES=2 "who emptied the pool reads it before its next claim"
 without NO_LOOK "$tokens" -DADMISSIONS=3 "a monitor looks at the period word before it swaps"
 without PUT_STORE "$tokens" -DADMISSIONS=3 "an admission is a swap"
+without REST_SPENDS "$tokens" "$rests" "an engine that says that it rests has no token in hand"
+without HEIR_KEEPS "$tokens" "$rests" "an engine that attaches to the report of one that rested reads the level"
+without HEIR_FORGETS "$tokens" "$rests" "that one may have risen: what counts as spent stays counted"
 finish $failed

@@ -38,7 +38,8 @@
  *   that view. So a missing release or acquire shows on any machine. Bounds: a load returns one of the last `history`
  *   stores (default 4); stores enter the modification order when they are executed (two actors' plain stores to one
  *   word do not overtake each other); no load runs ahead of program order. A failing compare-and-swap is a load: it
- *   may read any of these values except the expected one.
+ *   may read any of these values except the expected one. A sequentially consistent load reads no store before the
+ *   last sequentially consistent one.
  *   Reduction: sleep sets (Godefroid 1996). Two steps are independent if they are on different words or both only
  *   read. Of executions that differ only in the order of independent steps one is completed. No states are dropped.
  */
@@ -73,6 +74,7 @@ enum explore_kind { EXPLORE_LOAD, EXPLORE_STORE, EXPLORE_RMW };
 struct explore_store {
     uint64_t value;
     bool carries; /* a release: carries its writer's view */
+    bool ordered; /* sequentially consistent */
     uint16_t view[EXPLORE_WORDS];
 };
 struct explore_word {
@@ -238,11 +240,15 @@ static bool explore_releases(int order)
     return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
 }
 
-/* Oldest store that the actor may read. */
-static unsigned explore_oldest(const struct explore_actor *a, unsigned word)
+/* Oldest store that the actor may read: a sequentially consistent load reads the last such store, or a later one. */
+static unsigned explore_oldest(const struct explore_actor *a, unsigned word, int order)
 {
-    unsigned stores = explore_x.word[word].stores, history = explore_x.e->history;
+    const struct explore_word *w = &explore_x.word[word];
+    unsigned stores = w->stores, history = explore_x.e->history, last = stores;
     unsigned oldest = stores > history ? stores - history : 0;
+    while (order == __ATOMIC_SEQ_CST && --last > oldest)
+        if (w->store[last].ordered)
+            oldest = last;
     return a->view[word] > oldest ? a->view[word] : oldest;
 }
 
@@ -267,6 +273,7 @@ static void explore_write(struct explore_actor *a, uint64_t v, int order, bool c
     a->view[a->word] = (uint16_t)w->stores++;
     s->value = v;
     s->carries = explore_releases(order);
+    s->ordered = order == __ATOMIC_SEQ_CST;
     memset(s->view, 0, sizeof s->view);
     if (s->carries)
         memcpy(s->view, a->view, sizeof s->view);
@@ -286,7 +293,7 @@ uint64_t qos_hook_load(const qos_word_t *at, int order)
     if (!explore_x.inside)
         return *at;
     a = explore_step(at, EXPLORE_LOAD, false, 0);
-    oldest = explore_oldest(a, a->word);
+    oldest = explore_oldest(a, a->word, order);
     return explore_read(a, explore_x.word[a->word].stores - 1 - explore_decide(explore_x.word[a->word].stores - oldest),
                         order, 'L');
 }
@@ -328,7 +335,7 @@ static unsigned explore_unequal(const struct explore_actor *a, uint64_t value, u
 {
     const struct explore_word *w = &explore_x.word[a->word];
     unsigned i, n = 0;
-    for (i = explore_oldest(a, a->word); i + 1 < w->stores; i++)
+    for (i = explore_oldest(a, a->word, __ATOMIC_RELAXED); i + 1 < w->stores; i++)
         if (w->store[i].value != value && n++ == nth)
             *index = i;
     return n;
@@ -368,7 +375,7 @@ static unsigned explore_awaited(const struct explore_actor *a, unsigned nth, uns
 {
     const struct explore_word *w = &explore_x.word[a->word];
     unsigned i, n = 0;
-    for (i = explore_oldest(a, a->word); i < w->stores; i++)
+    for (i = explore_oldest(a, a->word, __ATOMIC_RELAXED); i < w->stores; i++)
         if (w->store[i].value != a->await_old && n++ == nth)
             *index = i;
     return n;

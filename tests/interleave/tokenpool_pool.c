@@ -98,6 +98,16 @@ static uint64_t spent_in(unsigned epoch)
     return sum;
 }
 
+/* It has demand until now: not for so long that it rests. What it returns it reports. */
+static void idle(unsigned who, uint64_t now_ns)
+{
+    tokenpool_client_set_queued(&client[who], 1);
+    tokenpool_client_run(&client[who], now_ns - 10, 0);
+    tokenpool_client_set_queued(&client[who], 0);
+    tokenpool_client_run(&client[who], now_ns, 0);
+    tokenpool_client_run(&client[who], now_ns + 10, 0);
+}
+
 static void attach(unsigned who, uint32_t generation)
 {
     require(tokenpool_client_attach(&client[who], who % config.clients, generation, storage, sizeof storage));
@@ -163,6 +173,36 @@ static void claims_check(void)
     EXPLORE_CHECK(spent_in(1) == 5); /* 12 were requested: all tokens are claimed, and no more */
 }
 
+/* ---- a client that rests rises, while the monitor gives what it returned to another one */
+
+static void rest_setup(void)
+{
+    static const uint64_t reserved[CLIENTS] = {6, 0, 0};
+    base_limits(2, 2, 10, reserved, NULL, 0);
+    tokenpool_client_run(&client[0], 130, 0);
+    if (!take(1, 2) || !take(1, 2)) /* the pool is in use */
+        abort();
+    now_of[0] = now_of[1] = 500;
+}
+
+static void rest_actor(unsigned who)
+{
+    unsigned i;
+    if (who == 2) {
+        for (i = 500; i < 600; i += 50)
+            run_monitor(&monitor, i);
+        return;
+    }
+    for (i = 0; i < (who ? 2 : 6); i++)
+        (void)take(who, who ? 2 : 1);
+}
+
+static void rest_check(void)
+{
+    EXPLORE_CHECK(spent_in(1) <= 10);
+    EXPLORE_CHECK(spent[1][0] >= 2); /* 6 x what is left after the second check and T / 32 */
+}
+
 /* ---- the monitor raises the pool while others claim; no client may miss it */
 
 static uint32_t raise_batch;
@@ -175,8 +215,7 @@ static void raise_base(void)
     if (!take(0, 1) || !take(0, 1))
         abort();
     run_monitor(&monitor, 10);
-    tokenpool_client_run(&client[2], 501, 0);
-    tokenpool_client_run(&client[2], 511, 0);
+    idle(2, 501);
     if (state_of(2).kept != 3)
         abort();
     monitor_now = 30;
@@ -266,8 +305,7 @@ static void drift_setup(void)
     if (!take(0, 1)) /* pool empty now, client 0 knows */
         abort();
     run_monitor(&monitor, 10);
-    tokenpool_client_run(&client[2], 501, 0);
-    tokenpool_client_run(&client[2], 511, 0); /* one token comes back */
+    idle(2, 501); /* one token comes back */
 }
 
 static void drift_actor(unsigned who)
@@ -765,8 +803,7 @@ static void four_setup(void)
     if (!take(0, 1) || !take(0, 1))
         abort();
     run_monitor(&monitor, 10);
-    tokenpool_client_run(&client[1], 501, 0);
-    tokenpool_client_run(&client[1], 511, 0); /* one token comes back */
+    idle(1, 501); /* one token comes back */
     now_of[1] = 511;
     if (!take(1, 1))
         abort();
@@ -798,8 +835,7 @@ static void ordered_setup(void)
 {
     static const uint64_t reserved[CLIENTS] = {0, 0, 5};
     base_limits(3, 1, 6, reserved, NULL, TOKENPOOL_ORDERED);
-    tokenpool_client_run(&client[2], 601, 0);
-    tokenpool_client_run(&client[2], 611, 0); /* returns 3: 4 in all; the two clients want 4 */
+    idle(2, 601); /* returns 3: 4 in all; the two clients want 4 */
     if (state_of(2).kept != 2)
         abort();
 }
@@ -898,6 +934,11 @@ int main(void)
 {
     static struct explore scenario[] = {
         {.name = "claims, 3 clients", .actors = 3, .setup = claims_setup, .actor = claims_actor, .check = claims_check},
+        {.name = "rest, 2 clients + monitor",
+         .actors = 3,
+         .setup = rest_setup,
+         .actor = rest_actor,
+         .check = rest_check},
         {.name = "raise, 2 clients + monitor",
          .actors = 3,
          .setup = raise_setup,

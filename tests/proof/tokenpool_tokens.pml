@@ -3,6 +3,7 @@
  *
  * ENGINES: so many start one after the other in one slot, and those before go on; they claim, report, and return reservation. The
  * monitor starts epochs and sets the pool at its checks. C tokens an epoch, of them `issued` to the slot; a report may be X behind.
+ * RESTS: an engine may say that it has no token in hand, and the level falls; if it goes on, it says so, and then reads the level.
  * Never: more than C tokens of an epoch spent; more failed claims than engines.
  *
  * ADMISSIONS: so many monitors take the storage, one after the other, and those before go on; each is asked for admissions, 1 or 2.
@@ -24,6 +25,8 @@ byte pool_epoch, period_epoch, terms_epoch, terms;
 short count;
 bool period_open;
 byte r_epoch, r_incarnation, r_kept, r_spent; /* the report */
+bool r_rests, r_rises;                        /* no token in hand; K is not yet as the level says */
+byte level_epoch, level;                      /* who rests keeps so many tokens beyond those spent */
 byte spent_in[LAST + 1], attached;
 
 proctype monitor()
@@ -35,13 +38,17 @@ proctype monitor()
     :: epoch < LAST ->
         atomic {epoch++; put = C - issued[epoch]; pool_epoch = epoch; count = put; printf("the pool is of epoch %d\n", epoch)};
         atomic {period_epoch = epoch; period_open = false};
-        atomic {terms_epoch = epoch; terms = issued[epoch]};
+        atomic {terms_epoch = epoch; terms = issued[epoch]; level_epoch = epoch; level = issued[epoch]};
         atomic {period_open = true; printf("epoch %d is open\n", epoch)}
+#ifdef RESTS
+    :: atomic {epoch > 0 && level > 0 -> level--; printf("the level is %d\n", level)}
+#endif
     :: atomic {epoch > 0 -> seen = count; looked = true}; /* a check */
         do
         :: atomic {looked ->
             looked = false;
-            target = C - (r_epoch == epoch && r_kept < issued[epoch] -> r_kept : issued[epoch]);
+            target = (r_epoch == epoch && r_kept < issued[epoch] -> r_kept : issued[epoch]);
+            target = C - (r_epoch == epoch && r_rests && r_spent + level < target -> r_spent + level : target);
 #ifndef NO_BUDGET
             target = target - put + (seen > 0 -> seen : 0); /* less what is claimed */
 #endif
@@ -63,11 +70,18 @@ proctype monitor()
     od
 }
 
-#define as_known (r_epoch == k_epoch && r_incarnation == k_incarnation && r_kept == k_kept && r_spent == k_spent)
+#define as_known (r_epoch == k_epoch && r_incarnation == k_incarnation && r_kept == k_kept && r_spent == k_spent && \
+                  r_rests == k_rests && r_rises == k_rises)
 #define may_spend (spent < kept + gained && (spent < lease_end || lease_end >= kept)) /* pool tokens need no report */
 
-inline know() { k_epoch = r_epoch; k_incarnation = r_incarnation; k_kept = r_kept; k_spent = r_spent }
-inline lapse() { holds = false; spent = 0; kept = 0; gained = 0; lease_end = 0 }
+#ifdef REST_SPENDS
+#define in_hand !rises
+#else
+#define in_hand (!rests && !rises)
+#endif
+
+inline know() { k_epoch = r_epoch; k_incarnation = r_incarnation; k_kept = r_kept; k_spent = r_spent; k_rests = r_rests; k_rises = r_rises }
+inline lapse() { holds = false; spent = 0; kept = 0; gained = 0; lease_end = 0; rests = false; rises = false; base = 0 }
 
 /* What an epoch begins with, by the terms and, for who attaches, the slot's report. */
 inline opening()
@@ -90,12 +104,15 @@ inline opening()
 
 inline begin()
 {
+#ifndef HEIR_KEEPS
+    rises = (incarnation == 0 && r_epoch == seen && (r_rests || r_rises)); base = (rises -> r_spent : 0);
+#endif
     r_spent = (incarnation == 0 && r_epoch == seen && to_spend <= r_spent -> r_spent + 1 : to_spend); /* S grows with each start */
     if
     :: incarnation == 0 -> may_claim = (r_epoch == 0); incarnation = r_incarnation + 1; attached++; printf("engine %d attaches\n", i)
     :: else -> may_claim = true
     fi;
-    r_epoch = seen; r_incarnation = incarnation; r_kept = to_keep;
+    r_epoch = seen; r_incarnation = incarnation; r_kept = to_keep; r_rests = false; r_rises = rises;
     know();
     holds = true; epoch = seen; kept = to_keep; spent = to_spend; lease_end = to_spend + X;
     gained = (early_epoch == epoch -> early : 0);
@@ -108,6 +125,8 @@ proctype engine(byte i)
     byte k_epoch, k_incarnation, k_kept, k_spent; /* the report as this engine knows it */
     byte c_epoch, early_epoch;                    /* of a claim's answer; of tokens of a pool that is ahead */
     bool c_got, c_waits, early, may_claim, holds;
+    byte base;
+    bool rests, rises, k_rests, k_rises;
     do
     :: atomic {period_epoch != seen && period_open && i <= attached /* all are alike */ -> lapse(); seen = period_epoch};
 again:  atomic {
@@ -125,17 +144,34 @@ again:  atomic {
         :: atomic {!as_known && incarnation != 0 -> goto fenced}
         fi;
 over:   skip
-    :: atomic {holds && may_spend -> spent++; spent_in[epoch]++; printf("engine %d spends a token of epoch %d\n", i, epoch);
+    :: atomic {holds && in_hand && may_spend -> spent++; spent_in[epoch]++; printf("engine %d spends a token of epoch %d\n", i, epoch);
         assert(spent_in[epoch] <= C)}
-    :: atomic {holds && kept > spent && kept == k_kept -> kept--; printf("engine %d returns a token\n", i)}
-    :: holds && (kept != k_kept || spent > k_spent) -> /* reports */
+    :: atomic {holds && !rests && !rises && kept > spent && kept == k_kept -> kept--; printf("engine %d returns a token\n", i)}
+#ifdef RESTS
+    :: atomic {holds && !rests && !rises && as_known && kept == k_kept && spent == k_spent ->
+        rests = true; r_rests = true; r_rises = false; know(); printf("engine %d rests\n", i)}
+    :: atomic {rests && as_known -> rests = false; rises = true; base = k_spent; r_rests = false; r_rises = true; know();
+        printf("engine %d rises\n", i)}
+    :: atomic {(rests || rises) && !as_known -> goto fenced}
+    :: atomic {rises -> rises = false;
+#ifndef NO_LEVEL
+        base = base + (level_epoch == epoch -> level : 0);
+#ifndef HEIR_FORGETS
+        base = (base < spent -> spent : base); /* the former engine may have risen, and spent them */
+#endif
+        kept = (base < kept -> base : kept);
+#endif
+        base = 0; lease_end = k_spent + X}
+#endif
+    :: holds && !rests && !rises && (kept != k_kept || spent > k_spent) -> /* reports */
         if
 #ifdef REPORT_STORE
         :: atomic {true ->
 #else
         :: atomic {as_known ->
 #endif
-            r_epoch = epoch; r_incarnation = incarnation; r_kept = kept; r_spent = spent; know(); lease_end = spent + X}
+            r_epoch = epoch; r_incarnation = incarnation; r_kept = kept; r_spent = spent; r_rests = false; r_rises = false;
+            know(); lease_end = spent + X}
 #ifdef FORMER_GOES_ON
         :: atomic {!as_known -> know()}
 #endif
@@ -165,7 +201,7 @@ over:   skip
 #endif
     od;
 fenced: atomic {printf("engine %d is fenced\n", i);
-        lapse(); seen = 0; epoch = 0; incarnation = 0; to_keep = 0; to_spend = 0; k_epoch = 0; k_incarnation = 0; k_kept = 0;
+        lapse(); k_rests = false; k_rises = false; seen = 0; epoch = 0; incarnation = 0; to_keep = 0; to_spend = 0; k_epoch = 0; k_incarnation = 0; k_kept = 0;
         k_spent = 0; c_epoch = 0; early_epoch = 0; c_got = false; c_waits = false; early = false; may_claim = false}
 }
 

@@ -31,8 +31,8 @@ static uint64_t after(uint64_t a, uint64_t demand_a, uint64_t b, uint64_t demand
     storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* count 0 */
     rig_report(0, epoch, 2, 200, a);
     rig_report(1, epoch, 2, 300, b);
-    storage[tokenpool_storage_report(2, 0) / 8] |= demand_a << 52;
-    storage[tokenpool_storage_report(2, 1) / 8] |= demand_b << 52;
+    storage[tokenpool_storage_report(2, 0) / 8] ^= (demand_a ^ 1) << 52;
+    storage[tokenpool_storage_report(2, 1) / 8] ^= (demand_b ^ 1) << 52;
     rig_run(&monitor, period * S + MS);
     storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* and the overrun */
     rig_run(&monitor, period * S + 2 * MS);

@@ -83,10 +83,11 @@ static CHECK_UNUSED int64_t rig_pool(void)
     return tokenpool_word_count(storage[TOKENPOOL_OFFSET_POOL / 8]);
 }
 
-/* Writes a report in its documented bytes. phase: 0 early, 1 last quarter, 2 final. */
+/* Writes a report of a client at work in its documented bytes. phase: 0 early, 1 last quarter, 2 final. */
 static CHECK_UNUSED void rig_report(uint32_t id, uint64_t epoch, uint64_t phase, uint64_t k, uint64_t n)
 {
-    storage[tokenpool_storage_report(config.clients, id) / 8] = (epoch % 31 + 1) << 59 | phase << 54 | k << 26 | n;
+    storage[tokenpool_storage_report(config.clients, id) / 8] =
+        (epoch % 31 + 1) << 59 | phase << 54 | UINT64_C(1) << 52 | k << 26 | n;
 }
 
 #endif

@@ -1,4 +1,4 @@
-// proves: each arrow of the two drawings of tokenpool.h, the engine's seven states and the monitor's four roles, is taken
+// proves: each arrow of the drawings of tokenpool.h, the engine's nine states and the monitor's four roles, is taken
 // proves: once, by its name; the state is seen from outside, by the engine's next operation
 #include "unit/tokenpool_rig.h"
 
@@ -108,6 +108,72 @@ static void test_engine(void)
     CHECK_EQ(next(2 * MS), FENCED);
 }
 
+/* It has tokens, none of them in hand: the next operation of a take says which state. */
+static bool takes_by(uint64_t now, enum tokenpool_kind kind, uint64_t offset_bytes)
+{
+    CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_EAGAIN);
+    CHECK(rig_client(&a).running);
+    return tokenpool_client_next(&a, now, 1, &op) && op.kind == kind && op.offset_bytes == offset_bytes;
+}
+
+static void test_rest(void)
+{
+    const uint64_t report = tokenpool_storage_report(2, 0);
+    uint64_t now;
+    base(0);
+    hold(0);
+    CHECK_EQ(tokenpool_client_take(&a, 0, 1), QOS_OK);
+    tokenpool_client_complete(&a, 1);
+    while (tokenpool_client_next(&a, MS, 0, &op))
+        answer();
+    CHECK_CONTEXT("HOLD -> REST: no take for T/8");
+    for (now = MS; (storage[report / 8] >> 52 & 3) && now < S; now += MS)
+        while (tokenpool_client_next(&a, now, 0, &op))
+            answer();
+    CHECK_WITHIN(now, S / 8, S / 8 + 4 * MS);
+    CHECK_CONTEXT("REST -> RISE: a take: reports so");
+    CHECK(takes_by(now, TOKENPOOL_COMPARE_SWAP, report));
+    answer();
+    CHECK_CONTEXT("RISE -> HOLD: reads the level");
+    CHECK(tokenpool_client_next(&a, now, 1, &op) && op.kind == TOKENPOOL_READ);
+    tokenpool_client_done(&a, UINT64_C(1) << 62 | (storage[TOKENPOOL_OFFSET_POOL / 8] & 0xfffff000u)); /* a quarter */
+    while (tokenpool_client_next(&a, now, 1, &op))
+        answer();
+    CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
+    CHECK_EQ(rig_client(&a).kept, 1 + 10);
+
+    CHECK_CONTEXT("OPEN -> REST: no take for T; REST -> WATCH, RISE -> WATCH: another epoch");
+    for (now += MS; now < 3 * S + 5 * MS; now += MS) {
+        rig_run(&monitor, now);
+        while (tokenpool_client_next(&a, now, 0, &op))
+            answer();
+    }
+    CHECK(rig_client(&a).epoch == 4 && (storage[report / 8] >> 52 & 3) == 0);
+    CHECK(takes_by(now, TOKENPOOL_COMPARE_SWAP, report));
+    answer();
+    rig_run(&monitor, 4 * S);
+    tokenpool_client_hint(&a);
+    CHECK(tokenpool_client_next(&a, 4 * S, 1, &op));
+    answer();
+    CHECK_EQ(next(4 * S), WATCH);
+
+    CHECK_CONTEXT("OPEN -> RISE: from the report of one that rested");
+    base(0);
+    hold(0);
+    for (now = MS; now < S / 8 + 4 * MS; now += MS)
+        while (tokenpool_client_next(&a, now, 0, &op))
+            answer();
+    CHECK_EQ(storage[report / 8] >> 52 & 3, 0);
+    attach(0);
+    while (tokenpool_client_next(&a, now, 1, &op) && !rig_client(&a).running)
+        answer();
+    CHECK(op.kind == TOKENPOOL_READ && tokenpool_client_held(&a) == 30); /* less X = 10 */
+    answer();
+    while (tokenpool_client_next(&a, now, 1, &op))
+        answer();
+    CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
+}
+
 static void test_alone(void)
 {
     struct tokenpool_client c;
@@ -169,6 +235,7 @@ int main(void)
 {
     check_begin("unit/tokenpool_states");
     test_engine();
+    test_rest();
     test_alone();
     test_monitor();
     return check_end();

@@ -185,8 +185,6 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
         return; /* they lose as much time as a late epoch, or a start, put it out of step, seeds 501401 and 906297 */
     if (t->io_ns * t->reservation > run.T * t->size)
         return; /* its reservation has grown above what its I/Os let it, seed 1903 */
-    if (t->wants != ALL && ended - begun > run.T + min_of(4 * run.check_ns, run.T / 4))
-        return; /* what it wanted after T waits for the next epoch; a check may be as long as T, seed 804766 */
     if (!run.before_ns || t->clean_ns >= run.before_ns || strayed(run.before_ns) || t->engine == UINT32_MAX)
         return;
     if (engine[t->engine].hidden_ns > run.T / 4)
@@ -210,6 +208,8 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
     x = max_of(run.batch, t->reservation / 8) * starts;
     /* what is left is less than a request; what is wanted comes at its calls */
     x += t->size - 1 + (t->wants != ALL ? (uint64_t)(t->per_ns * (double)(run.T / 4)) + t->size : 0);
+    if (ended - begun > run.T) /* what it wanted after T waits for the next epoch, seeds 804766 and 77000338 */
+        x += (uint64_t)(t->per_ns * (double)(ended - begun - run.T));
     if ((got + x) * 1000 < want * 999)
         world_fail(run.w, starts ? "restart" : "reservation", ps->now_ns,
                    "client %" PRIu32 ": %" PRIu64 " of %" PRIu64 " in epoch %" PRIu64 ", %" PRIu64 " waiting, %" PRIu64
@@ -225,6 +225,9 @@ static void judge_surplus(uint64_t e)
         return;
     for (i = 0; i < run.slots; i++) /* one may still be down, or start in this epoch, seed 1046141 */
         if (slot[i].had_ns > run.before_ns || slot[i].called_ns + run.T / 4 < ps->now_ns)
+            return;
+    for (i = 0; i < run.slots; i++) /* one that was away for an epoch knows no deadline, and waits, seed 77100846 */
+        if (world_choice(run.w, world_of(slot[i].cohort, F_TRANSPORT)) == 2 && slot[i].rare_ns > run.before_ns)
             return;
     for (i = 0; i < run.slots; i++) {
         uint64_t got = slot[i].epoch == e ? slot[i].spent : 0;
