@@ -2423,10 +2423,10 @@ QOS_PRIV void tokenpool_monitor_priv_rest(struct tokenpool_monitor *monitor, con
 
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
  * does not depend on who reported: all fields are below 2^26, so that differences have a sign. True if one rests. */
-QOS_PRIV uint32_t tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
-                                             uint32_t n, bool guard)
+QOS_PRIV bool tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
+                                         uint32_t n, bool guard)
 {
-    uint32_t rests = 0;
+    int32_t rests = 0;
     const int32_t tag = (int32_t)tokenpool_priv_tag(monitor->epoch), mask = (int32_t)TOKENPOOL_TOKENS_MAX;
     const uint32_t *issued = monitor->issued + first;
     const uint8_t *demand = monitor->demand + first;
@@ -2435,15 +2435,15 @@ QOS_PRIV uint32_t tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, 
     uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, j;
     for (j = 0; j < n; j++) {
         int32_t most = (int32_t)issued[j], fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0;
-        int32_t above = ((int32_t)(word[j] >> 26) & mask) - most, done = (int32_t)word[j] & mask & fresh;
+        int32_t high = (int32_t)(word[j] >> 26), above = (high & mask) - most, done = (int32_t)word[j] & mask & fresh;
         int32_t k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
         int32_t rest = k > done ? k - done : 0;
         kept += (uint32_t)k;
         used += (uint32_t)done;
         left += (uint32_t)rest;
-        rests |= (uint32_t)fresh & ~((uint32_t)(word[j] >> 52) | (uint32_t)(word[j] >> 53));
-        if (guard) { /* more than a third of the time */
-            int32_t busy_mask = (((int32_t)(word[j] >> 52) & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
+        rests |= fresh & ~(high | high >> 1); /* its lowest bit of demand is bit 26 */
+        if (guard) {                          /* more than a third of the time */
+            int32_t busy_mask = ((high >> 26 & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
             rest &= busy_mask;
             busy += busy_mask & 1;
             busy_left += (uint32_t)rest;
@@ -2456,7 +2456,7 @@ QOS_PRIV uint32_t tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, 
     info->largest = (uint64_t)largest;
     info->busy += busy;
     monitor->busy_left += busy_left;
-    return rests & 1;
+    return rests >> 26 & 1;
 }
 
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
@@ -2465,7 +2465,8 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
     const qos_word_t *reports = tokenpool_monitor_priv_at(monitor, tokenpool_monitor_priv_slot(monitor, 3, 0));
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
     bool guard = (monitor->config.flags & TOKENPOOL_GUARD) != 0;
-    uint32_t i, j, n, rests;
+    uint32_t i, j, n;
+    bool rests;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
     monitor->busy_left = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
