@@ -1,10 +1,14 @@
 // proves: pshift.h keeps its promises in worlds that nobody drew for it: controllers, servers and a store that are killed,
 // proves: paused, cut off and started again with other clocks, messages that are lost, late, repeated and damaged, by seed;
-// proves: and its solver on chains, rings and random rows beside a plain max flow. The oracles are written from the first page
+// proves: and its solver on chains, rings and random rows beside a plain max flow, its scheduler and its agent each alone. The
+// proves: oracles are written from the first page
 #ifndef WORLD_SERVERS /* 1: servers run a scheduler of their own; world/pshift_servers.c includes this file */
 #define WORLD_SERVERS 0
 #define WORLD_HEADER "pshift"
-#define WORLD_OWN(X) X(MODE, "mode", "cluster chain ring random")
+#define WORLD_OWN(X)                                                                                                   \
+    X(MODE, "mode", "cluster chain ring random queues agent")                                                          \
+    X(REFUSED, "refused", "no calls solves both")                                                                      \
+    X(COUNTS, "counts", "small largest")
 #define WORLD_OWN_COHORT(X)
 #define WORLD_BUCKETS "0 1 2 4"
 #endif
@@ -47,6 +51,9 @@
     X(CHURN, "churn", "none change lower")                                                                             \
     WORLD_OWN_COHORT(X)
 #include "world_test.h"
+/* The largest counts, parts of the rows and windows are met in small problems. */
+#define PSHIFT_SHARD_ENTRIES 64
+#define PSHIFT_WINDOW_ROWS 4
 #include "pshift.h"
 #include "examples/world/clocks.h"
 #include "examples/world/networks.h"
@@ -177,15 +184,17 @@ static uint64_t of_T(double permille)
 
 /* ---- a plain maximum flow (Edmonds, Karp, 1972): source, buckets, servers, sink --------------------------------------------- */
 
-#define NODES (2 + BUCKETS * 4 + SERVERS)
-static uint64_t flow_room[NODES][NODES];
+__extension__ typedef unsigned __int128 wide;
+#define ROWS (BUCKETS * 4)
+#define NODES (2 + ROWS + SERVERS)
+static wide flow_room[NODES][NODES];
 
-static uint64_t max_flow(uint32_t nodes)
+static wide max_flow(uint32_t nodes)
 {
-    uint64_t flow = 0;
+    wide flow = 0;
     for (;;) {
         uint32_t from[NODES], list[NODES], first = 0, count = 1, v;
-        uint64_t least = UINT64_MAX;
+        wide least = ~(wide)0;
         for (v = 0; v < nodes; v++)
             from[v] = NONE;
         list[0] = 0;
@@ -211,12 +220,12 @@ static uint64_t max_flow(uint32_t nodes)
 }
 
 /* Phi of a problem: the most tokens that can be consumed. */
-static uint64_t most_tokens(const struct pshift_problem *p)
+static wide most_tokens(const struct pshift_problem *p)
 {
     uint32_t i, e, nodes = 2 + p->buckets + p->servers;
     memset(flow_room, 0, sizeof flow_room);
     for (i = 0; i < p->buckets; i++) {
-        uint64_t all = 0;
+        wide all = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
             flow_room[1 + i][1 + p->buckets + p->server[e]] += p->demand[e];
             all += p->demand[e];
@@ -228,39 +237,82 @@ static uint64_t most_tokens(const struct pshift_problem *p)
     return max_flow(nodes);
 }
 
-/* Promise `max_flow`, `certificate`: the result is a maximum flow, its rows are prudent, and its cut proves it. */
-static void judge_solution(const struct pshift_problem *p, const struct pshift_solution *s)
+/* What the numbers of a solution must be, from its allocation and its cut. */
+struct account {
+    wide tokens, unclaimed, phi, cut_capacity, cut_demand;
+    uint32_t cut_servers, row;
+    const char *wrong; /* with this row; NULL: each is prudent and has its sum */
+};
+
+static struct account account_of(const struct pshift_problem *p, const struct pshift_solution *s)
 {
-    uint64_t load[SERVERS] = {0}, phi = 0, sum = 0, cut = 0, most = most_tokens(p);
+    wide load[SERVERS] = {0};
+    struct account a;
     uint32_t i, e;
+    memset(&a, 0, sizeof a);
     for (i = 0; i < p->buckets; i++) {
-        uint64_t row = 0, all = 0, outside = 0, a;
+        wide row = 0, all = 0, outside = 0, want;
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
-            if (s->alloc[e] > p->demand[e])
-                world_fail(run.w, "certificate", run.now, "bucket %" PRIu32 " gets more than its demand", i);
+            if (s->alloc[e] > p->demand[e]) {
+                a.wrong = "it gets more than its demand";
+                a.row = i;
+            }
             row += s->alloc[e];
             all += p->demand[e];
             load[p->server[e]] += s->alloc[e];
             outside += s->cut[p->server[e]] ? 0 : p->demand[e];
         }
-        a = all < p->reservation[i] ? all : p->reservation[i];
-        if (row != a)
-            world_fail(run.w, "certificate", run.now, "row %" PRIu32 " sums to %" PRIu64 ", not %" PRIu64, i, row, a);
-        sum += a;
-        cut += a < outside ? a : outside;
+        want = all < p->reservation[i] ? all : p->reservation[i];
+        if (row != want) {
+            a.wrong = "its tokens are not the smaller of reservation and demand";
+            a.row = i;
+        }
+        a.tokens += want;
+        a.unclaimed += p->reservation[i] - want;
+        a.cut_demand += want < outside ? want : outside;
     }
     for (i = 0; i < p->servers; i++) {
-        phi += load[i] < p->capacity[i] ? load[i] : p->capacity[i];
-        cut += s->cut[i] ? p->capacity[i] : 0;
+        a.phi += load[i] < p->capacity[i] ? load[i] : p->capacity[i];
+        a.cut_capacity += s->cut[i] ? p->capacity[i] : 0;
+        a.cut_servers += s->cut[i];
     }
-    if (phi != most)
-        world_fail(run.w, "max_flow", run.now, "%" PRIu64 " tokens are consumed, %" PRIu64 " are possible", phi, most);
-    if (s->effective.lo != phi || s->tokens.lo != sum || s->excess.lo != sum - phi)
-        world_fail(run.w, "certificate", run.now, "the solution says Phi = %" PRIu64 ", and it is %" PRIu64,
-                   s->effective.lo, phi);
-    if (!s->exact || cut != phi)
-        world_fail(run.w, "certificate", run.now, "the cut is %" PRIu64 ", Phi %" PRIu64, cut, phi);
-    fold(phi);
+    return a;
+}
+
+static bool equals(struct qos_u128 said, wide is)
+{
+    return said.hi == (uint64_t)(is >> 64) && said.lo == (uint64_t)is;
+}
+
+/* Are all its numbers those of the account? */
+static bool numbers_right(const struct account *a, const struct pshift_solution *s)
+{
+    return equals(s->tokens, a->tokens) && equals(s->unclaimed, a->unclaimed) && equals(s->effective, a->phi) &&
+           equals(s->excess, a->tokens - a->phi) && equals(s->cut_capacity, a->cut_capacity) &&
+           equals(s->cut_demand, a->cut_demand) && s->cut_servers == a->cut_servers;
+}
+
+/* Promise `max_flow`, `certificate`: the result is a maximum flow, its rows are prudent, its numbers are right, and its cut proves
+ * it. A cut that equals Phi is the proof, so the flow itself is computed only if there is none, and now and then. */
+static void judge_solution(const struct pshift_problem *p, const struct pshift_solution *s)
+{
+    static uint32_t turn;
+    const struct account a = account_of(p, s);
+    const wide cut = a.cut_capacity + a.cut_demand;
+    if (a.wrong)
+        world_fail(run.w, "certificate", run.now, "bucket %" PRIu32 ": %s", a.row, a.wrong);
+    if (cut != a.phi || ++turn % 64 == 0) {
+        const wide most = most_tokens(p);
+        if (a.phi != most)
+            world_fail(run.w, "max_flow", run.now, "%.0f tokens are consumed, %.0f are possible", (double)a.phi,
+                       (double)most);
+    }
+    if (!numbers_right(&a, s))
+        world_fail(run.w, "certificate", run.now, "the solution says Phi = %.0f, excess %.0f; they are %.0f, %.0f",
+                   (double)s->effective.lo, (double)s->excess.lo, (double)a.phi, (double)(a.tokens - a.phi));
+    if (!s->exact || cut != a.phi)
+        world_fail(run.w, "certificate", run.now, "the cut is %.0f, Phi %.0f", (double)cut, (double)a.phi);
+    fold((uint64_t)a.phi);
 }
 
 #if !WORLD_V02 /* 0.2 elected its controllers itself: of it the solver alone is judged */
@@ -353,7 +405,8 @@ static void judge_period(uint64_t number)
     const bool changed = !before->owned || !same(before->nonce, p->nonce);
     const uint64_t intervals = (uint64_t)world_value(run.w, F_INTERVALS),
                    used = intervals < 8 ? 1000 - 1500 / intervals : 800;
-    uint64_t sum = 0, phi, taken[SERVERS] = {0};
+    uint64_t taken[SERVERS] = {0};
+    wide sum = 0, phi;
     uint32_t i, j, nodes = 2 + run.buckets + run.servers;
     if (!run.quiet || p->from_ns < run.quiet_ns + 3 * T || !p->owned)
         return;
@@ -1015,6 +1068,7 @@ static void cluster(void)
     struct world_event e;
     struct world_packet packet;
     uint64_t length = (uint64_t)world_value(run.w, F_LENGTH) * T, since;
+    memset(&e, 0, sizeof e);
     draw_cluster();
     begin_cluster();
     run.end_ns = length + (uint64_t)world_value(run.w, F_QUIET) * T;
@@ -1069,94 +1123,800 @@ static void cluster(void)
 #if !WORLD_SERVERS
 /* ---- the solver alone: cold, then warm steps ------------------------------------------------------------------------------------ */
 
-#define ROWS (BUCKETS * 4)
 #define ENTRIES (ROWS * 4)
+static struct {
+    struct pshift_solver solver;
+    struct pshift_problem p;
+    struct pshift_solution s;
+    uint64_t capacity[SERVERS], reservation[ROWS], demand[ENTRIES], alloc[ENTRIES], most;
+    uint32_t row[ROWS + 1], at[ENTRIES];
+    uint8_t cut[SERVERS];
+} lone;
+
+static void lone_draw(uint32_t mode)
+{
+    const uint32_t servers = (uint32_t)world_between(&run.rng, 3, SERVERS);
+    const uint32_t rows = mode == 3 ? (uint32_t)world_between(&run.rng, 1, ROWS)
+                                    : servers + (uint32_t)world_between(&run.rng, 0, ROWS - SERVERS);
+    uint32_t i, e;
+    memset(&lone.p, 0, sizeof lone.p);
+    memset(&lone.s, 0, sizeof lone.s);
+    lone.most = world_choice(run.w, F_COUNTS) && world_chance(&run.rng, 300) ? PSHIFT_COUNT_MAX
+                                                                             : world_scale(&run.rng, 2, 1000);
+    for (i = 0; i < servers; i++)
+        lone.capacity[i] = world_between(&run.rng, 0, lone.most);
+    for (lone.row[0] = 0, i = 0; i < rows; i++) {
+        uint32_t n = mode == 3 ? (uint32_t)world_between(&run.rng, 0, 4) : 2, split = servers / 2;
+        lone.row[i + 1] = lone.row[i] + n;
+        for (e = 0; e < n; e++) {
+            uint32_t *at = &lone.at[lone.row[i] + e];
+            *at = mode == 3 ? (uint32_t)world_between(&run.rng, 0, servers - 1) : (i + e) % servers;
+            if (mode == 1 && i % servers + e == split) /* two chains */
+                *at = e ? i % servers : split;
+            lone.demand[lone.row[i] + e] = world_between(&run.rng, 0, lone.most);
+        }
+        lone.reservation[i] = world_between(&run.rng, 0, lone.most);
+    }
+    lone.p.servers = servers;
+    lone.p.buckets = rows;
+    lone.p.capacity = lone.capacity;
+    lone.p.reservation = lone.reservation;
+    lone.p.row = lone.row;
+    lone.p.server = lone.at;
+    lone.p.demand = lone.demand;
+    lone.s.alloc = lone.alloc;
+    lone.s.cut = lone.cut;
+}
+
+/* Tasks in any order. */
+static void lone_parallel(void *ctx, uint32_t count, pshift_task task, void *arg)
+{
+    uint32_t i, first = (uint32_t)world_between(&run.rng, 0, count ? count - 1 : 0);
+    (void)ctx;
+    for (i = count; i-- > 0;)
+        task(arg, (first + i) % count);
+}
+
+/* Promise `threads`: the result does not depend on them. */
+static void lone_threads(void)
+{
+    static uint64_t alloc[ENTRIES];
+    static uint8_t cut[SERVERS];
+    const struct pshift_options options = {lone_parallel, NULL, false};
+    struct pshift_solution other;
+    memset(&other, 0, sizeof other);
+    other.alloc = alloc;
+    other.cut = cut;
+    if (pshift_solver_solve(&lone.solver, &lone.p, &options, &other) != QOS_OK)
+        world_fail(run.w, "init", 0, "a problem within the ranges is refused with threads");
+    if (memcmp(alloc, lone.alloc, lone.row[lone.p.buckets] * sizeof alloc[0]) != 0 ||
+        memcmp(cut, lone.cut, lone.p.servers) != 0)
+        world_fail(run.w, "threads", 0, "%" PRIu32 " entries: the result with threads is another one",
+                   lone.row[lone.p.buckets]);
+    if (pshift_solver_solve(&lone.solver, &lone.p, NULL, &lone.s) != QOS_OK)
+        world_fail(run.w, "init", 0, "a problem within the ranges is refused the second time");
+}
+
+static struct qos_u128 narrow(wide n)
+{
+    struct qos_u128 v;
+    v.hi = (uint64_t)(n >> 64);
+    v.lo = (uint64_t)n;
+    return v;
+}
+
+/* Promise `verify`: the verifier refuses what is wrong, and nothing else. The solution is changed somewhere, and mostly its
+ * numbers with it. */
+static void judge_verify(void)
+{
+    static uint64_t alloc[ENTRIES];
+    static uint8_t cut[SERVERS];
+    struct pshift_solution t = lone.s;
+    struct account a;
+    uint32_t entries = lone.row[lone.p.buckets], e = 0, f = 0, i;
+    uint64_t n;
+    bool right;
+    memcpy(alloc, lone.alloc, entries * sizeof alloc[0]);
+    memcpy(cut, lone.cut, sizeof cut);
+    t.alloc = alloc;
+    t.cut = cut;
+    i = (uint32_t)world_between(&run.rng, 0, lone.p.buckets - 1);
+    if (lone.row[i] < lone.row[i + 1]) {
+        e = (uint32_t)world_between(&run.rng, lone.row[i], lone.row[i + 1] - 1);
+        f = (uint32_t)world_between(&run.rng, lone.row[i], lone.row[i + 1] - 1);
+    }
+    switch (world_between(&run.rng, 0, 5)) {
+    case 0:
+    case 1: /* tokens move inside their row */
+        n = entries ? lone.demand[f] - alloc[f] : 0;
+        n = entries && alloc[e] < n ? alloc[e] : n;
+        if (entries && e != f && n) {
+            n = world_between(&run.rng, 1, n);
+            alloc[e] -= n;
+            alloc[f] += n;
+        }
+        break;
+    case 2: cut[world_between(&run.rng, 0, lone.p.servers - 1)] ^= 1; break;
+    case 3:
+        if (entries)
+            alloc[e] += alloc[e] ? world_chance(&run.rng, 500) ? 1 : UINT64_C(0) : 1;
+        break;
+    case 4: t.exact = !t.exact; break;
+    default: break;
+    }
+    a = account_of(&lone.p, &t);
+    if (world_chance(&run.rng, 700)) {
+        t.tokens = narrow(a.tokens);
+        t.unclaimed = narrow(a.unclaimed);
+        t.effective = narrow(a.phi);
+        t.excess = narrow(a.tokens - a.phi);
+        t.cut_capacity = narrow(a.cut_capacity);
+        t.cut_demand = narrow(a.cut_demand);
+        t.cut_servers = a.cut_servers;
+    }
+    right = !a.wrong && numbers_right(&a, &t) && (!t.exact || a.cut_capacity + a.cut_demand == a.phi);
+    if ((pshift_solver_verify(&lone.solver, &lone.p, &t) == QOS_OK) != right)
+        world_fail(run.w, "verify", 0, "the verifier %s: Phi %.0f, cut %.0f%s", right ? "refuses a solution" : "lies",
+                   (double)a.phi, (double)(a.cut_capacity + a.cut_demand), t.exact ? ", said to be exact" : "");
+}
+
+/* Promise `unchanged`: a call that is refused changes nothing. Called between retract and resolve. */
+static void lone_refused(const uint32_t *changed, uint32_t n)
+{
+    uint32_t wrong[4], i = (uint32_t)world_between(&run.rng, 0, n - 1), e = lone.row[changed[i]];
+    enum qos_status got, want = QOS_EINVAL;
+    memcpy(wrong, changed, n * sizeof wrong[0]);
+    switch (world_between(&run.rng, 0, 5)) {
+    case 0: /* one of them twice */
+        wrong[i] = wrong[(i + 1) % n];
+        if (n == 1)
+            return;
+        got = pshift_solver_resolve(&lone.solver, wrong, n, &lone.p, NULL, &lone.s);
+        break;
+    case 1: /* not all */ got = pshift_solver_resolve(&lone.solver, changed, n - 1, &lone.p, NULL, &lone.s); break;
+    case 2: /* no such row */
+        wrong[i] = lone.p.buckets;
+        got = pshift_solver_resolve(&lone.solver, wrong, n, &lone.p, NULL, &lone.s);
+        break;
+    case 3: /* a count out of its range */
+        if (e == lone.row[changed[i] + 1])
+            return;
+        {
+            uint64_t was = lone.demand[e];
+            lone.demand[e] = PSHIFT_COUNT_MAX + 1;
+            got = pshift_solver_resolve(&lone.solver, changed, n, &lone.p, NULL, &lone.s);
+            lone.demand[e] = was;
+        }
+        want = QOS_ERANGE;
+        break;
+    case 4: /* again */
+        got = pshift_solver_retract(&lone.solver, &changed[i], 1, &lone.p, &lone.s);
+        want = QOS_EEXIST;
+        break;
+    default: /* a server that does not exist */
+        if (e == lone.row[changed[i] + 1])
+            return;
+        {
+            uint32_t was = lone.at[e];
+            lone.at[e] = lone.p.servers;
+            got = pshift_solver_resolve(&lone.solver, changed, n, &lone.p, NULL, &lone.s);
+            lone.at[e] = was;
+        }
+        break;
+    }
+    if (got != want)
+        world_fail(run.w, "resolve", 0, "a wrong call between retract and resolve says %d, not %d", (int)got,
+                   (int)want);
+}
+
+/* A solve that is refused, into other arrays: the last solution still counts. */
+static void lone_refused_solve(void)
+{
+    static uint64_t alloc[ENTRIES];
+    static uint8_t cut[SERVERS];
+    struct pshift_solution other;
+    const uint32_t i = (uint32_t)world_between(&run.rng, 0, lone.p.servers - 1);
+    const uint64_t was = lone.capacity[i], reserved = lone.reservation[0];
+    memset(&other, 0, sizeof other);
+    other.alloc = alloc;
+    other.cut = cut;
+    if (world_chance(&run.rng, 500))
+        lone.capacity[i] = PSHIFT_COUNT_MAX + 1;
+    else
+        lone.reservation[0] = PSHIFT_COUNT_MAX + 1;
+    if (pshift_solver_solve(&lone.solver, &lone.p, NULL, &other) != QOS_ERANGE)
+        world_fail(run.w, "resolve", 0, "a count above PSHIFT_COUNT_MAX is not refused");
+    lone.capacity[i] = was;
+    lone.reservation[0] = reserved;
+}
+
+/* A few rows, and capacities, change. False: the world is broken. */
+static bool lone_step(void)
+{
+    const uint32_t rows = lone.p.buckets;
+    uint32_t changed[4], n = (uint32_t)world_between(&run.rng, 0, rows < 3 ? rows : 3), i, k, e;
+    for (i = 0; i < n; i++) {
+        do {
+            changed[i] = (uint32_t)world_between(&run.rng, 0, rows - 1);
+            for (k = 0; k < i && changed[k] != changed[i]; k++) {
+            }
+        } while (k < i);
+    }
+    if (n && (world_choice(run.w, F_REFUSED) & 1) && world_chance(&run.rng, 100)) { /* refused: nothing is retracted */
+        uint32_t twice[2];
+        twice[0] = changed[0];
+        twice[1] = world_chance(&run.rng, 500) ? rows : changed[0];
+        if (pshift_solver_retract(&lone.solver, twice, 2, &lone.p, &lone.s) !=
+            (twice[1] == rows ? QOS_ENOENT : QOS_EEXIST))
+            world_fail(run.w, "resolve", 0, "a wrong retract is not refused");
+    }
+    if ((world_choice(run.w, F_REFUSED) & 2) && world_chance(&run.rng, 100))
+        lone_refused_solve();
+    if (pshift_solver_retract(&lone.solver, changed, n, &lone.p, &lone.s) != QOS_OK) {
+        world_fail(run.w, "unchanged", 0, "rows cannot be retracted");
+        return false;
+    }
+    for (i = 0; i < n; i++) {
+        lone.reservation[changed[i]] = world_between(&run.rng, 0, lone.most);
+        for (e = lone.row[changed[i]]; e < lone.row[changed[i] + 1]; e++) {
+            if (world_chance(&run.rng, 700))
+                lone.demand[e] = world_between(&run.rng, 0, lone.most);
+            if (world_chance(&run.rng, 50))
+                lone.at[e] = (uint32_t)world_between(&run.rng, 0, lone.p.servers - 1);
+        }
+    }
+    if (n == 0 || world_chance(&run.rng, 300))
+        lone.capacity[world_between(&run.rng, 0, lone.p.servers - 1)] = world_between(&run.rng, 0, lone.most);
+    for (i = 0; n && i < 2 && (world_choice(run.w, F_REFUSED) & 1) && world_chance(&run.rng, 200); i++)
+        lone_refused(changed, n);
+    if (pshift_solver_resolve(&lone.solver, changed, n, &lone.p, NULL, &lone.s) != QOS_OK) {
+        world_fail(run.w, "unchanged", 0, "a warm start within the ranges is refused");
+        return false;
+    }
+    run.w->events++;
+    judge_solution(&lone.p, &lone.s);
+    if (pshift_solver_verify(&lone.solver, &lone.p, &lone.s) != QOS_OK)
+        world_fail(run.w, "certificate", 0, "the verifier refuses a solution");
+    return !run.w->broken;
+}
 
 static void solver_world(void)
 {
     static unsigned char mem[1 << 16] __attribute__((aligned(64)));
-    static uint64_t capacity[SERVERS], reservation[ROWS], demand[ENTRIES], alloc[ENTRIES], most;
-    static uint32_t row[ROWS + 1], at[ENTRIES], changed[ROWS];
-    static uint8_t cut[SERVERS];
-    struct pshift_solver solver;
     struct pshift_solver_config config;
-    struct pshift_problem p;
-    struct pshift_solution s;
-    uint32_t instance, step, i, e, mode = world_choice(run.w, F_MODE), servers, rows;
+    uint32_t instance, step;
     for (instance = 0; instance < 60 && !run.w->broken; instance++) {
-        memset(&p, 0, sizeof p);
-        memset(&s, 0, sizeof s);
-        servers = (uint32_t)world_between(&run.rng, 3, SERVERS);
-        rows = mode == 3 ? (uint32_t)world_between(&run.rng, 1, ROWS)
-                         : servers + (uint32_t)world_between(&run.rng, 0, ROWS - SERVERS);
-        most = world_scale(&run.rng, 2, 1000);
-        for (i = 0; i < servers; i++)
-            capacity[i] = world_between(&run.rng, 0, most);
-        for (row[0] = 0, i = 0; i < rows; i++) {
-            uint32_t n = mode == 3 ? (uint32_t)world_between(&run.rng, 0, 4) : 2, split = servers / 2;
-            row[i + 1] = row[i] + n;
-            for (e = 0; e < n; e++) {
-                at[row[i] + e] = mode == 3 ? (uint32_t)world_between(&run.rng, 0, servers - 1) : (i + e) % servers;
-                if (mode == 1 && i % servers + e == split) /* two chains */
-                    at[row[i] + e] = e ? i % servers : split;
-                demand[row[i] + e] = world_between(&run.rng, 0, most);
-            }
-            reservation[i] = world_between(&run.rng, 0, most);
-        }
-        config.servers = servers;
-        config.buckets = rows;
-        config.entries = row[rows];
-        p.servers = servers;
-        p.buckets = rows;
-        p.capacity = capacity;
-        p.reservation = reservation;
-        p.row = row;
-        p.server = at;
-        p.demand = demand;
-        s.alloc = alloc;
-        s.cut = cut;
+        lone_draw(world_choice(run.w, F_MODE));
+        config.servers = lone.p.servers;
+        config.buckets = lone.p.buckets;
+        config.entries = lone.row[lone.p.buckets];
         if (pshift_solver_memsize(&config) > sizeof mem ||
-            pshift_solver_init(&solver, mem, sizeof mem, &config) != QOS_OK ||
-            pshift_solver_solve(&solver, &p, NULL, &s) != QOS_OK) {
+            pshift_solver_init(&lone.solver, mem, sizeof mem, &config) != QOS_OK ||
+            pshift_solver_solve(&lone.solver, &lone.p, NULL, &lone.s) != QOS_OK) {
             world_fail(run.w, "init", 0, "a problem within the ranges is refused");
             return;
         }
-        judge_solution(&p, &s);
-        for (step = 0; step < 12 && !run.w->broken; step++) {
-            uint32_t n = (uint32_t)world_between(&run.rng, 1, rows < 3 ? 1 : 3),
-                     first = (uint32_t)world_between(&run.rng, 0, rows - 1);
-            for (i = 0; i < n && i < rows; i++)
-                changed[i] = (first + i * (rows / n ? rows / n : 1)) % rows;
-            n = rows == 1 ? 1 : n;
-            if (pshift_solver_retract(&solver, changed, n, &p, &s) != QOS_OK)
-                break; /* a row twice */
-            for (i = 0; i < n; i++) {
-                reservation[changed[i]] = world_between(&run.rng, 0, most);
-                for (e = row[changed[i]]; e < row[changed[i] + 1]; e++)
-                    if (world_chance(&run.rng, 700))
-                        demand[e] = world_between(&run.rng, 0, most);
-            }
-            if (world_chance(&run.rng, 300)) {
-                i = (uint32_t)world_between(&run.rng, 0, servers - 1);
-                capacity[i] = world_between(&run.rng, 0, most);
-            }
-            if (mode == 2 && n > 1 && world_chance(&run.rng, 300)) { /* one of them twice */
-                uint32_t last = changed[n - 1];
-                changed[n - 1] = changed[0];
-                if (pshift_solver_resolve(&solver, changed, n, &p, NULL, &s) != QOS_EINVAL)
-                    world_fail(run.w, "resolve", 0, "a row that is resolved twice is not refused");
-                changed[n - 1] = last;
-            }
-            if (pshift_solver_resolve(&solver, changed, n, &p, NULL, &s) != QOS_OK) {
-                world_fail(run.w, "resolve", 0, "a warm start within the ranges is refused");
-                return;
-            }
-            run.w->events++;
-            judge_solution(&p, &s);
-            if (pshift_solver_verify(&solver, &p, &s) != QOS_OK)
-                world_fail(run.w, "certificate", 0, "the verifier refuses a solution");
+        judge_solution(&lone.p, &lone.s);
+        if (world_chance(&run.rng, 200))
+            lone_threads();
+        for (step = 0; step < 12 && lone_step(); step++)
+            if (world_chance(&run.rng, 200))
+                judge_verify();
+    }
+}
+
+/* ---- the scheduler alone ---------------------------------------------------------------------------------------------------------- */
+
+#define QUEUES 6u
+#define WAITING 64u
+#if WORLD_V02
+#define pshift_scheduler_pick(s, now, p) pshift_scheduler_pick(s, p)
+#define pshift_scheduler_force(s, now, q) pshift_scheduler_force(s, q)
+#endif
+
+/* What a queue must be. */
+static struct line {
+    uint64_t r, l, debt, served, weight;
+    uint32_t pending;
+    struct request {
+        uint64_t picks, got, most; /* picks, R-tokens when it came; how many picks it may wait */
+    } request[WAITING];
+} line[QUEUES];
+
+static struct {
+    struct pshift_scheduler scheduler;
+    uint64_t picks, got, weights, debt_max; /* got: R-tokens, of all queues */
+    uint32_t queues;
+    bool reserved, any;
+} lines;
+
+static void line_leave(struct line *x)
+{
+    x->pending--;
+    x->served++;
+    memmove(x->request, x->request + 1, x->pending * sizeof x->request[0]);
+}
+
+static void line_arrive(uint32_t i, uint32_t n)
+{
+    struct line *x = &line[i];
+    uint64_t held = 0;
+    uint32_t k;
+    if (x->pending + n > WAITING)
+        return;
+    if (pshift_scheduler_arrive(&lines.scheduler, i, n) != QOS_OK)
+        world_fail(run.w, "arrive", run.now, "requests are refused");
+    for (k = 0; k < lines.queues; k++)
+        held += lines.reserved ? 0 : line[k].r;
+    while (n-- > 0) {
+        struct request *q = &x->request[x->pending];
+        q->picks = lines.picks;
+        q->got = lines.got;
+        q->most = (x->pending / x->weight + 1) * (lines.weights - x->weight) + x->pending + held;
+        x->pending++;
+    }
+}
+
+/* Tokens come, and pay the debt first. */
+static void line_tokens(uint32_t i, uint64_t r, uint64_t l)
+{
+    struct line *x = &line[i];
+    const uint64_t from_r = r < x->debt ? r : x->debt, from_l = l < x->debt - from_r ? l : x->debt - from_r;
+    if (pshift_scheduler_set_tokens(&lines.scheduler, i, r, l) != QOS_OK)
+        world_fail(run.w, "tokens", run.now, "tokens are refused");
+    x->r = r - from_r;
+    x->l = l - from_l;
+    x->debt -= from_r + from_l;
+    lines.got += x->r;
+}
+
+static void line_force(uint32_t i)
+{
+    struct line *x = &line[i];
+    const enum qos_status got = pshift_scheduler_force(&lines.scheduler, 0, i),
+                          want = !x->pending                                   ? QOS_EAGAIN
+                                 : !x->r && !x->l && x->debt >= lines.debt_max ? QOS_EDEBT
+                                                                               : QOS_OK;
+    if (got != want)
+        world_fail(run.w, "tokens", run.now, "queue %" PRIu32 " with a debt of %" PRIu64 ": force says %d", i, x->debt,
+                   (int)got);
+    if (want != QOS_OK)
+        return;
+    if (x->r)
+        x->r--;
+    else if (x->l)
+        x->l--;
+    else
+        x->debt++;
+    line_leave(x);
+}
+
+static void line_pick(void)
+{
+    struct pshift_pick pick;
+    struct line *x;
+    bool r = false, l = false;
+    uint64_t waited;
+    uint32_t i;
+    for (i = 0; i < lines.queues; i++) {
+        r |= line[i].pending && line[i].r;
+        l |= line[i].pending && line[i].l;
+    }
+    if (pshift_scheduler_pick(&lines.scheduler, 0, &pick) != QOS_OK) {
+        if (r || l)
+            world_fail(run.w, "tokens", run.now, "there are requests with tokens, and none is picked");
+        return;
+    }
+    x = &line[pick.queue];
+    if (pick.queue >= lines.queues || !x->pending || !(r ? x->r : x->l) || (pick.backing == PSHIFT_RESERVATION) != r) {
+        world_fail(run.w, "tokens", run.now, "queue %" PRIu32 " is picked for a token that it does not have",
+                   pick.queue);
+        return;
+    }
+    *(r ? &x->r : &x->l) -= 1;
+    waited = lines.picks - x->request[0].picks;
+    if (!lines.any && waited > x->request[0].most + (lines.reserved ? 0 : lines.got - x->request[0].got))
+        world_fail(run.w, "wait", run.now, "a request of queue %" PRIu32 " waited %" PRIu64 " picks, it may %" PRIu64,
+                   pick.queue, waited, x->request[0].most);
+    lines.picks++;
+    line_leave(x);
+}
+
+/* Each queue has R-tokens for all that waits (reserved), or L-tokens for all and now and then an R-token, or any of both at times.
+ * Promise `wait`: the longest wait in picks, if a request has a token all the time. Promise `tokens`: R-tokens go first, each
+ * request is charged once, and a debt is paid first and has its bound. */
+static void queues_world(void)
+{
+    static unsigned char mem[1 << 13] __attribute__((aligned(64)));
+    struct pshift_scheduler_config config;
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    uint64_t step;
+    uint32_t i, n;
+    memset(line, 0, sizeof line);
+    memset(&lines, 0, sizeof lines);
+    lines.reserved = world_chance(&run.rng, 400);
+    lines.any = world_chance(&run.rng, 300);
+    config.queues = lines.queues = (uint32_t)world_between(&run.rng, 1, QUEUES);
+    config.debt_max_ops = lines.debt_max = world_between(&run.rng, 1, 5);
+    if (pshift_scheduler_memsize(&config) > sizeof mem ||
+        pshift_scheduler_init(&lines.scheduler, mem, sizeof mem, &config) != QOS_OK)
+        world_fail(run.w, "init", 0, "a configuration within the ranges is refused");
+    for (i = 0; i < lines.queues; i++) {
+        line[i].weight = world_scale(&run.rng, 1, 20);
+        if (pshift_scheduler_change(&lines.scheduler, i, (uint32_t)line[i].weight) != QOS_OK)
+            world_fail(run.w, "init", 0, "a weight is refused");
+        lines.weights += line[i].weight;
+        if (!lines.any)
+            line_tokens(i, lines.reserved ? 1000000 : 0, 1000000);
+    }
+    for (step = 0; step < 2000 && !run.w->broken; step++) {
+        run.now = step;
+        run.w->events++;
+        i = (uint32_t)world_between(&run.rng, 0, lines.queues - 1);
+        switch (world_between(&run.rng, 0, 11)) {
+        case 0:
+        case 1:
+        case 2: line_arrive(i, (uint32_t)world_between(&run.rng, 0, 3)); break;
+        case 3:
+            if (lines.any)
+                line_tokens(i, world_between(&run.rng, 0, 4), world_between(&run.rng, 0, 4));
+            else if (!lines.reserved)
+                line_tokens(i, world_between(&run.rng, 0, 2), 1000000);
+            break;
+        case 4:
+            if (lines.any)
+                line_force(i);
+            break;
+        case 5:
+            n = (uint32_t)world_between(&run.rng, 0, line[i].pending);
+            if (!world_chance(&run.rng, 100))
+                break;
+            if (pshift_scheduler_cancel(&lines.scheduler, i, n) != QOS_OK)
+                world_fail(run.w, "arrive", step, "waiting requests cannot be cancelled");
+            line[i].pending -= n;
+            break;
+        default: line_pick(); break;
+        }
+        (void)pshift_scheduler_info(&lines.scheduler, i, &info);
+        if (info.pending != line[i].pending || info.r_tokens != line[i].r || info.l_tokens != line[i].l ||
+            info.served != line[i].served || info.debt != line[i].debt)
+            world_fail(run.w, "tokens", step,
+                       "queue %" PRIu32 ": %" PRIu64 " R- and %" PRIu64 " L-tokens, a debt of %" PRIu64
+                       "; they must be %" PRIu64 ", %" PRIu64 ", %" PRIu64,
+                       i, info.r_tokens, info.l_tokens, info.debt, line[i].r, line[i].l, line[i].debt);
+    }
+    fold(lines.picks);
+}
+
+/* ---- an agent alone, whose grants the world makes ----------------------------------------------------------------------------- */
+
+/* A bucket at the server. `has`: its tokens, requests and debt. */
+static struct tenant {
+    struct line has;
+    uint32_t queue;
+    uint64_t opened, paid, r_total,
+        total;                     /* opened: in that period; paid: with tokens of this period; totals: granted now */
+    uint64_t arrived, known;       /* arrived: since the last measurement; known: the demand that was reported last */
+    bool open, unlimited, strange; /* strange: 0.2 did not say what becomes of the debt of a bucket that closes */
+} tenant[BUCKETS];
+
+static struct {
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    uint64_t period, end_ns, void_ns, measured_ns, reported, granted; /* reported, granted: numbers of messages */
+    uint32_t tenants;
+} one;
+
+#if WORLD_V02
+#define ONE_SAYS(m, left)                                                                                              \
+    ((m)->server_epoch = (m)->controller_epoch = 1, (m)->ack_seq = one.reported, (m)->ack_mask = UINT64_MAX)
+#define pshift_agent_install(a, now, m, e) pshift_agent_install(a, m, e)
+#define pshift_agent_measure(a, now) pshift_agent_measure(a, now - one.measured_ns, one_left())
+#else
+#define ONE_SAYS(m, left)                                                                                              \
+    ((m)->boot.lo = 1, (m)->owner.lo = 2, (m)->answers = one.reported, (m)->left_ns = (left), (m)->ack[0].first = 1,   \
+     (m)->ack[0].last = one.reported)
+#endif
+
+/* Until the period's tokens end; a whole period if none is in force. */
+static uint64_t one_left(void)
+{
+    return run.now < one.end_ns ? one.end_ns - run.now : T;
+}
+
+static void one_tokens(struct tenant *x, uint64_t r, uint64_t l)
+{
+    struct line *h = &x->has;
+    const uint64_t from_r = r < h->debt ? r : h->debt, from_l = l < h->debt - from_r ? l : h->debt - from_r;
+    h->r = r - from_r;
+    h->l = l == QOS_UNLIMITED ? l : l - from_l;
+    h->debt -= from_r + from_l;
+    x->paid += from_r + from_l;
+}
+
+/* The tokens' time is over: buckets without a limit go on with their shares, renewed each T. */
+static void one_expire(void)
+{
+    uint32_t i;
+    if (WORLD_V02 || run.now < one.void_ns)
+        return;
+    one.void_ns = run.now + T;
+    for (i = 0; i < one.tenants; i++)
+        one_tokens(&tenant[i], tenant[i].has.l == QOS_UNLIMITED ? tenant[i].r_total : 0,
+                   tenant[i].has.l == QOS_UNLIMITED ? QOS_UNLIMITED : 0);
+}
+
+static void one_open(uint32_t i)
+{
+    struct tenant *x = &tenant[i];
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    if (pshift_agent_open(&one.agent, 1000 + i, &x->queue) != QOS_OK)
+        return; /* all queues are in use, or not free yet */
+    (void)pshift_scheduler_info(&one.scheduler, x->queue, &info);
+    x->strange |= WORLD_V02 && x->has.debt;
+    if (!x->strange && (info.debt != x->has.debt || (info.weight != 1 && info.weight != 2 + i)))
+        world_fail(run.w, "isolation", run.now,
+                   "bucket %" PRIu32 " owes %" PRIu64 ", and gets a queue with a debt of %" PRIu64
+                   " and the weight %" PRIu32,
+                   i, x->has.debt, info.debt, info.weight);
+    if (pshift_scheduler_change(&one.scheduler, x->queue, 2 + i) != QOS_OK)
+        world_fail(run.w, "init", run.now, "a weight is refused");
+    x->has.weight = 2 + i;
+    x->open = true;
+    x->opened = run.now;
+}
+
+/* Promise `paid`: a report says what was paid with tokens in this period, and what is held. */
+static void one_report(void)
+{
+    struct pshift_message m;
+    struct pshift_report_entry entry[BUCKETS];
+    uint32_t k, n;
+    for (n = 0; n < 8 && pshift_agent_report(&one.agent, &m, entry, BUCKETS) == QOS_OK; n++) {
+        one.reported = m.seq;
+        for (k = 0; k < m.count; k++) {
+            struct tenant *x = &tenant[entry[k].bucket - 1000];
+            const uint64_t held = x->has.l == QOS_UNLIMITED ? QOS_UNLIMITED : x->has.r + x->has.l;
+            x->known = entry[k].served + entry[k].demand;
+            if (x->open && !x->strange && !WORLD_V02 && (entry[k].served != x->paid || entry[k].held != held))
+                world_fail(run.w, "paid", run.now,
+                           "bucket %" PRIu64 " is reported with %" PRIu64 " paid and %" PRIu64 " held: %" PRIu64
+                           ", %" PRIu64,
+                           entry[k].bucket - 1000, entry[k].served, entry[k].held, x->paid, held);
         }
     }
+}
+
+/* Promise `demand`: the total that is known after the reports is what was paid, waits, or is owed, and arrivals at the last
+ * interval's rate until the period ends. */
+static void one_measure(void)
+{
+    const uint64_t took = run.now - one.measured_ns, left = one_left();
+    uint32_t i;
+    if (took == 0)
+        return;
+    pshift_agent_measure(&one.agent, run.now);
+    one_report();
+    for (i = 0; i < one.tenants; i++) {
+        struct tenant *x = &tenant[i];
+        const double want =
+            (double)(x->paid + x->has.pending + x->has.debt) + (double)x->arrived * (double)left / (double)took;
+        if (x->open && x->opened < one.measured_ns && !WORLD_V02 &&
+            ((double)x->known > want * 1.01 + 2 || (double)x->known < want * 0.99 - 2))
+            world_fail(run.w, "demand", run.now,
+                       "of bucket %" PRIu32 " a total of %" PRIu64 " is known, and %.1f are to be expected", i,
+                       x->known, want);
+        x->arrived = 0;
+    }
+    one.measured_ns = run.now;
+}
+
+/* Its tokens, from the totals and what was paid of them. */
+static void one_totals(struct tenant *x)
+{
+    const uint64_t paid = x->paid, r = x->r_total > paid ? x->r_total : paid;
+    one_tokens(x, r - paid, x->unlimited ? QOS_UNLIMITED : x->total > r ? x->total - r : 0);
+}
+
+/* A grant: of a new period, or another one of this period. Then, now and then, an old one comes again. */
+static void one_grant(bool begins)
+{
+    static struct pshift_message m, old;
+    static struct pshift_grant_entry entry[BUCKETS], old_entry[BUCKETS];
+    const uint64_t left = begins ? T : one.end_ns > run.now ? one.end_ns - run.now : 0;
+    uint32_t i;
+    if (!begins && left == 0)
+        return;
+    one_measure();
+    old = m;
+    memcpy(old_entry, entry, sizeof entry);
+    memset(&m, 0, sizeof m);
+    one.period += begins;
+    m.seq = ++one.granted;
+    m.period = one.period;
+    for (i = 0; i < one.tenants; i++) {
+        struct tenant *x = &tenant[i];
+        if (begins) {
+            x->paid = 0;
+            one_tokens(x, 0, 0);
+        }
+        if (!x->open || world_chance(&run.rng, begins ? 0 : 300))
+            continue;
+        if (begins || !x->unlimited) {
+            x->total = world_between(&run.rng, 0, 30);
+            x->r_total = world_between(&run.rng, 0, x->total);
+        }
+        entry[m.count].bucket = 1000 + i;
+        entry[m.count].r_total = x->r_total;
+        entry[m.count++].total = x->unlimited ? QOS_UNLIMITED : x->total;
+        one_totals(x);
+    }
+    ONE_SAYS(&m, left);
+    if (begins) {
+        one.end_ns = one.void_ns = run.now + T;
+#if WORLD_V02
+        if (pshift_agent_begin(&one.agent, one.period) != QOS_OK)
+            world_fail(run.w, "begin", run.now, "a period cannot begin");
+#endif
+    }
+    if (pshift_agent_install(&one.agent, run.now, &m, entry) != QOS_OK)
+        world_fail(run.w, "isolation", run.now, "a new grant is refused");
+    if (!begins && old.period == one.period && old.count > 0 && world_chance(&run.rng, 300) &&
+        pshift_agent_install(&one.agent, run.now, &old, old_entry) == QOS_OK)
+        world_fail(run.w, "isolation", run.now, "a grant that was installed before is installed again");
+    one_report();
+}
+
+/* Who goes next? */
+static void one_pick(void)
+{
+    struct pshift_pick pick;
+    struct tenant *x = NULL;
+    uint32_t i, waits = NONE;
+    bool r = false;
+    one_expire();
+    for (i = 0; i < one.tenants; i++) {
+        const struct line *h = &tenant[i].has;
+        if (!tenant[i].open || !h->pending || (!h->r && !h->l) || tenant[i].strange)
+            continue;
+        waits = i;
+        r |= h->r != 0;
+    }
+    if (pshift_scheduler_pick(&one.scheduler, run.now, &pick) != QOS_OK) {
+        if (waits != NONE)
+            world_fail(run.w, "isolation", run.now,
+                       "bucket %" PRIu32 " has %" PRIu64 " R- and %" PRIu64 " L-tokens left, and is not served", waits,
+                       tenant[waits].has.r, tenant[waits].has.l);
+        return;
+    }
+    for (i = 0; i < one.tenants; i++)
+        if (tenant[i].open && tenant[i].queue == pick.queue)
+            x = &tenant[i];
+    if (!x || !x->has.pending) {
+        world_fail(run.w, "once", run.now, "queue %" PRIu32 " has no request", pick.queue);
+        return;
+    }
+    line_leave(&x->has);
+    if (x->strange)
+        return;
+    if (!x->has.r && !x->has.l)
+        world_fail(run.w, "period_limit", run.now,
+                   "bucket %" PRIu32 " is served with a token that it does not have: %" PRIu64 " paid of %" PRIu64,
+                   (uint32_t)(x - tenant), x->paid, x->total);
+    if ((pick.backing == PSHIFT_RESERVATION) != r)
+        world_fail(run.w, "shares", run.now, "bucket %" PRIu32 " goes with %s-token, and R-tokens are %s",
+                   (uint32_t)(x - tenant), pick.backing == PSHIFT_RESERVATION ? "an R" : "an L", r ? "left" : "spent");
+    if (x->has.r)
+        x->has.r--;
+    else if (x->has.l != QOS_UNLIMITED)
+        x->has.l--;
+    x->paid++;
+}
+
+static void one_force(struct tenant *x)
+{
+    struct line *h = &x->has;
+    enum qos_status got;
+    if (!x->open || !h->pending || (x->unlimited && !h->l))
+        return;
+    one_expire();
+    got = pshift_scheduler_force(&one.scheduler, run.now, x->queue);
+    if (!x->strange && (got == QOS_OK) != (h->r || h->l || h->debt < DEBT))
+        world_fail(run.w, "tokens", run.now, "with a debt of %" PRIu64 " of %u force says %d", h->debt, DEBT, (int)got);
+    if (got != QOS_OK)
+        return;
+    line_leave(h);
+    if (h->r || h->l)
+        x->paid++;
+    if (h->r)
+        h->r--;
+    else if (!h->l)
+        h->debt++;
+    else if (h->l != QOS_UNLIMITED)
+        h->l--;
+}
+
+static void one_begin(void)
+{
+    static unsigned char mem[1 << 15] __attribute__((aligned(64))), line_mem[1 << 13] __attribute__((aligned(64)));
+    struct pshift_scheduler_config sc;
+    struct pshift_agent_config ac;
+    uint32_t i;
+    memset(tenant, 0, sizeof tenant);
+    memset(&one, 0, sizeof one);
+    memset(&ac, 0, sizeof ac);
+    one.tenants = (uint32_t)world_between(&run.rng, 1, 6);
+    sc.queues = (uint32_t)world_between(&run.rng, 1, one.tenants);
+    sc.debt_max_ops = DEBT;
+    ac.scheduler = &one.scheduler;
+    ac.server = 0;
+#if WORLD_V02
+    ac.epoch = 1;
+#else
+    ac.boot.lo = 1;
+    ac.period_ns = T;
+#endif
+    if (pshift_scheduler_memsize(&sc) > sizeof line_mem || pshift_agent_memsize(&ac) > sizeof mem ||
+        pshift_scheduler_init(&one.scheduler, line_mem, sizeof line_mem, &sc) != QOS_OK ||
+        pshift_agent_init(&one.agent, mem, sizeof mem, &ac) != QOS_OK)
+        world_fail(run.w, "init", 0, "a configuration within the ranges is refused");
+    for (i = 0; i < one.tenants; i++)
+        tenant[i].unlimited = world_choice(run.w, world_of(0, F_LIMIT)) && world_chance(&run.rng, 500);
+    one.void_ns = QOS_NEVER;
+    run.now = 1;
+}
+
+/* Promise `shares`: when the tokens' time is over, buckets without a limit go on with their shares, renewed each T, and others
+ * stop. Promises `period_limit` and `isolation`: each bucket is served as its own grants say, to the token. */
+static void agent_world(void)
+{
+    uint64_t step, quiet_ns = 0;
+    uint32_t i;
+    one_begin();
+    for (step = 0; step < 1500 && !run.w->broken; step++) {
+        struct tenant *x = &tenant[i = (uint32_t)world_between(&run.rng, 0, one.tenants - 1)];
+        run.w->events++;
+        run.now += world_between(&run.rng, 1, T / 40);
+        if (run.now >= one.end_ns && run.now >= quiet_ns) { /* the next period, or nobody owns it for some time */
+            quiet_ns = run.now + world_between(&run.rng, 2 * T, 4 * T);
+            if (world_chance(&run.rng, 700))
+                one_grant(true);
+        }
+        switch (world_between(&run.rng, 0, 9)) {
+        case 0:
+            if (x->open && x->has.pending + 4 < WAITING) {
+                uint32_t n = (uint32_t)world_between(&run.rng, 1, 4);
+                if (pshift_scheduler_arrive(&one.scheduler, x->queue, n) != QOS_OK)
+                    world_fail(run.w, "arrive", run.now, "requests are refused");
+                x->has.pending += n;
+                x->arrived += n;
+            }
+            break;
+        case 1: one_measure(); break;
+        case 2:
+            if (world_chance(&run.rng, 200))
+                one_grant(false);
+            break;
+        case 3:
+            if (!x->open && world_chance(&run.rng, 500))
+                one_open(i);
+            break;
+        case 4:
+            if (x->open && !x->has.pending && world_choice(run.w, world_of(0, F_CLOSE)) &&
+                world_chance(&run.rng, 300)) {
+                x->open = false;
+                if (pshift_agent_close(&one.agent, 1000 + i) != QOS_OK)
+                    world_fail(run.w, "close", run.now, "an empty queue cannot be closed");
+            }
+            break;
+        case 5:
+            if (world_choice(run.w, world_of(0, F_FORCE)) && world_chance(&run.rng, 300))
+                one_force(x);
+            break;
+        default: one_pick(); break;
+        }
+    }
+    fold(one.reported);
 }
 
 static void world_run(struct world *w)
@@ -1176,7 +1936,11 @@ static void world_run(struct world *w)
         return;
     }
 #endif
-    solver_world();
+    switch (world_choice(w, F_MODE)) {
+    case 4: queues_world(); break;
+    case 5: agent_world(); break;
+    default: solver_world(); break;
+    }
 }
 
 int main(int argc, char **argv)

@@ -414,7 +414,7 @@ static void world_kind(struct world *w, double at_s)
 }
 
 /* Runs seeds first, first + 1, ... until `count` are done or `seconds` of processor time are over. */
-static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool shrink, bool kinds)
+static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool shrink, bool kinds, bool stop)
 {
     double begin = world_seconds();
     uint64_t seed, events = 0, broken = 0, n = 0;
@@ -441,6 +441,8 @@ static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool 
             world_report(&w, shrink);
         }
         world_class[i].count++;
+        if (stop)
+            break;
     }
     printf("%s: %" PRIu64 " worlds, %" PRIu64 " events, %.1f s, %.0f events/s; %" PRIu64 " worlds broken in %" PRIu32
            " ways\n",
@@ -505,7 +507,7 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
     struct world w;
     uint64_t from = 1, count = UINT64_MAX, seed, events = 0, known = 0;
     double seconds = 0;
-    bool shrink = true, pairs = false, one = false, kinds = false;
+    bool shrink = true, pairs = false, one = false, kinds = false, stop = false;
     int i;
     world_fields();
     signal(SIGSEGV, world_crash);
@@ -533,14 +535,16 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
             shrink = false;
         } else if (strcmp(argv[i], "--kinds") == 0) {
             kinds = true;
+        } else if (strcmp(argv[i], "--first") == 0) {
+            stop = true;
         } else if (strcmp(argv[i], "--pairs") == 0) {
             pairs = true;
         } else {
-            printf(
-                "usage: %s                       the fixed worlds (make test)\n"
-                "       --seed N | --world TEXT   one world; TRACE=1 shows its events and draws it\n"
-                "       --for SECONDS | --count N [--from SEED] [--pairs] [--no-shrink] [--kinds]   seeds in a row\n",
-                argv[0]);
+            printf("usage: %s                       the fixed worlds (make test)\n"
+                   "       --seed N | --world TEXT   one world; TRACE=1 shows its events and draws it\n"
+                   "       --for SECONDS | --count N [--from SEED] [--pairs] [--no-shrink] [--kinds] [--first]   seeds "
+                   "in a row\n",
+                   argv[0]);
             return 2;
         }
     }
@@ -561,7 +565,7 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
         return w.broken != NULL;
     }
     if (seconds > 0) {
-        bool broken = world_many(from, count, seconds, shrink, kinds) > 0;
+        bool broken = world_many(from, count, seconds, shrink, kinds, stop) > 0;
         if (world_coverage(pairs) && pairs)
             broken = true;
         return broken;
