@@ -3569,6 +3569,7 @@ struct twochoice_priv_request {
     struct twochoice_priv_offer *offer;
     struct twochoice_priv_sent *sent;
     uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
+    uint32_t back;                                 /* writes taken back since it reserved at more servers */
     uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
     bool curious, wider;                           /* wider: it reserved at more than 2k servers */
 };
@@ -3768,7 +3769,8 @@ QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, str
         if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
             placement->drawn[r->offer[i].server] = placement->draws;
     for (i = 0; i < r->writes; i++)
-        if (r->sent[i].again || (r->sent[i].state == TWOCHOICE_PRIV_WRITE_BOUND && !r->sent[i].small))
+        if (r->sent[i].state != TWOCHOICE_PRIV_WRITE_ENDED &&
+            (r->sent[i].again || (r->sent[i].state == TWOCHOICE_PRIV_WRITE_BOUND && !r->sent[i].small)))
             placement->drawn[r->sent[i].server] = placement->draws;
     for (i = 0; i < r->writes && placement->include_home && planned < slots; i++) {
         uint32_t home = r->sent[i].home;
@@ -3816,6 +3818,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->due_ns = r->begun_ns = now_ns;
     r->curious = qos_rng_below(&placement->rng, 128) == 0;
     r->wider = false;
+    r->back = 0;
     for (i = 0; i < k; i++) {
         const bool small = writes[i].len_bytes < placement->min_write_bytes;
         const struct twochoice_priv_sent sent = {
@@ -3901,6 +3904,7 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     s->again = true;
     s->small = false; /* now it is like any other */
     r->curious = false;
+    r->back++;
     r->unbound++;
     r->due_ns = now_ns;
     placement->service_ns[s->server] = qos_max(placement->service_ns[s->server], took_ns);
@@ -4020,10 +4024,16 @@ QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct 
                                   struct twochoice_priv_offer *o, uint64_t now_ns, struct twochoice_place_order *out)
 {
     uint32_t i, write = QOS_NONE;
-    for (i = 0; i < r->writes && (write == QOS_NONE || (r->sent[write].home == o->server) == o->guessed); i++)
-        if (r->sent[i].state == TWOCHOICE_PRIV_WRITE_UNBOUND &&
-            (write == QOS_NONE || (r->sent[i].home == o->server) != o->guessed))
+    for (i = 0; i < r->writes && (write == QOS_NONE || (r->sent[write].home == o->server) == o->guessed); i++) {
+        const struct twochoice_priv_sent *s = &r->sent[i];
+        const bool home = s->home == o->server, was_there = s->again && s->server == o->server && !home;
+        if (s->state == TWOCHOICE_PRIV_WRITE_UNBOUND && !was_there && (write == QOS_NONE || home != o->guessed))
             write = i;
+    }
+    if (write == QOS_NONE) { /* all that is left is overdue there, or failed: it goes to another server */
+        o->state = TWOCHOICE_PRIV_OFFER_REFUSED;
+        return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
+    }
     (void)twochoice_priv_bind(placement, r, o, write, now_ns, out);
     o->wait_ns += o->service_ns;
     o->state = --o->left ? TWOCHOICE_PRIV_OFFER_KNOWN : TWOCHOICE_PRIV_OFFER_UNUSED;
@@ -4168,7 +4178,7 @@ QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *placement,
                                     uint64_t now_ns)
 {
     uint32_t i;
-    if (r->wider || r->unbound == 0 || placement->usual_ns == 0)
+    if ((r->wider && r->back == 0) || r->unbound == 0 || placement->usual_ns == 0)
         return false;
     for (i = 0; i < r->offers; i++)
         if (r->offer[i].state == TWOCHOICE_PRIV_OFFER_PLANNED || r->offer[i].state == TWOCHOICE_PRIV_OFFER_WAITS)
@@ -4187,11 +4197,13 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
     for (i = 0; i < r->offers; i++)
         if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_REFUSED && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
             slots += r->offer[i].left;
-    if (slots < r->unbound)
+    if (slots < r->unbound) {
+        r->back -= (uint32_t)qos_min(r->back, r->unbound - slots);
         slots += twochoice_priv_plan(placement, r, 2 * (r->unbound - slots));
-    else if (twochoice_priv_widens(placement, r, now_ns)) {
+    } else if (twochoice_priv_widens(placement, r, now_ns) &&
+               twochoice_priv_plan(placement, r, 2 * (r->wider ? r->back : r->unbound)) > 0) {
         r->wider = true;
-        (void)twochoice_priv_plan(placement, r, 2 * r->unbound);
+        r->back = 0;
     }
     if (r->unbound && slots == 0)
         return twochoice_priv_go_home(placement, r, false, now_ns, out);

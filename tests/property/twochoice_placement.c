@@ -26,7 +26,7 @@ struct place {
 };
 struct write {
     bool ended, bound, failed, small;
-    uint32_t home, times;
+    uint32_t home, server, times; /* server: where it was sent last */
     uint64_t at, overdue;
 };
 struct request {
@@ -163,6 +163,19 @@ static uint32_t perhaps_unbound(uint32_t r)
     return n;
 }
 
+/* Was all that this place could get sent to its server before, and is overdue there, or failed? */
+static bool was_there(const struct place *p)
+{
+    const struct request *q = &request[p->request];
+    uint32_t i;
+    for (i = 0; i < q->k; i++) {
+        const struct write *w = &q->write[i];
+        if (!w->ended && !w->bound && (w->times == 0 || w->server != p->server || w->home == p->server))
+            return false;
+    }
+    return true;
+}
+
 /* A server is reserved at that was not before. */
 static void asks_more(struct request *q)
 {
@@ -189,7 +202,9 @@ static void sends(const struct twochoice_message *m)
     if (m->type == TWOCHOICE_RELEASE) {
         CHECK(p && p->state != CLOSED);
         if (unbound(p->request) > 0) {
-            if (p->state == ASKING)
+            if (p->state == ASKING && was_there(p))
+                request[p->request].lost++;
+            else if (p->state == ASKING)
                 CHECK_GE(better(p->request, p, ends(p, 0), true), unbound(p->request)); /* declined for a reason */
             else
                 CHECK_GE(now, p->state == SENT ? p->at + TIMEOUT / 4 : p->at + 2 * p->wait + TIMEOUT);
@@ -263,6 +278,8 @@ static void binds(const struct twochoice_place_order *o)
     w->overdue = now + (bound && bound - now < TIMEOUT ? qos_min(TIMEOUT, (bound - now) + (bound - now) / 2) : TIMEOUT);
     if (o->server == w->home) /* sent again only if it failed */
         w->overdue = UINT64_MAX;
+    CHECK(!o->again || o->server != w->server || o->server == w->home); /* to another server, or home */
+    w->server = o->server;
     w->bound = true;
     w->failed = false;
     w->times++;
