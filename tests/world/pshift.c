@@ -95,9 +95,13 @@ struct controller {
     struct node node;
     struct pshift_controller controller;
     struct pshift_owner owner;
-    uint64_t period;   /* that it began last */
-    uint64_t asked_ns; /* when it asked the store last */
-    bool waits, again; /* a reply of the store is outstanding; a round will be repeated */
+    uint64_t period;               /* that it began last */
+    uint64_t asked_ns;             /* when it asked the store last */
+    bool waits, again;             /* a reply of the store is outstanding; a round will be repeated */
+    struct qos_u128 boot[SERVERS]; /* start of the server whose report was merged last */
+    uint64_t sent[SERVERS][BUCKETS],
+        confirmed[SERVERS][BUCKETS]; /* grants of this period: the newest that names the bucket */
+    bool heard[SERVERS];             /* a report was merged since the last round */
 };
 
 struct bucket {
@@ -681,6 +685,10 @@ static void controller_start(uint32_t c)
     oc.periods = run.k;
     x->period = 0;
     x->waits = x->again = false;
+    memset(x->boot, 0, sizeof x->boot);
+    memset(x->sent, 0, sizeof x->sent);
+    memset(x->confirmed, 0, sizeof x->confirmed);
+    memset(x->heard, 0, sizeof x->heard);
     x->asked_ns = 0;
     if (pshift_controller_memsize(&cc) > sizeof memory[0] ||
         pshift_controller_init(&x->controller, memory[SERVERS + c], sizeof memory[0], &cc) != QOS_OK ||
@@ -692,6 +700,36 @@ static void controller_start(uint32_t c)
         if (pshift_controller_change(&x->controller, bucket[i].id, bucket[i].reservation, bucket[i].limit) != QOS_OK)
             world_fail(run.w, "contract", run.now, "a contract within the ranges is refused");
     later(ROUND, (SERVERS + c) | (uint32_t)(x->node.life & 0xffffff) << 8, world_between(&run.rng, 1, T / 20));
+}
+
+/* Promise `repeats`: a lost grant costs one interval. What a server has not confirmed is said again in the next round after its
+ * report. */
+static void judge_repeats(const struct controller *x, uint32_t j, const bool *named)
+{
+    uint32_t i;
+    for (i = 0; i < run.buckets && x->heard[j]; i++)
+        if (x->sent[j][i] > x->confirmed[j][i] && !named[i])
+            world_fail(run.w, "repeats", run.now,
+                       "server %" PRIu32 " has not confirmed grant %" PRIu64 " of bucket %" PRIu32
+                       ", and the next round does not repeat it",
+                       j, x->sent[j][i], i);
+}
+
+/* What a report that was merged confirms. */
+static void confirms(struct controller *x, const struct pshift_message *m, const struct pshift_report_entry *entry)
+{
+    const uint32_t j = m->server;
+    uint32_t k;
+    if (!same(x->boot[j], m->boot)) {
+        x->boot[j] = m->boot;
+        memset(x->sent[j], 0, sizeof x->sent[j]);
+        memset(x->confirmed[j], 0, sizeof x->confirmed[j]);
+    }
+    x->heard[j] = m->period == x->period;
+    for (k = 0; k < m->count && x->heard[j]; k++) {
+        uint64_t *at = &x->confirmed[j][(entry[k].bucket - 1) / UINT64_C(0x1000193)];
+        *at = entry[k].grant_seq > *at ? entry[k].grant_seq : *at;
+    }
 }
 
 static void plan(uint32_t c)
@@ -708,15 +746,29 @@ static void plan(uint32_t c)
         return;
     if (pshift_controller_certificate(&x->controller, &problem, &solution) == QOS_OK)
         judge_solution(&problem, &solution);
-    for (j = 0; j < run.servers; j++)
+    for (j = 0; j < run.servers; j++) {
+        bool named[BUCKETS] = {false};
+        uint64_t sent[BUCKETS];
+        memcpy(sent, x->sent[j], sizeof sent);
         for (n = 0; n < 64 && pshift_controller_grant(&x->controller, clock_of(&x->node), j, &m, entry, 8) == QOS_OK;
              n++) {
+            uint32_t k;
+            for (k = 0; k < m.count; k++) {
+                const uint64_t i = (entry[k].bucket - 1) / UINT64_C(0x1000193);
+                named[i] = true;
+                sent[i] = m.seq;
+            }
             if (pshift_grant_encode(&m, entry, bytes, sizeof bytes, &size) != QOS_OK) {
                 world_fail(run.w, "wire", run.now, "a grant of %" PRIu32 " entries cannot be encoded", m.count);
                 return;
             }
             send_to(SERVERS + c, j, bytes, size);
         }
+        if (n) /* none if the period is over */
+            judge_repeats(x, j, named);
+        memcpy(x->sent[j], sent, sizeof sent);
+        x->heard[j] = false;
+    }
 }
 
 /* Asks the store: a swap, if the owner says so, else a read. */
@@ -776,6 +828,9 @@ static void controller_round(uint32_t c)
             for (j = 0; j < run.servers; j++)
                 p->waits[i][j] = server[j].arrived[i] - server[j].served[i] - server[j].cancelled[i];
         x->period = number;
+        memset(x->sent, 0, sizeof x->sent);
+        memset(x->confirmed, 0, sizeof x->confirmed);
+        memset(x->heard, 0, sizeof x->heard);
         world_trace(run.now, 90 + c, "period", number);
     }
     plan(c);
@@ -791,6 +846,7 @@ static void controller_receive(uint32_t c, const uint8_t *bytes, size_t size)
         return;
     if (pshift_controller_report(&x->controller, &m, entry) != QOS_OK)
         return;
+    confirms(x, &m, entry);
     (void)pshift_controller_info(&x->controller, &info);
     if (x->period && (info.withheld || info.awaited) && !x->again) { /* the round is repeated, once for all answers */
         x->again = true;

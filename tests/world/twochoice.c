@@ -1,6 +1,7 @@
 // proves: twochoice.h's table in a world of its own: no acknowledged byte is lost or stale after any power cut, failed write or
 // proves: sync, killed process, lost or repeated message, for a reader that is late, too; recovery gives a prefix of the
-// proves: changes; a write counts at most once, and not before it is bound; nothing writes at home beside another
+// proves: changes; a write counts at most once, and not before it is bound; nothing writes at home beside another. Also in worlds
+// proves: of clients, servers that hang, lie and fail, and a maintainer: where writes go, who is asked, and when bytes come home
 #define WORLD_HEADER "twochoice"
 #define WORLD_FIELDS(X)                                                                                                \
     X(STEPS, "steps", "100 30 300 1000")                                                                               \
@@ -28,7 +29,19 @@
     X(UNBOUND, "unbound_permille", "0 500")                                                                            \
     X(READS, "reads", "0 2 10")                                                                                        \
     X(PARTS, "refers_asked", "all part")                                                                               \
-    X(GIVES_UP, "pulls_cancelled_permille", "0 200")
+    X(GIVES_UP, "pulls_cancelled_permille", "0 200")                                                                   \
+    X(SAYS_FAILED, "sync_said_failed", "0 50")                                                                         \
+    X(ROT, "rot_permille", "0 300")                                                                                    \
+    X(MODE, "mode", "table writes pulls")                                                                              \
+    X(SERVERS, "servers", "4 1 2 8")                                                                                   \
+    X(CLIENTS, "clients", "3 1 6")                                                                                     \
+    X(K, "writes_of_a_request", "4 1 8")                                                                               \
+    X(TIMEOUT, "timeout_ms", "200 20")                                                                                 \
+    X(HANGS, "hangs", "no one half")                                                                                   \
+    X(LIARS, "liars", "no one")                                                                                        \
+    X(SILENT, "silent", "0 1 2")                                                                                       \
+    X(MESSAGES_LOST, "messages_lost", "0 50")                                                                          \
+    X(WRITE_FAILURES, "writes_failed", "0 50")
 #define WORLD_COHORTS 0u
 #define WORLD_COHORT(X) X(NONE, "none", "0")
 #include "examples/world/storage.h"
@@ -77,9 +90,9 @@ struct map {
 };
 struct pending {
     struct twochoice_commit commit;
-    uint64_t change;
+    uint64_t change, swaps;
     uint32_t todo;
-    bool used, failed;
+    bool used, failed, lost; /* lost: the sync of the active log failed */
 };
 struct pull {
     struct twochoice_piece piece, ready[8];
@@ -126,7 +139,8 @@ static struct drop drops[WRITES];
 static struct reader readers[READERS];
 static uint64_t drop_count;
 static uint32_t run_number;
-static bool compacting, swap_due, swapped, dead, formatted;
+static bool compacting, swap_due, swapped, dead, formatted, log_lost;
+static uint64_t swaps, compacted; /* compacted: what a compaction may have made durable */
 static uint64_t acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped, reads;
 
 #define TRACE(...) (world_tracing ? (void)printf(__VA_ARGS__) : (void)0)
@@ -188,6 +202,7 @@ static int on_swap(void *ctx, int log)
     if (world_storage_rename(&disk, handle[log], 0))
         return 1;
     active_log = log;
+    swaps++;
     return 0;
 }
 #if WORLD_V02
@@ -614,12 +629,30 @@ static void step_write(void)
     }
 }
 
+static bool same(const struct map *got, const struct map *state, const struct map *next)
+{
+    uint64_t o, b;
+    for (o = 0; o < OBJECTS; o++)
+        for (b = 0; b < BYTES; b++)
+            if (got->stamp[o][b] != state->stamp[o][b] &&
+                !(next && next->partial && got->stamp[o][b] == next->stamp[o][b]))
+                return false;
+    return true;
+}
+
+/* Does the table of this change differ from that of an older one? */
+static bool new_since(uint64_t change, uint64_t older)
+{
+    older = older < first_state ? first_state : older;
+    return change > older && !same(&states[change - first_state], &states[older - first_state], NULL);
+}
+
 static void step_commit(void)
 {
     struct pending *p = &commits[world_between(&rng, 0, COMMITS - 1)];
     int log;
     if (!p->used) {
-        p->failed = false;
+        p->failed = p->lost = false;
         p->change = number_of_latest();
         if (twochoice_table_commit_begin(&table, &p->commit) != QOS_OK) {
             eio++;
@@ -635,17 +668,26 @@ static void step_commit(void)
             log = (int)world_between(&rng, 0, 2);
         while (!(p->todo >> log & 1));
         p->todo &= ~(1u << log);
-        p->failed = on_sync(NULL, log) != 0 || p->failed;
+        if (on_sync(NULL, log) != 0 || world_chance(&more, (uint32_t)world_value(world, F_SAYS_FAILED))) {
+            p->failed = true;
+            p->lost |= log == active_log;
+            p->swaps = swaps;
+        }
         TRACE("%" PRIu64 " sync of log %d: %s\n", now, log, p->failed ? "failed" : "ok");
         return;
     }
     p->used = false;
     switch (twochoice_table_commit_end(&table, &p->commit, !p->failed)) {
     case QOS_OK:
+        if (log_lost && new_since(p->change, first_state) && new_since(p->change, compacted))
+            FAULT("acknowledged", "a commit is durable after a failed sync, and no compaction has ended");
         TRACE("%" PRIu64 " change %" PRIu64 " is durable\n", now, p->change);
         acknowledge(p->change);
         break;
-    case QOS_EIO: eio++; break;
+    case QOS_EIO:
+        eio++;
+        log_lost |= p->lost && p->swaps == swaps;
+        break;
     case QOS_EAGAIN: break;
     default: FAULT("commit", "commit_end has an unknown status");
     }
@@ -675,6 +717,8 @@ static void step_compaction(void)
         st = twochoice_table_compact_end(&table, swapped);
         TRACE("%" PRIu64 " compact_end: %d\n", now, (int)st);
         compactions += st == QOS_OK;
+        log_lost &= st != QOS_OK;
+        compacted = st == QOS_OK ? number_of_latest() : compacted;
         compacting = swap_due = swapped = false;
         return;
     }
@@ -812,17 +856,6 @@ static void step_reader(void)
 
 /* ---- a crash ---- */
 
-static bool same(const struct map *got, const struct map *state, const struct map *next)
-{
-    uint64_t o, b;
-    for (o = 0; o < OBJECTS; o++)
-        for (b = 0; b < BYTES; b++)
-            if (got->stamp[o][b] != state->stamp[o][b] &&
-                !(next && next->partial && got->stamp[o][b] == next->stamp[o][b]))
-                return false;
-    return true;
-}
-
 /* The table if the record of a failed call counts: for a pull any part of it may. */
 static bool gives(const struct doubt *d, const struct map *m)
 {
@@ -849,8 +882,28 @@ static void find_maybe(const struct map *m, uint64_t found)
     }
 }
 
+/* A bit of a record of the log changes on the disk: of the last one, or of any but the header. */
+static bool rot(void)
+{
+    struct world_file *f;
+    uint64_t records, at;
+    if (disk.on_disk[0] < 0 || !world_chance(&more, (uint32_t)world_value(world, F_ROT)))
+        return false;
+    f = &disk.file[disk.on_disk[0]];
+    records = f->disk_len / TWOCHOICE_RECORD_BYTES;
+    if (records < 2)
+        return false;
+    at = world_chance(&more, 500) ? records - 1 : world_between(&more, 1, records - 1);
+    at = at * TWOCHOICE_RECORD_BYTES + world_between(&more, 0, 39);
+    f->disk[at] ^= (uint8_t)(1 << world_between(&more, 0, 7));
+    f->now[at] = f->disk[at];
+    TRACE("%" PRIu64 " rot: byte %" PRIu64 " of %" PRIu64 "\n", now, at, f->disk_len);
+    return true;
+}
+
 static void recover(void)
 {
+    bool rotten = false;
     struct map m;
     struct twochoice_recovery recovery = {0, 0, 0};
     enum qos_status st = QOS_EIO;
@@ -863,6 +916,7 @@ static void recover(void)
     for (tries = 0; st != QOS_OK && !world->broken; tries++) {
         int i;
         world_storage_boot(&disk);
+        rotten = rotten || (tries == 0 && formatted && rot());
         if (tries >= 3) { /* in the end the disk works */
             disk.config.write_fails_permille = disk.config.sync_fails_permille = disk.config.truncate_fails_permille =
                 0;
@@ -887,6 +941,10 @@ static void recover(void)
         if (!formatted && (st == QOS_ENOENT || st == QOS_ECORRUPT)) {
             st = twochoice_table_format(&table); /* it was never made: the power went, or a call failed, in format */
             formatted = st == QOS_OK && !disk.off;
+        } else if (rotten && st == QOS_ECORRUPT) { /* it says so: the world ends */
+            disk.config = faults;
+            dead = true;
+            return;
         } else if (st == QOS_ENOENT || (st != QOS_OK && st != QOS_EIO && st != QOS_EFULL)) {
             FAULT("recover", "recover says %d", (int)st);
             return;
@@ -946,21 +1004,39 @@ static void recover(void)
     memset(pulls, 0, sizeof pulls);
     memset(readers, 0, sizeof readers);
     drop_count = 0;
-    compacting = swap_due = swapped = false;
+    compacting = swap_due = swapped = log_lost = false;
     memset(doubts, 0, sizeof doubts);
 }
 
+#if !WORLD_V02 /* its clients and servers said other things */
+#include "twochoice_writes.h"
+#endif
+
 /* ---- the world ---- */
 
+static void table_world(struct world *w);
 static void world_run(struct world *w)
+{
+    world = w;
+    world_rng_init(&rng, w->seed, 5);
+    world_rng_init(&more, w->seed, 6);
+    now = 0;
+#if !WORLD_V02
+    switch (world_choice(w, F_MODE)) {
+    case 1: writes_world(); return;
+    case 2: pulls_world(); return;
+    default: break;
+    }
+#endif
+    table_world(w);
+}
+
+static void table_world(struct world *w)
 {
     struct world_storage_config d;
     struct twochoice_table_state s;
     uint64_t cuts, kills, i, steps;
     uint64_t weight[6];
-    world = w;
-    world_rng_init(&rng, w->seed, 5);
-    world_rng_init(&more, w->seed, 6);
     memset(&d, 0, sizeof d);
     d.write_fails_permille = (uint32_t)world_value(w, F_WRITE_FAILS);
     d.sync_fails_permille = (uint32_t)world_value(w, F_SYNC_FAILS);
@@ -998,7 +1074,8 @@ static void world_run(struct world *w)
     write_count = drop_count = now = acked_change = first_state = 0;
     state_count = 1;
     run_number = 0;
-    compacting = swap_due = swapped = dead = false;
+    compacting = swap_due = swapped = dead = log_lost = false;
+    compacted = 0;
     memset(doubts, 0, sizeof doubts);
     handle[0] = handle[1] = handle[2] = -1;
     active_log = 0;
@@ -1043,7 +1120,7 @@ static void world_run(struct world *w)
     if (!w->broken && !dead) { /* at the end what is acknowledged is there */
         world_storage_cut(&disk);
         recover();
-        if (!w->broken)
+        if (!w->broken && !dead)
             check_now();
     }
     world_storage_free(&disk);
