@@ -386,7 +386,7 @@ static void bench_reads(struct bench *b)
 
 enum { CHECKS = 300 };
 static qos_word_t turn __attribute__((aligned(64)));
-static uint64_t rounds_of_reports, reporters, kept;
+static uint64_t rounds_of_reports, reporters, kept, demand; /* demand: 1 busy, 0 at rest */
 
 static uint64_t epoch_now(void)
 {
@@ -398,8 +398,8 @@ static uint64_t epoch_now(void)
 static void *report(void *arg)
 {
     qos_word_t *reports = (qos_word_t *)arg;
-    /* tag, incarnation of an engine that attached once, K and S: see the formats in tokenpool.h */
-    const uint64_t head = (epoch_now() % 31 + 1) << 59 | UINT64_C(1) << 56 | kept << 26;
+    /* tag, incarnation of an engine that attached once, demand, K and N: see the formats in tokenpool.h */
+    const uint64_t head = (epoch_now() % 31 + 1) << 59 | UINT64_C(1) << 56 | demand << 52 | kept << 26;
     uint64_t round, i;
     pin(1);
     for (round = 1; round <= rounds_of_reports; round++) {
@@ -475,7 +475,10 @@ int main(int argc, char **argv)
     bench_tokens(&b);
     bench_flat(&b);
     bench_reads(&b);
+    demand = 1;
     bench_check(&b, "check, 10,000 clients", "monitor_check_us_10000", MANY, CHECKS);
     bench_check(&b, "check, 1,000,000 clients", "monitor_check_us_1000000", 100 * MANY, b.quick ? 10 : 30);
+    demand = 0; /* the check adds up what they leave */
+    bench_check(&b, "check, 1,000,000 clients at rest", "monitor_check_at_rest_us", 100 * MANY, b.quick ? 10 : 30);
     return bench_close(&b);
 }
