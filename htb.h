@@ -815,6 +815,7 @@ QOS_PRIV void htb_priv_refill_pair(struct htb_priv_pair *p, uint64_t elapsed_ns,
     p->rate.level = qos_level_refill(p->rate.level, (int64_t)depth, p->rate.rate, elapsed_ns);
     if (limited && p->limit.rate != QOS_UNLIMITED)
         p->limit.level = qos_level_refill(p->limit.level, p->limit.depth, p->limit.rate, elapsed_ns);
+    QOS_ASSERT(p->limit.level <= p->limit.depth); /* without a limit: 0 */
 }
 
 /* What the device's pauses of the latest lag_ns took from a class whose requests are all at the device. */
@@ -845,6 +846,7 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
     if (tree->bound == HTB_BY_FLIGHT && (node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG &&
         node->pair.rate.rate != 0)
         more_ns = qos_max(more_ns, qos_min(htb_priv_ready_for_ns(tree, id, now_ns), tree->lag_ns));
+    QOS_ASSERT(more_ns <= tree->lag_ns);
     node->last_ns = now_ns;
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
         elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
@@ -959,6 +961,8 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
                 p->rate.level = qos_level_charge(p->rate.level, n_sub[r]);
             if (p->limit.rate != QOS_UNLIMITED)
                 p->limit.level = qos_level_charge(p->limit.level, n_sub[r]);
+            QOS_ASSERT(p->rate.level >= HTB_PRIV_FLOOR && p->limit.level >= HTB_PRIV_FLOOR);
+            QOS_ASSERT(p->rate.rate != 0 || p->rate.level == HTB_PRIV_FLOOR);
         }
     }
     tokens = (uint64_t)(n_sub[0] / QOS_SUBTOKENS);
@@ -1078,6 +1082,7 @@ QOS_PRIV void htb_priv_heap_up(struct htb_priv_heap *heap, uint32_t i, struct ht
         htb_priv_heap_put(heap, i, htb_priv_heap_at(heap, up));
         i = up;
     }
+    QOS_ASSERT(4 * i + 1 >= heap->count || htb_priv_heap_less(heap, e, 4 * i + 1));
     htb_priv_heap_put(heap, i, e);
 }
 
@@ -1097,6 +1102,7 @@ QOS_PRIV void htb_priv_heap_down(struct htb_priv_heap *heap, uint32_t i, struct 
         htb_priv_heap_put(heap, i, htb_priv_heap_at(heap, least));
         i = least;
     }
+    QOS_ASSERT(i == 0 || !htb_priv_heap_less(heap, e, (i - 1) / 4));
     htb_priv_heap_put(heap, i, e);
 }
 
@@ -1118,6 +1124,7 @@ QOS_PRIV void htb_priv_heap_set(struct htb_priv_heap *heap, uint32_t id, uint64_
     uint32_t i;
     QOS_ASSERT(id < heap->capacity);
     i = heap->pos[id];
+    QOS_ASSERT(i == QOS_NONE || (i < heap->count && htb_priv_heap_at(heap, i).id == id)); /* it is in no other heap */
     e.key = key;
     e.id = id;
     if (i == QOS_NONE)
@@ -1135,6 +1142,7 @@ QOS_PRIV_NOINLINE void htb_priv_heap_remove(struct htb_priv_heap *heap, uint32_t
     uint32_t i = heap->pos[id];
     if (i >= heap->count) /* QOS_NONE is above every count */
         return;
+    QOS_ASSERT(htb_priv_heap_at(heap, i).id == id);
     heap->pos[id] = QOS_NONE;
     last = htb_priv_heap_at(heap, --heap->count);
     if (i == heap->count)
@@ -1213,6 +1221,8 @@ QOS_PRIV void htb_priv_leftist_remove(struct htb *tree, uint32_t *root, uint32_t
 {
     struct htb_priv_ring_entry *turn = tree->turn;
     uint32_t below, up = turn[id].up;
+    QOS_ASSERT(up == QOS_NONE ? *root == id : turn[up].left == id || turn[up].right == id);
+    QOS_ASSERT(up == QOS_NONE || turn[up].tag <= turn[id].tag);
     below = htb_priv_leftist_merge(tree, turn[id].left, turn[id].right);
     if (below != QOS_NONE)
         turn[below].up = up;
@@ -1235,6 +1245,7 @@ QOS_PRIV void htb_priv_leftist_remove(struct htb *tree, uint32_t *root, uint32_t
 QOS_PRIV void htb_priv_run_out(struct htb_priv_ring_entry *turn, uint32_t *run, uint32_t id)
 {
     uint32_t left = turn[id].left, right = turn[id].right;
+    QOS_ASSERT(turn[left].right == id && turn[right].left == id);
     turn[left].right = right;
     turn[right].left = left;
     if (*run == id)
@@ -1268,6 +1279,7 @@ QOS_PRIV void htb_priv_ring_out(struct htb *tree, uint32_t group, uint32_t id)
         htb_priv_run_out(tree->turn, &tree->cls[group].u.group.run, id);
     else
         htb_priv_leftist_remove(tree, &tree->cls[group].u.group.heap, id);
+    QOS_ASSERT((tree->node[id].flags & HTB_PRIV_RING) || tree->turn[group].idle != 0);
     if (!(tree->node[id].flags & HTB_PRIV_RING))
         tree->turn[group].idle = (tree->turn[group].idle - 1u) & 127u;
     htb_priv_mark(tree, id, HTB_PRIV_LINKED, false);
@@ -1284,6 +1296,7 @@ QOS_PRIV void htb_priv_ring_settle(struct htb *tree, uint32_t group)
     tree->cls[group].u.group.first = first;
     if (first == QOS_NONE)
         return;
+    QOS_ASSERT(tree->turn[first].tag >= tree->cls[group].u.group.clock);
     next = tree->turn[first].right; /* of many classes, the lines of the next turns are far away */
     if (next != QOS_NONE) {
         __builtin_prefetch(&tree->node[next]);
@@ -1300,6 +1313,7 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
 {
     struct htb_priv_ring_entry *turn = tree->turn;
     uint32_t *run = &tree->cls[group].u.group.run, last = *run;
+    QOS_ASSERT(turn[id].tag >= tree->cls[group].u.group.clock);
     if (last != QOS_NONE && turn[last].tag > turn[id].tag) {
         htb_priv_run_out(turn, run, last);
         htb_priv_leftist_insert(tree, &tree->cls[group].u.group.heap, last);
@@ -1445,6 +1459,7 @@ QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
             htb_priv_ring_out(tree, group, id);
     }
     htb_priv_ring_settle(tree, group);
+    QOS_ASSERT(tree->turn[group].idle <= HTB_PRIV_IDLE_MAX);
 }
 
 /* Moves the tag of a node that is in its parent's ring: out of it, by the cost on or back, and into it. */
@@ -1526,6 +1541,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
     else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
         htb_priv_wake_at(tree, id, wake_ns);
+    QOS_ASSERT(tree->own.count + tree->event.count <= tree->classes); /* they share one memory */
     return tree->cls[parent].u.group.first != turn_before || tree->cls[parent].u.group.first == id;
 }
 
@@ -1582,6 +1598,7 @@ QOS_PRIV void htb_priv_append(struct htb_request **tail, struct htb_request *r)
 
 QOS_PRIV void htb_priv_unlink(struct htb_request **tail, struct htb_request *r)
 {
+    QOS_ASSERT(r->next->prev == r && r->prev->next == r);
     if (r->next == r) {
         *tail = NULL;
     } else {
@@ -1605,6 +1622,7 @@ QOS_PRIV void htb_priv_enqueue(struct htb *tree, struct htb_request *r)
     }
     htb_priv_append(&tree->cls[r->slot].u.leaf.tail, r);
     r->state = HTB_QUEUED;
+    QOS_ASSERT((tree->cls[r->slot].u.leaf.queued == 1) == (r->next == r));
 }
 
 QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
@@ -1616,6 +1634,8 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
         tree->joined.lease[r->slot].queued -= htb_priv_ring_cost(tree, r->tokens);
     htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
+    QOS_ASSERT((tree->cls[r->slot].u.leaf.queued == 0) == (tree->cls[r->slot].u.leaf.tail == NULL));
+    QOS_ASSERT((tree->detours & ~HTB_PRIV_JOINED) >= tree->queued + tree->claims + tree->resources - 1);
 }
 
 /* A stale event: the node waits neither for tokens nor for its expiry. */
@@ -1762,6 +1782,7 @@ QOS_PRIV void htb_priv_slot_unlink(struct htb *tree, uint32_t i)
     tree->dispatch.slot[i].link.next = tree->dispatch.free_slot;
     tree->dispatch.free_slot = i;
     tree->dispatch.waiting--;
+    QOS_ASSERT((tree->dispatch.waiting == 0) == (tree->dispatch.oldest_slot == QOS_NONE));
 }
 
 QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
@@ -1805,6 +1826,7 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
     struct htb_request *r = tree->cls[id].u.leaf.tail->next;
     int64_t n_sub[HTB_RESOURCES_MAX];
     payer = htb_priv_first_own(tree, id, payer);
+    QOS_ASSERT(tree->node[id].flags & HTB_PRIV_RING); /* its limit passes the request */
     htb_priv_sub_tokens(tree, r->tokens, n_sub);
     /* By flight room at the device is what the root lends; its tokens are for the gate and for urgent requests. */
     r->payer = payer == tree->classes && tree->bound == HTB_BY_FLIGHT ? QOS_NONE : payer;
@@ -1829,6 +1851,7 @@ QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
     if (tree->own.count != 0) {
         uint32_t first = htb_priv_heap_min_id(&tree->own);
         uint64_t clock = htb_priv_tag_clock(tree), tag = tree->cls[first].tag;
+        QOS_ASSERT(tree->node[first].flags & HTB_PRIV_OWN);
         if (clock > tag && clock - tag > tree->lag_ns)
             tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
         return first;
@@ -1842,6 +1865,7 @@ QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
     if (tree->dispatch.order == HTB_FIFO ||
         qos_wrap_sub(tree->dispatch.handed_out, tree->dispatch.slot[oldest].entered) >= tree->dispatch.bypass_max)
         return oldest;
+    QOS_ASSERT(tree->dispatch.sweep[0].count + tree->dispatch.sweep[1].count == tree->dispatch.waiting);
     if (tree->dispatch.sweep[tree->dispatch.this_sweep].count == 0)
         tree->dispatch.this_sweep = 1 - tree->dispatch.this_sweep;
     oldest = htb_priv_heap_min_id(&tree->dispatch.sweep[tree->dispatch.this_sweep]);
@@ -1923,6 +1947,8 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     if (r || tree->dispatch.waiting == 0 || tree->dispatch.at_device >= tree->dispatch.device_max)
         return r;
     i = htb_priv_next_slot(tree);
+    QOS_ASSERT(qos_wrap_sub(tree->dispatch.handed_out, tree->dispatch.slot[i].entered) <
+               (uint64_t)tree->dispatch.bypass_max + tree->dispatch.dispatch_max);
     r = tree->dispatch.slot[i].request;
     htb_priv_slot_unlink(tree, i);
     tree->dispatch.handed_out = qos_wrap_add(tree->dispatch.handed_out, 1);
@@ -2018,9 +2044,12 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
 QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
 {
     const uint64_t nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    QOS_ASSERT(r->generation != tree->cls[r->paid_by].generation || tree->cls[r->paid_by].u.leaf.outstanding != 0);
+    QOS_ASSERT(r->flight_ns <= tree->flight.now_ns);
     if (r->generation == tree->cls[r->paid_by].generation)
         tree->cls[r->paid_by].u.leaf.outstanding--;
     tree->flight.now_ns -= r->flight_ns;
+    QOS_ASSERT(tree->flight.now_ns == 0 || tree->dispatch.waiting + tree->dispatch.at_device != 0);
     if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
         htb_priv_place_up(tree, r->paid_by, true, now_ns);
     r->state = HTB_IDLE;
@@ -2200,6 +2229,7 @@ QOS_PRIV void htb_priv_bind(struct htb *tree)
 QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
+    QOS_ASSERT(f->min_ns <= knee_ns && knee_ns <= f->max_ns);
     f->knee_ns = knee_ns;
     htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
@@ -2518,6 +2548,7 @@ QOS_PRIV void htb_priv_was_in_time(struct htb *tree, struct htb_priv_late *c)
     c->run++;
     c->score -= c->score != 0;
     c->credit = (int16_t)(c->credit + (c->credit < 2 * HTB_PRIV_GOOD));
+    QOS_ASSERT(c->credit <= 2 * HTB_PRIV_GOOD);
     if (c->credit < HTB_PRIV_GOOD || c->bound == HTB_PRIV_WIDE)
         return;
     if (bound > htb_priv_log2(tree->flight.knee_ns) + 512u) {
@@ -2898,6 +2929,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         node->last_ns = now_ns;
     node->parent = parent;
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
+    QOS_ASSERT(node->depth <= tree->depth_max);
     node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_FORMER | (group ? HTB_PRIV_GROUP : 0u));
     if (group) {
         c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
@@ -2943,8 +2975,10 @@ QOS_PRIV void htb_priv_set_root(struct htb *tree, const uint64_t *rate_per_s, ui
 {
     uint32_t r;
     htb_priv_refill(tree, tree->classes, now_ns);
-    for (r = 0; r < tree->resources; r++)
+    for (r = 0; r < tree->resources; r++) {
+        QOS_ASSERT(rate_per_s[r] >= *htb_priv_sum_of(tree, tree->classes, r));
         htb_priv_set_pair(tree, tree->classes, r, rate_per_s[r], QOS_UNLIMITED);
+    }
     htb_priv_place_up(tree, tree->classes, false, now_ns);
     htb_priv_place_limited(tree, now_ns);
 }
@@ -2979,6 +3013,7 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
         uint64_t own = exists && tree->node[id].parent == parent ? htb_priv_rate_of(tree, id, r) : 0;
         uint64_t room = whole - (*htb_priv_sum_of(tree, parent, r) - own);
         uint64_t least = exists && terms->group ? *htb_priv_sum_of(tree, id, r) : 0;
+        QOS_ASSERT(own <= *htb_priv_sum_of(tree, parent, r) && room <= whole);
         if (fits)
             fits[r] = terms->rate_per_s[r] < least ? least : room;
         admitted = admitted && terms->rate_per_s[r] <= room && terms->rate_per_s[r] >= least;
@@ -3028,6 +3063,7 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     for (r = 0; r < tree->resources; r++) {
         uint64_t *sum = htb_priv_sum_of(tree, parent, r);
         *sum = *sum - htb_priv_rate_of(tree, id, r) + c->rate_per_s[r];
+        QOS_ASSERT(*sum <= htb_priv_rate_of(tree, parent, r));
         htb_priv_set_pair(tree, id, r, c->rate_per_s[r], c->limit_per_s[r]);
         limited = limited || c->limit_per_s[r] != QOS_UNLIMITED;
     }
@@ -3156,6 +3192,7 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
         htb_priv_run_in(tree->turn, &tree->notice, id); /* it is in no ring */
     tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, tree->cls[parent].u.group.clock);
     c->generation = (c->generation + 1u) & 0xfffu;
+    QOS_ASSERT(tree->cls[parent].u.group.children != 0);
     tree->cls[parent].u.group.children--;
     for (r = 0; r < tree->resources; r++)
         *htb_priv_sum_of(tree, parent, r) -= htb_priv_rate_of(tree, id, r);
@@ -3238,6 +3275,7 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
         tree->cls[i].generation = (tree->cls[i].generation + 1u) & 0xfffu;
         if (!(tree->node[i].flags & HTB_PRIV_GROUP))
             tree->cls[i].u.leaf.outstanding = 0;
+        QOS_ASSERT(tree->node[i].depth <= tree->depth_max);
     }
     htb_priv_place_up(tree, old, true, now_ns);
 }
@@ -3521,6 +3559,7 @@ QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id)
 {
     if (tree->joined.lease[id].noted)
         return;
+    QOS_ASSERT(tree->joined.visits <= tree->classes);
     tree->joined.lease[id].noted = true;
     tree->joined.visit[tree->joined.visits++] = id;
 }
@@ -3635,6 +3674,7 @@ QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts
     struct htb_priv_lease *lease = &tree->joined.lease[id];
     const uint32_t was = lease->parts;
     uint32_t r;
+    QOS_ASSERT(parts <= HTB_PRIV_WHOLE);
     htb_priv_refill(tree, id, now_ns);
     lease->parts = parts;
     for (r = 0; r < tree->resources; r++)
@@ -3816,6 +3856,7 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_p
     const uint32_t share = htb_priv_share(tree, id, m, offer), was = lease->parts;
     uint32_t parts = was;
     uint64_t left = qos_atomic_load_relaxed(pool), more = 0;
+    QOS_ASSERT(left + was <= HTB_PRIV_WHOLE);
     if (share > was) {
         do
             more = qos_min(left, share - was);
@@ -4115,6 +4156,7 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
             return;
     }
     c = &tree->claim[last];
+    QOS_ASSERT(tree->claims <= qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX));
     c->id = id;
     c->reach = way->blocked == QOS_NONE ? tree->classes : way->blocked;
     c->until_ns = qos_sat_add(qos_max(way->send_ns, now_ns), burst_ns);
@@ -4197,6 +4239,7 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
     int64_t level = htb_priv_refill_one(tree, id, joined, now_ns);
     uint32_t at, payer = id;
     bool own, paid;
+    QOS_ASSERT((tree->queued | tree->claims) == 0 && tree->resources == 1 && !(node->flags & HTB_PRIV_LIMITED));
     own = paid = (n_sub == 0) | (level >= htb_priv_gate(tree, b, n_sub));
     b->level = level - (n_sub & -(int64_t)own);
     do {

@@ -884,6 +884,7 @@ QOS_PRIV void pshift_priv_give_largest(uint64_t *a, const uint64_t *key, uint32_
         left -= tie ? 1u : 0u;
         a[i] += tie || key[i] > least ? 1u : 0u;
     }
+    QOS_ASSERT(left == 0);
 }
 
 /* floor(n / d) and the remainder, for 0 < d < 2^96 and quotients below 2^64. Long division, bit by bit. */
@@ -902,6 +903,7 @@ QOS_PRIV uint64_t pshift_priv_divide(struct qos_u128 n, struct qos_u128 d, struc
             r = qos_sub_wide(r, d);
         q = (q & (UINT64_MAX >> 1)) << 1 | (fits ? 1u : 0u);
     }
+    QOS_ASSERT(qos_cmp_wide(r, d) < 0);
     *remainder = r;
     return q;
 }
@@ -936,6 +938,7 @@ QOS_PRIV void pshift_priv_row_any(uint64_t *a, uint64_t *key, const uint64_t *d,
             left -= a[i];
         }
     }
+    QOS_ASSERT(left < n); /* a part of a token for each */
     if (left)
         pshift_priv_give_largest(a, key, n, left);
 }
@@ -977,6 +980,7 @@ PSHIFT_PRIV_INLINE void pshift_priv_row_8(uint64_t *a, const uint64_t *d, uint64
         left -= (int64_t)q[k];
         rank -= key < key[k];
     }
+    QOS_ASSERT(left >= 0 && left <= 8);
     q -= (pshift_priv_row_lanes)(rank < left);
     __builtin_memcpy(a, &q, sizeof q);
 }
@@ -1297,6 +1301,7 @@ QOS_PRIV uint64_t pshift_priv_transfer(const struct pshift_priv_job *job, int64_
         job->alloc[t] += m;
         balance[server[g]] -= (int64_t)m;
         balance[server[t]] += (int64_t)m;
+        QOS_ASSERT(job->alloc[t] <= job->p->demand[t]);
         moved = qos_sat_add(moved, m);
         g += m == can_give ? 1u : 0u;
         t += m == can_take ? 1u : 0u;
@@ -1352,6 +1357,7 @@ PSHIFT_PRIV_INLINE uint64_t pshift_priv_transfer_few(const struct pshift_priv_jo
         balance[server[k]] = now;
         over |= (moved[k] & now) | (-moved[k] & -now); /* negative: below 0 by giving, or above 0 by taking */
     }
+    QOS_ASSERT(to_give == 0 && to_take == 0); /* the row keeps its sum */
     if (over >= 0)
         return can_give;
     for (k = 0; k < n; k++) {
@@ -1508,6 +1514,7 @@ QOS_PRIV uint64_t pshift_priv_sweep(const struct pshift_priv_job *job, int64_t *
             bool open = false;
             moved = qos_sat_add(moved, pull ? pshift_priv_spread_row(job, balance, row, pull, &open)
                                             : pshift_priv_transfer_row(job, balance, row, 0));
+            QOS_ASSERT(!open || solver->open_rows < job->p->buckets);
             if (open)
                 solver->key[solver->open_rows++] = row;
         }
@@ -1641,6 +1648,7 @@ QOS_PRIV bool pshift_priv_spread(const struct pshift_priv_job *job, int pull, ui
             const uint32_t i = (uint32_t)solver->key[k];
             bool open;
             moved = qos_sat_add(moved, pshift_priv_spread_row(job, solver->quota, i, pull, &open));
+            QOS_ASSERT(solver->open_rows <= k); /* what is overwritten was read */
             if (open)
                 solver->key[solver->open_rows++] = i;
         }
@@ -1699,6 +1707,7 @@ QOS_PRIV uint64_t pshift_priv_turn(const struct pshift_priv_job *job, unsigned s
         direct -= offer > 0 ? (uint64_t)offer : 0;
         solver->quota[j] = solver->mark[j] & PSHIFT_PRIV_STUCK ? 0 : solver->balance[j];
     }
+    QOS_ASSERT(direct <= moved);
     pshift_priv_add(&solver->info.direct, direct);
     pshift_priv_add(&solver->info.pulled, moved - direct);
     return pshift_priv_fill(job, side, widen);
@@ -1910,6 +1919,7 @@ QOS_PRIV void pshift_priv_build_index(const struct pshift_priv_job *job, uint32_
         /* the first and the last server; 0 and QOS_NONE if they are not consecutive */
         solver->key[i] = run ? (uint64_t)begin << 32 | (begin + (e - p->row[i]) - 1) : QOS_NONE;
     }
+    QOS_ASSERT(solver->column[0] == 0 && solver->column[p->servers] == sum);
     pshift_priv_write_bits(job, p->row[first], p->row[qos_min(p->buckets, (uint64_t)first + count)]);
     if (count > p->buckets - first)
         pshift_priv_write_bits(job, 0, p->row[count - (p->buckets - first)]);
@@ -1937,6 +1947,7 @@ QOS_PRIV struct pshift_priv_row *pshift_priv_reach(const struct pshift_priv_job 
 QOS_PRIV void pshift_priv_label_server(struct pshift_solver *solver, uint32_t j, uint32_t label, uint32_t *tail,
                                        uint64_t *found)
 {
+    QOS_ASSERT(solver->last_label <= label && label <= solver->last_label + 1);
     pshift_priv_bit_write(solver->fresh, j, false);
     solver->node[j].label = label;
     solver->queue[(*tail)++] = j;
@@ -2063,6 +2074,7 @@ QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t ro
         if (frame->got < frame->want && pshift_priv_ascend(job, v, frame)) {
             struct pshift_priv_step *above = frame + 1;
             const uint32_t u = job->p->server[frame->give];
+            QOS_ASSERT(solver->node[u].label == solver->node[v].label + 1);
             above->server = u;
             m = qos_min(frame->want - frame->got, job->alloc[frame->give]);
             above->want = qos_min(m, job->p->demand[frame->take] - job->alloc[frame->take]);
@@ -2081,8 +2093,10 @@ QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t ro
         if (m == 0)
             continue;
         frame->got += m;
+        QOS_ASSERT(frame->got <= frame->want && m <= job->alloc[frame->give]);
         job->alloc[frame->give] -= m;
         job->alloc[frame->take] += m;
+        QOS_ASSERT(job->alloc[frame->take] <= job->p->demand[frame->take]);
         pshift_priv_bit_write(solver->givers, frame->give, job->alloc[frame->give] != 0);
         pshift_priv_bit_write(solver->givers, frame->take, true);
         pshift_priv_bit_write(solver->takers, frame->take, pshift_priv_spare(job, frame->take) != 0);
@@ -2090,6 +2104,7 @@ QOS_PRIV void pshift_priv_collect(const struct pshift_priv_job *job, uint32_t ro
         solver->info.paths++;
     }
     balance[root] += (int64_t)frame->got;
+    QOS_ASSERT(balance[root] <= 0);
     pshift_priv_add(&solver->info.searched, frame->got);
 }
 
@@ -2266,6 +2281,7 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
         solver->load[j] = over;
         pshift_priv_add(&solver->load[j], p->capacity[j] - (balance < 0 ? (uint64_t)-balance : 0));
     }
+    QOS_ASSERT(qos_cmp_wide(excess, solver->info.excess_start) <= 0);
     for (j = 0; j < p->servers; j++) {
         s->cut[j] = exact && (excess.hi | excess.lo) != 0 ? solver->mark[j] & PSHIFT_PRIV_CUT : 0;
         solver->mark[j] = s->cut[j];
@@ -2276,6 +2292,7 @@ QOS_PRIV void pshift_priv_conclude(struct pshift_solver *solver, const struct ps
     s->unclaimed = solver->unclaimed;
     s->excess = excess;
     s->effective = qos_sub_wide(solver->tokens, excess);
+    QOS_ASSERT(qos_cmp_wide(s->cut_capacity, s->effective) <= 0); /* each server of X is full */
     s->cut_demand = qos_sub_wide(exact ? s->effective : s->tokens, s->cut_capacity);
     s->exact = exact;
     s->shortfall_set = false;
@@ -2334,6 +2351,7 @@ QOS_PRIV void pshift_priv_shift_all(struct pshift_solver *solver, const struct p
         pshift_priv_settle(job, PSHIFT_PRIV_CUT);
         pshift_priv_progress(job);
     }
+    QOS_ASSERT(initial_only || pshift_priv_wrong(solver, p->servers) == 0);
     pshift_priv_conclude(solver, p, s, !initial_only);
     solver->servers = p->servers;
     solver->buckets = p->buckets;
@@ -2429,6 +2447,7 @@ QOS_API enum qos_status pshift_solver_retract(struct pshift_solver *solver, cons
             qos_sub_wide(solver->unclaimed, pshift_priv_u128(problem->reservation[bucket[t]] - tokens.lo));
     }
     solver->retracted += count;
+    QOS_ASSERT(solver->retracted <= solver->buckets);
     return QOS_OK;
 }
 
@@ -2653,8 +2672,10 @@ QOS_PRIV uint32_t pshift_priv_set_from(const struct pshift_priv_set *set, uint32
         word &= UINT64_MAX - ((UINT64_C(1) << at % 64) - 1);
         if (word != 0) {
             at = at / 64 * 64 + qos_ctz64(word);
-            while (level-- > 0)
+            while (level-- > 0) {
+                QOS_ASSERT(set->word[level][at] != 0);
                 at = at * 64 + qos_ctz64(set->word[level][at]);
+            }
             return at;
         }
         at = at / 64 + 1;
@@ -2823,6 +2844,8 @@ QOS_PRIV void pshift_priv_put_tokens(struct pshift_scheduler *scheduler, uint32_
     paid += pshift_priv_spend(&q->l_tokens, q->debt - paid);
     qos_counter_add(&q->debt, qos_wrap_sub(0, paid));
     qos_counter_add(&scheduler->debt, qos_wrap_sub(0, paid));
+    QOS_ASSERT(q->debt == 0 || (q->r_tokens == 0 && q->l_tokens == 0));
+    QOS_ASSERT(q->debt <= scheduler->debt);
     pshift_priv_place(scheduler, queue);
     if (paid != 0)
         pshift_priv_touch(scheduler, queue);
@@ -2860,6 +2883,8 @@ QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t que
     scheduler->busy -= q->pending == 0 ? 1u : 0u;
     if (q->pending == 0 || *tokens == 0)
         pshift_priv_place(scheduler, queue);
+    QOS_ASSERT(pshift_priv_set_has(&scheduler->reserved, queue) == (q->pending != 0 && q->r_tokens != 0));
+    QOS_ASSERT(pshift_priv_set_has(&scheduler->normal, queue) == (q->pending != 0 && q->l_tokens != 0));
     pshift_priv_touch(scheduler, queue);
     qos_counter_add(&q->served, 1);
     qos_counter_add(&scheduler->counters.granted, 1);
@@ -2889,10 +2914,12 @@ QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler
         return QOS_EAGAIN;
     }
     q = &scheduler->queue[found];
+    QOS_ASSERT(q->pending != 0 && (reserved ? q->r_tokens : q->l_tokens) != 0);
     if (found != cursor->turn) {
         cursor->turn = found;
         cursor->left = q->weight;
     }
+    QOS_ASSERT(cursor->left != 0);
     cursor->left--;
     cursor->next = found;
     if (cursor->left == 0) {
@@ -3152,6 +3179,7 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem,
 /* Requests of the queue that a token has paid. */
 QOS_PRIV uint64_t pshift_priv_paid(const struct pshift_priv_queue *queue)
 {
+    QOS_ASSERT(queue->debt <= queue->served);
     return queue->served - queue->debt;
 }
 
@@ -3181,6 +3209,7 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
         agent->seen[q].arrived = qos_sat_add(agent->scheduler->queue[q].served, agent->scheduler->queue[q].pending);
         agent->slot[at] = q;
         agent->open++;
+        QOS_ASSERT(agent->open + agent->freed_count == agent->used);
         agent->scheduler->queue[q].renewal = 0;
         pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
     }
@@ -3211,6 +3240,7 @@ QOS_PRIV void pshift_priv_agent_flag(struct pshift_agent *agent, uint32_t q, uin
         return;
     pshift_priv_set_write(&agent->dirty, q, is);
     agent->dirty_count = is ? agent->dirty_count + 1 : agent->dirty_count - 1;
+    QOS_ASSERT((agent->dirty_count == 0) == pshift_priv_set_empty(&agent->dirty));
 }
 
 /* Frees closed queues that owe nothing and that the controller knows to be idle; rehashes the others. The next bucket
@@ -3328,6 +3358,7 @@ QOS_PRIV void pshift_priv_agent_tell(struct pshift_agent *agent, uint32_t q, str
 {
     const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
     struct pshift_priv_seen *s = &agent->seen[q];
+    QOS_ASSERT(s->base <= pshift_priv_paid(queue) && s->grant_seq <= agent->heard);
     entry->bucket = s->bucket;
     entry->served = pshift_priv_paid(queue) - s->base;
     entry->demand = qos_max(s->demand, qos_sat_add(queue->pending, queue->debt));
@@ -3394,6 +3425,8 @@ QOS_PRIV void pshift_priv_agent_apply(struct pshift_agent *agent, uint32_t q, ui
     /* What L-tokens paid is in r_total, and is not renewed. */
     queue->renewal = qos_sat_add(qos_sat_sub(queue->renewal, queue->r_tokens), qos_sat_sub(r_total, paid));
     pshift_priv_put_tokens(agent->scheduler, q, qos_sat_sub(r_total, paid), l);
+    QOS_ASSERT(queue->renewal >= queue->r_tokens);
+    QOS_ASSERT(l == QOS_UNLIMITED || queue->r_tokens + queue->l_tokens <= qos_sat_sub(entry->total, paid));
     s->grant_seq = seq;
     pshift_priv_agent_flag(agent, q, (s->flags & PSHIFT_PRIV_SENT) | PSHIFT_PRIV_NEWS);
 }
@@ -3669,9 +3702,11 @@ QOS_API void pshift_owner_saw(struct pshift_owner *owner, uint64_t now_ns, uint6
         owner->seen_ns = now_ns;
     }
     if (owner->step == PSHIFT_OWNER_ASKS && number == owner->asked && qos_cmp_wide(nonce, owner->config.nonce) == 0) {
+        QOS_ASSERT(number > owner->owned || number == UINT64_MAX);
         owner->owned = number;
         owner->start_ns = owner->asked_ns;
     }
+    QOS_ASSERT(owner->owned <= owner->seen);
     owner->step = PSHIFT_OWNER_WAITS;
 }
 
@@ -4148,6 +4183,7 @@ QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
     if (k < PSHIFT_RANGES && range[k].last != 0 && seq + 1 >= range[k].first && seq <= range[k].last + 1) {
         range[k].first = qos_min(range[k].first, seq);
         range[k].last = qos_max(range[k].last, seq);
+        QOS_ASSERT(k == 0 || range[k - 1].first > range[k].last + 1);
         m = k + 1;
         if (m == PSHIFT_RANGES || range[m].last == 0 || range[m].last + 1 < range[k].first)
             return;
@@ -4157,6 +4193,7 @@ QOS_PRIV void pshift_priv_peer_note(struct pshift_priv_peer *peer, uint64_t seq)
         range[m].first = range[m].last = 0;
         return;
     }
+    QOS_ASSERT(k == PSHIFT_RANGES || range[k].last == 0 || range[k].last + 1 < seq);
     add.first = add.last = seq;
     for (; k < PSHIFT_RANGES; k++) {
         const struct pshift_range next = range[k];
@@ -4177,6 +4214,7 @@ QOS_PRIV uint32_t pshift_priv_find(struct pshift_controller *c, uint64_t id, uin
         b = c->bucket_slot[pshift_priv_bucket_slot(c, id)];
         i = b == QOS_NONE ? QOS_NONE : c->record_slot[pshift_priv_record_slot(c, b, server)];
     }
+    QOS_ASSERT(i == QOS_NONE || (c->pair[i].id == id && c->record[i].server == server));
     if (i != QOS_NONE)
         peer->expected = c->pair[i].next != QOS_NONE ? c->pair[i].next : peer->first;
     return i;
@@ -4248,6 +4286,7 @@ QOS_PRIV uint32_t pshift_priv_record_of(struct pshift_controller *c, uint64_t id
     else if (c->laid)
         c->holder[c->row[b] + contract->records] = c->info.records;
     contract->records++;
+    QOS_ASSERT(!c->laid || contract->records <= c->row[b + 1] - c->row[b]);
     c->changed[b] = 1;
     pshift_priv_link(c, c->info.records);
     return c->info.records++;
@@ -4259,6 +4298,7 @@ QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, struct pshift_priv
                                 const struct pshift_report_entry *entry, bool ours, bool early)
 {
     uint64_t may, after = x->changed ? pshift_priv_planned(x) : 0;
+    QOS_ASSERT(pair->mark_seq <= pair->last_seq);
     if (!ours) {
         x->demand = qos_max(early ? x->demand : 0, qos_min(entry->demand, PSHIFT_COUNT_MAX));
         return;
@@ -4381,6 +4421,7 @@ QOS_PRIV void pshift_priv_lay_out(struct pshift_controller *c)
         c->changed[i] = 1;
         c->r.reservation[i] = c->l.reservation[i] = 0;
     }
+    QOS_ASSERT(used <= c->entries);
     c->row[c->info.buckets] = used;
     for (e = 0; e < used; e++) {
         c->server[e] = 0;
@@ -4433,6 +4474,7 @@ QOS_PRIV void pshift_priv_r_row(struct pshift_controller *c, uint32_t b)
     for (e = c->row[b]; e < c->row[b] + contract->records; e++) {
         const struct pshift_priv_record *x = &c->record[c->holder[e]];
         bool silent = c->peer[x->server].silent;
+        QOS_ASSERT(c->pair[c->holder[e]].bucket == b);
         c->server[e] = x->server;
         c->r.demand[e] = silent ? 0 : x->demand;
         left = qos_sat_sub(left, pshift_priv_used(x));
@@ -4450,8 +4492,10 @@ QOS_PRIV uint64_t pshift_priv_l_left(const struct pshift_controller *c, uint32_t
     uint32_t e;
     if (left == QOS_UNLIMITED)
         return 0;
-    for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++)
+    for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
+        QOS_ASSERT(c->r.alloc[e] <= left);
         left = qos_sat_sub(left, c->r.alloc[e]);
+    }
     return qos_min(left, PSHIFT_COUNT_MAX);
 }
 
@@ -4463,6 +4507,7 @@ QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool wr
     bool other = left != c->l.reservation[b] || c->changed[b];
     uint32_t e;
     for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
+        QOS_ASSERT(c->r.alloc[e] <= c->r.demand[e]);
         uint64_t demand = limited ? c->r.demand[e] - c->r.alloc[e] : 0;
         other |= demand != c->l.demand[e];
         if (write)
@@ -4558,10 +4603,12 @@ QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b
     for (e = begin; e < end; e++) { /* the R-tokens once more, the same as before */
         struct pshift_priv_record *x = &c->record[c->holder[e]];
         const uint64_t held = pshift_priv_ceiling(x) - pshift_priv_used(x);
+        QOS_ASSERT(c->l.alloc[e] <= c->r.demand[e] - c->r.alloc[e]);
         const uint64_t r = pshift_priv_issue(c->r.alloc[e], held, &r_budget);
         const uint64_t l =
             c->peer[x->server].silent ? 0 : pshift_priv_issue(c->l.alloc[e], held - qos_min(held, r), &budget);
         c->info.withheld = qos_sat_add(c->info.withheld, c->r.alloc[e] - r + c->l.alloc[e] - l);
+        QOS_ASSERT(budget <= r_budget); /* no more R-tokens than in the first pass */
         if (!c->peer[x->server].silent)
             pshift_priv_target(x, r, l);
     }
