@@ -2446,8 +2446,8 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
 QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t gap_ns = qos_elapsed_ns(f->last_ns, now_ns),
-                   most_ns = f->gap_ns == 0 ? gap_ns : qos_max(4 * f->gap_ns, 1000000);
+    const uint64_t gap_ns = qos_min(qos_elapsed_ns(f->last_ns, now_ns), HTB_BURST_MAX_NS), /* a wrong now_ns */
+        most_ns = f->gap_ns == 0 ? gap_ns : qos_max(4 * f->gap_ns, 1000000);
     if (gap_ns > most_ns) {
         f->pause_end_ns = now_ns;
         f->lent_ns = f->active_ns + gap_ns;
