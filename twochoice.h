@@ -412,7 +412,8 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
 
 /* A commit makes all changes so far durable. begin: remembers them; then storage.sync for each bit of commit->logs, in
  * any thread, while the owner continues; end: synced: all succeeded. Several may be under way. QOS_OK from end: all
- * changes before begin are durable. QOS_EIO: nothing more can be acknowledged until a compaction has ended. QOS_EAGAIN
+ * changes before begin are durable. QOS_EIO: nothing more can be acknowledged until a compaction has ended; a sync that
+ * came late may have failed in a newer log of that number, so that one counts as failed, too. QOS_EAGAIN
  * (end): the log that was synced is not the active one any more: begin again. twochoice_table_commit does all three. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_begin(struct twochoice_table *table,
@@ -2208,17 +2209,18 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
     next = &table->log[twochoice_priv_next_log(table)];
     for (log = 0; log < 2; log++) { /* it counts for the logs that it synced, and for no other */
         struct twochoice_priv_log *l = &table->log[log];
-        if (commit->log[log].records == 0 || commit->log[log].id != l->id || l->state == TWOCHOICE_PRIV_NONE)
+        const bool same = commit->log[log].records != 0 && commit->log[log].id == l->id;
+        if (l->state == TWOCHOICE_PRIV_NONE)
             continue;
-        if (!synced) {
+        if (!synced && (same || (commit->logs >> log & 1u) != 0)) { /* a late sync met what is there now */
             twochoice_priv_fail(table, log, QOS_EIO);
-        } else if (l->state != TWOCHOICE_PRIV_DOUBTFUL && l->state != TWOCHOICE_PRIV_LOST) {
+        } else if (synced && same && l->state != TWOCHOICE_PRIV_DOUBTFUL && l->state != TWOCHOICE_PRIV_LOST) {
             l->durable = qos_max(l->durable, commit->log[log].records);
             l->highest = qos_max(l->highest, commit->log[log].ceiling);
             l->changes = qos_max(l->changes, commit->changes);
         }
     }
-    if (!synced && commit->mark != 0 && commit->mark == table->unsynced_mark)
+    if (!synced && (commit->logs >> TWOCHOICE_MARK_LOG & 1u) != 0 && table->unsynced_mark != 0)
         twochoice_priv_mark_failed(table);
     if (!synced)
         return QOS_EIO;
