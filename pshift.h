@@ -4507,8 +4507,8 @@ QOS_PRIV bool pshift_priv_l_row(struct pshift_controller *c, uint32_t b, bool wr
     bool other = left != c->l.reservation[b] || c->changed[b];
     uint32_t e;
     for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
-        QOS_ASSERT(c->r.alloc[e] <= c->r.demand[e]);
         uint64_t demand = limited ? c->r.demand[e] - c->r.alloc[e] : 0;
+        QOS_ASSERT(c->r.alloc[e] <= c->r.demand[e]);
         other |= demand != c->l.demand[e];
         if (write)
             c->l.demand[e] = demand;
@@ -4603,10 +4603,10 @@ QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b
     for (e = begin; e < end; e++) { /* the R-tokens once more, the same as before */
         struct pshift_priv_record *x = &c->record[c->holder[e]];
         const uint64_t held = pshift_priv_ceiling(x) - pshift_priv_used(x);
-        QOS_ASSERT(c->l.alloc[e] <= c->r.demand[e] - c->r.alloc[e]);
         const uint64_t r = pshift_priv_issue(c->r.alloc[e], held, &r_budget);
         const uint64_t l =
             c->peer[x->server].silent ? 0 : pshift_priv_issue(c->l.alloc[e], held - qos_min(held, r), &budget);
+        QOS_ASSERT(c->l.alloc[e] <= c->r.demand[e] - c->r.alloc[e]);
         c->info.withheld = qos_sat_add(c->info.withheld, c->r.alloc[e] - r + c->l.alloc[e] - l);
         QOS_ASSERT(budget <= r_budget); /* no more R-tokens than in the first pass */
         if (!c->peer[x->server].silent)

@@ -686,7 +686,8 @@ static void step_commit(void)
         break;
     case QOS_EIO:
         eio++;
-        TRACE("%" PRIu64 " commit of change %" PRIu64 " fails, %s\n", now, p->change, p->lost && p->swaps == swaps ? "and its log is lost" : "or a part of it");
+        TRACE("%" PRIu64 " commit of change %" PRIu64 " fails, %s\n", now, p->change,
+              p->lost && p->swaps == swaps ? "and its log is lost" : "or a part of it");
         log_lost |= p->lost && p->swaps == swaps;
         break;
     case QOS_EAGAIN: break;
