@@ -8,7 +8,7 @@
 
 /* name, least, most, preset. Rates are MB/s, latencies ms; a limit or latency of 0 is none. */
 #define SETTINGS(X)                                                                                                    \
-    X(seed, 1, 9999, 7)                                                                                                \
+    X(seed, 1, 9999, 4)                                                                                                \
     X(qos, 0, 1, 1)                                                                                                    \
     X(device, 0, 5, 0)                                                                                                 \
     X(database_rate, 0, 100, 50)                                                                                       \

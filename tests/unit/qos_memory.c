@@ -91,6 +91,13 @@ static void check_shared_words(void)
         CHECK_EQ(expected, 2);
         CHECK(qos_atomic_cas_relaxed(&w, &expected, 30));
         CHECK_EQ(qos_atomic_load_relaxed(&w), 30);
+        CHECK(!qos_atomic_cas_release(&w, &expected, 31));
+        CHECK_EQ(expected, 30);
+        CHECK(qos_atomic_cas_release(&w, &expected, 31));
+        CHECK(!qos_atomic_cas_seq_cst(&w, &expected, 32));
+        CHECK_EQ(expected, 31);
+        CHECK(qos_atomic_cas_seq_cst(&w, &expected, 32));
+        CHECK_EQ(qos_atomic_load_seq_cst(&w), 32);
     }
 #endif
 }
