@@ -67,8 +67,8 @@
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
  *     by weight, differs by at most two batches. Small batches are slow: one client gets
  *     weight x batch in a check, and in T / 128. Without, first come.
- *   - If the node gets slower, every 8 periods, it is known within 5, and 99 % of what
- *     equal sharing can meet of the reservations is met, if engines say what is queued.
+ *   - If the node gets slower, once in 8 periods at most, it is known within 5; 99 % of
+ *     what equal sharing can meet of the reservations is met, if engines say what waits.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most

@@ -256,8 +256,9 @@ bool clients_use(const struct worker *w, uint32_t bucket)
 
 /* ---- room for whole requests ------------------------------------------------------------------------------------- */
 
-/* The bucket for whose requests a worker that has no client to close asks the others; QOS_NONE: none. Atomic. */
+/* The bucket for whose requests a worker that has no client to close asks the others, and until when. Atomic. */
 static uint32_t room_for = QOS_NONE;
+static uint64_t room_until_ns;
 static uint32_t room_made; /* how often a worker has closed a client for others; wraps. Atomic */
 
 /* Closes the client of this worker whose half request has held memory of this bucket for the longest time, a second at
@@ -299,6 +300,7 @@ static bool ask_others(struct client *c)
     if (w->now_ns >= c->room_ns + ROOM_WAIT_NS)
         return false;
     w->room_asked = true;
+    __atomic_store_n(&room_until_ns, c->room_ns + ROOM_WAIT_NS, __ATOMIC_RELAXED);
     __atomic_store_n(&room_for, c->payer, __ATOMIC_RELAXED);
     poke_others(w);
     return true;
@@ -308,7 +310,7 @@ void clients_make_room(struct worker *w)
 {
     uint32_t payer = __atomic_load_n(&room_for, __ATOMIC_RELAXED), made;
     struct client *c;
-    if (payer != QOS_NONE && evict(w, payer)) {
+    if (payer != QOS_NONE && w->now_ns < __atomic_load_n(&room_until_ns, __ATOMIC_RELAXED) && evict(w, payer)) {
         (void)__atomic_compare_exchange_n(&room_for, &payer, QOS_NONE, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
         __atomic_add_fetch(&room_made, 1, __ATOMIC_RELAXED);
         poke_others(w);

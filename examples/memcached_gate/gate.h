@@ -380,9 +380,9 @@ struct worker {
     struct client *later, *later_last; /* clients that have read enough in this turn */
     struct client *all, *next_looked;  /* clients; where clients_tick goes on */
     uint64_t evicted_ns;
-    bool room_asked; /* a client of this worker waits for memory that clients of other workers hold */
-    uint32_t room_seen;
-    uint64_t room_looked_ns;
+    bool room_asked;         /* a client of this worker waits for memory that clients of other workers hold */
+    uint32_t room_seen;      /* how often others had made room when it looked last */
+    uint64_t room_looked_ns; /* when that was */
     struct done *done;
     uint32_t done_count, done_size;
     struct spare *spare;                    /* blocks that are free */

@@ -47,6 +47,11 @@ struct place { /* of a client at a server */
     uint32_t first, last, queued;
 };
 
+struct account { /* what was sent above a rate: a bucket that leaks */
+    double above;
+    uint64_t last_ns;
+};
+
 struct tenant {
     struct world_client client;
     struct tags_client terms;
@@ -54,8 +59,8 @@ struct tenant {
     struct place at[SERVERS];
     uint32_t cohort, turn, out, out_most; /* out: requests on their way, queued or at a device */
     double reservation, limit, largest;   /* units per ns; of a request */
-    double above, above_reserved;         /* L t, R t */
-    uint64_t last_ns, last_reserved_ns, wakes_ns;
+    struct account all, reserved;
+    uint64_t wakes_ns;
     bool forced;
 };
 
@@ -93,36 +98,34 @@ static double units(double cost)
     return world_choice(run.w, F_COUNT_COST) ? cost : 1;
 }
 
-/* `limit_sum`, `reserve_sum`: what one client is sent by all of them. With shared words as one scheduler would, one
- * request more where limit_burst_ns is less than one, and for each that forces; with trackers each server learns of the
- * others with its next request, so it may be wrong by what is on its way: and each has a burst of its own. */
-static void judge(struct tenant *t, uint32_t phase, double cost, uint32_t at)
+/* One of them: what it was sent above the rate. With trackers each server learns of the others with its next request, so it
+ * may be wrong by what is on its way: and each has a burst of its own. */
+static void judge_rate(const char *oracle, const struct tenant *t, struct account *a, double rate, double n,
+                       double allowed)
 {
-    double n = units(cost), most = units(t->largest), x;
+    const double most = units(t->largest), above = a->above - rate * (double)(run.now - a->last_ns);
+    if (run.tracker)
+        allowed = servers * (allowed + (t->out_most + servers) * most);
+    a->above = (above > 0 ? above : 0) + n;
+    a->last_ns = run.now;
+    if (a->above > allowed + 1e-3)
+        world_fail(run.w, oracle, run.now, "client %td: %.2f above its rate, allowed %.2f", t - tenant, a->above,
+                   allowed);
+}
+
+/* `limit_sum`, `reserve_sum`: what one client is sent by all of them. With shared words as one scheduler would, one
+ * request more where limit_burst_ns is less than one, and for each that forces. */
+static void judge(struct tenant *t, uint32_t phase, double cost)
+{
+    const double n = units(cost), most = units(t->largest);
     if (phase == TAGS_PHASE_FORCED)
         t->forced = true;
-    if (t->limit > 0) {
-        double allowed = t->limit * run.burst_ns + 2 * most + (t->forced ? (65 + servers) * units(run.cost_max) : 0);
-        if (run.tracker)
-            allowed = servers * (allowed + (t->out_most + servers) * most);
-        x = t->above - t->limit * (double)(run.now - t->last_ns);
-        t->above = (x > 0 ? x : 0) + n;
-        t->last_ns = run.now;
-        if (t->above > allowed + 1e-3)
-            world_fail(run.w, "limit_sum", run.now, "client %td at server %" PRIu32 ": %.2f above L t, allowed %.2f",
-                       t - tenant, at, t->above, allowed);
-    }
-    if (t->reservation > 0 && phase == TAGS_PHASE_RESERVATION) {
-        double allowed = t->reservation * run.lag_ns + (1 + servers) * most;
-        if (run.tracker)
-            allowed = servers * (allowed + (t->out_most + servers) * most);
-        x = t->above_reserved - t->reservation * (double)(run.now - t->last_reserved_ns);
-        t->above_reserved = (x > 0 ? x : 0) + n;
-        t->last_reserved_ns = run.now;
-        if (t->above_reserved > allowed + 1e-3)
-            world_fail(run.w, "reserve_sum", run.now, "client %td at server %" PRIu32 ": %.2f above R t, allowed %.2f",
-                       t - tenant, at, t->above_reserved, allowed);
-    }
+    if (t->limit > 0)
+        judge_rate("limit_sum", t, &t->all, t->limit, n,
+                   t->limit * run.burst_ns + 2 * most + (t->forced ? (65 + servers) * units(run.cost_max) : 0));
+    if (t->reservation > 0 && phase == TAGS_PHASE_RESERVATION)
+        judge_rate("reserve_sum", t, &t->reserved, t->reservation, n,
+                   t->reservation * run.lag_ns + (1 + servers) * most);
 }
 
 static void wake(uint32_t i, uint64_t at_ns)
@@ -153,7 +156,7 @@ static void to_device(uint32_t id, uint32_t phase)
         world_queue_add(&run.ends, run.now, 1, id);
         return;
     }
-    judge(&tenant[r->client], phase, (double)r->cost, r->server);
+    judge(&tenant[r->client], phase, (double)r->cost);
     memset(&io, 0, sizeof io);
     io.id = id;
     io.cost_ns = (uint64_t)((double)r->cost * world_value(run.w, F_SERVICE) * 1000);
