@@ -189,9 +189,10 @@ static void test_service(void)
 {
     static const uint64_t periods[] = {1000000, 3000000, 10000000, 100000000, 1000000000, UINT64_C(10000000000)};
     static const uint64_t gaps[] = {1, 7, 32, 64, 100, 127};
+    const unsigned few = check_state.scale > 2 ? 3 : 1;
     unsigned k, g, remote, cached, i, e;
     for (k = 0; k < sizeof periods / sizeof *periods; k++)
-        for (g = 0; g < sizeof gaps / sizeof *gaps; g++)
+        for (g = 0; g < sizeof gaps / sizeof *gaps; g += few)
             for (remote = 0; remote < 2; remote++)
                 for (cached = 0; cached < 2; cached++) {
                     uint64_t at, sum[CLIENTS] = {0}, n = 0, half;
@@ -222,9 +223,10 @@ static void test_surplus(void)
 {
     static const uint64_t periods[] = {1000000, 10000000, 1000000000, UINT64_C(10000000000)},
                           parts[] = {0, 0, 1, 16, 1024};
+    const unsigned few = check_state.scale > 2 ? 3 : 1;
     unsigned k, c, i, e;
-    for (k = 0; k<sizeof periods / sizeof *periods; k += check_state.scale> 2 ? 3 : 1)
-        for (c = 0; c < sizeof parts / sizeof *parts; c++) {
+    for (k = 0; k < sizeof periods / sizeof *periods; k += few)
+        for (c = 0; c < sizeof parts / sizeof *parts; c += few) {
             uint64_t at, sum[CLIENTS] = {0}, idle, n = 0;
             steps = c ? 2048 : 512; /* a call each T / 512 comes too late for what is returned in the last one */
             w.config.check_ns = parts[c] ? periods[k] / parts[c] : 0;
@@ -258,8 +260,9 @@ static void test_idle(void)
     static struct tokenpool_client client[MOST];
     static uint64_t words[256] __attribute__((aligned(64))), rooms[2048] __attribute__((aligned(64)));
     static struct tokenpool_monitor monitor;
+    const unsigned few = check_state.scale > 2 ? 2 : 1;
     unsigned k, c, s, n, i;
-    for (k = 0; k < sizeof periods / sizeof *periods; k++)
+    for (k = 0; k < sizeof periods / sizeof *periods; k += few)
         for (c = 0; c < sizeof parts / sizeof *parts; c++)
             for (s = 0; s < (c ? 3u : 4u); s++)
                 for (n = 0; n < 2; n++) {

@@ -145,6 +145,7 @@ static void all_orders(uint32_t count, bool weights, bool sizes, enum htb_bound 
 static void never_comes_back(enum htb_bound bound)
 {
     const struct htb_config config = config_of(bound);
+    const uint64_t seconds = check_state.scale > 2 ? 2 : 10;
     struct loop l;
     uint64_t now;
     first_order(&l, 2, 1);
@@ -154,12 +155,12 @@ static void never_comes_back(enum htb_bound bound)
     reserve_weight(&l, 3, 0, 1);
     l.weight[3] = 0;
     l.size[1] = l.size[2] = 65536;
-    for (now = 0; now < 10 * S; now += 50 * MS) {
+    for (now = 0; now < seconds * S; now += 50 * MS) {
         enum qos_status status = htb_take(&l.w.tree, now, 3, 65536);
         CHECK(status == QOS_OK || status == QOS_EAGAIN);
         loop_until(&l, now, now + 50 * MS);
     }
-    CHECK_GE(stats_of(&l.w, QOS_NONE).granted, 399200000); /* of 400,000,000 */
+    CHECK_GE(stats_of(&l.w, QOS_NONE).granted, seconds * 39920000); /* of 40,000,000 a second */
     world_close(&l.w);
 }
 
@@ -292,12 +293,15 @@ int main(void)
         all_orders(2, false, false, b, 0);
         all_orders(3, false, false, b, 0);
         all_orders(3, true, true, b, 0);
-        all_orders(4, true, false, b, 0);
-        all_orders(5, false, true, b, QOS_NOTHING);
         all_orders(3, true, true, b, 131072);
+        if (check_state.scale <= 2) { /* 144 orders more; sanitizers and other processors see those of three */
+            all_orders(4, true, false, b, 0);
+            all_orders(5, false, true, b, QOS_NOTHING);
+        }
         never_comes_back(b);
-        groups(false, b);
         groups(true, b);
+        if (check_state.scale <= 2)
+            groups(false, b);
     }
     many(64);
     many(100);
