@@ -123,8 +123,10 @@ static void figure_4(void)
  * write ends near that of an oracle that knows all queues. */
 static void informed(void)
 {
-    uint32_t i;
-    for (i = 0; i < RATIOS; i++) {
+    static const uint32_t some[] = {AT_0, AT_5_PERCENT, AT_20, AT_50};
+    uint32_t k;
+    for (k = 0; k < sizeof some / sizeof *some; k++) {
+        const uint32_t i = some[k];
         struct place_config c;
         struct place_result ours, oracle;
         memset(&c, 0, sizeof c);
