@@ -11,7 +11,7 @@
 //
 // Open are: the product without __int128 and the division (products of unknown digits: the prover does not finish;
 // they are tested exhaustively with digits of 4 and 8 bits instead of 32, tests/build/narrow.sh), and that
-// qos_bucket_next_ns names the exact time (two nested products; property/qos_bucket tests it). A contract of these is
+// qos_bucket_next_ns names the exact time (two nested products; world/qos tests it). A contract of these is
 // assumed where they are called, as are gcc's manual for the overflow of a product and C11 for conversions to a signed
 // type and back.
 #define PLAIN_PROVE

@@ -1,5 +1,4 @@
-// proves: the cost of a request is fixed + bytes * per_mib / 2^20, rounded up, within 1..QOS_TOKENS_MAX; a fitted model
-// gives at least the measured costs, and exactly that of the small size
+// proves: costs and fitted models at the ends of their ranges
 #include "qos.h"
 #include "check.h"
 
@@ -37,8 +36,6 @@ static void check_model(void)
 static void check_fit(void)
 {
     struct qos_cost_model m, before;
-    struct check_rng rng;
-    uint64_t i, n = check_scaled(20000);
     memset(&m, 0x5a, sizeof m);
     before = m;
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 0, 1, 10, 1), QOS_ERANGE);
@@ -73,21 +70,6 @@ static void check_fit(void)
     CHECK_EQ(qos_cost_fit(&m, QOS_READ, 4096, 100, 8192, 90), QOS_OK);
     CHECK_EQ(m.fixed_cost[QOS_READ], 100);
     CHECK_EQ(m.per_mib_cost[QOS_READ], 0);
-
-    check_rng_init(&rng, 3);
-    for (i = 0; i < n; i++) {
-        uint64_t small = check_between(&rng, 1, 1 << 20), large = check_between(&rng, small + 1, 1 << 22);
-        uint64_t small_cost = check_between(&rng, 1, 1000000), large_cost = check_between(&rng, 1, 100000000), got;
-        CHECK_CONTEXT("%" PRIu64 " bytes cost %" PRIu64 ", %" PRIu64 " cost %" PRIu64, small, small_cost, large,
-                      large_cost);
-        if (qos_cost_fit(&m, QOS_READ, small, small_cost, large, large_cost) != QOS_OK)
-            continue;
-        got = qos_cost(&m, QOS_READ, small);
-        CHECK_GE(got, small_cost);
-        if (m.fixed_cost[QOS_READ] > 0) /* otherwise the line would cross the axis below 0 */
-            CHECK_EQ(got, small_cost);
-        CHECK_GE(qos_cost(&m, QOS_READ, large), large_cost);
-    }
 }
 
 int main(void)

@@ -1,26 +1,14 @@
-// proves: CRC32C by the vectors of RFC 3720, B.4, and bit by bit; little-endian codecs; readers and writers stop at the
+// proves: CRC32C by the vectors of RFC 3720, B.4; little-endian codecs; readers and writers stop at the
 // end; a frame with any byte cut off or any bit flipped does not open
 #include "qos.h"
 #include "check.h"
 
 #define PAYLOAD 37
 
-/* Bit by bit, the polynomial of RFC 3720 with its bits in reverse. */
-static uint32_t crc_of_bits(uint32_t crc, const uint8_t *data, size_t len)
-{
-    size_t i, bit;
-    crc = ~crc;
-    for (i = 0; i < len; i++)
-        for (crc ^= data[i], bit = 0; bit < 8; bit++)
-            crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
-    return ~crc;
-}
-
 static void check_crc(void)
 {
-    uint8_t data[48], random[80];
+    uint8_t data[48];
     unsigned i;
-    struct qos_rng rng;
     static const uint8_t read_command[48] = {0x01, 0xc0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
                                              0x00, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00,
                                              0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x18, 0x28, 0x00, 0x00, 0x00,
@@ -40,15 +28,6 @@ static void check_crc(void)
     CHECK_EQ(qos_crc32c(0, data, 0), 0);
     for (i = 0; i <= 48; i++)
         CHECK_EQ(qos_crc32c(qos_crc32c(0, read_command, i), read_command + i, 48 - i), 0xd9963a56u);
-    /* Any length at any alignment. In 2,000 tests each value of each half byte occurs about 600 times. */
-    qos_rng_seed(&rng, 7);
-    for (i = 0; i < 2000; i++) {
-        size_t from = (size_t)qos_rng_below(&rng, 9), len = (size_t)qos_rng_below(&rng, sizeof random - from + 1), j;
-        uint32_t start = (uint32_t)qos_rng_below(&rng, UINT64_C(1) << 32);
-        for (j = 0; j < sizeof random; j++)
-            random[j] = (uint8_t)qos_rng_below(&rng, 256);
-        CHECK_EQ(qos_crc32c(start, random + from, len), crc_of_bits(start, random + from, len));
-    }
 }
 
 static void check_codec(void)
