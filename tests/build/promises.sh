@@ -26,12 +26,15 @@ sentences_of() { # HEADER: one sentence a line
 }
 oracles_of() { # ADAPTER...
     perl -0777 -ne 'while (/world_fail\((.*?);/gs) { my $call = $1; $call =~ s/^.*?,\s*//s; $call =~ s/(run\.now|ps->now_ns|\bnow,|at_ns,).*|,\s*0,.*//s;
-        while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }' "$@" | sort -u
+        while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }
+        while (/\b[A-Z]+_FAIL\(([^,]*),/g) { my $call = $1; while ($call =~ /"([a-z_]+)"/g) { print "$1\n" } }' "$@" | sort -u
 }
 judge() { # HEADER NAME PROMISES ADAPTER [INCLUDED]: prints what is wrong
     sentences_of "$1" >"$out/$2.sentences" || { echo "$2: has no THE CONTRACT"; return; }
-    oracles_of "$4" tests/world/world_test.h >"$out/$2.oracles"
-    oracles_of "${@:4}" >"$out/$2.known"
+    local parts=()
+    for part in tests/world/"$(basename "$3" .promises)"_*.h; do [ ! -f "$part" ] || parts+=("$part"); done # what it includes
+    oracles_of "$4" "${parts[@]}" tests/world/world_test.h >"$out/$2.oracles"
+    oracles_of "${@:4}" "${parts[@]}" >"$out/$2.known"
     perl -e '
         my ($promises, $sentences, $oracles, $name, $known) = @ARGV;
         my (%oracle, %known, @rule, %named);
@@ -73,8 +76,8 @@ done
 name=htb list=tests/world/htb.promises
 sed 's/^ \*   That of qos.h, and:$/&\n *   - Classes are blue./' htb.h >"$out/planted.h"
 judge "$out/planted.h" planted "$list" tests/world/htb.c | grep -q 'blue' || { echo "not found: a sentence without a mark"; bad=1; }
-sed 's/"limit"/"limits"/' tests/world/htb.c >"$out/planted.c"
+sed 's/"scale_free"/"scales_free"/' tests/world/htb.c >"$out/planted.c"
 judge htb.h planted "$list" "$out/planted.c" >"$out/planted.txt"
-grep -q 'no oracle and no test limit' "$out/planted.txt" || { echo "not found: a promise without its oracle"; bad=1; }
-grep -q 'the oracle limits has no promise' "$out/planted.txt" || { echo "not found: an oracle without a promise"; bad=1; }
+grep -q 'no oracle and no test scale_free' "$out/planted.txt" || { echo "not found: a promise without its oracle"; bad=1; }
+grep -q 'the oracle scales_free has no promise' "$out/planted.txt" || { echo "not found: an oracle without a promise"; bad=1; }
 finish $bad

@@ -2,6 +2,11 @@
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "htb"
 #define WORLD_FIELDS(X)                                                                                                \
+    X(PROGRAM, "program", "device calls")                                                                              \
+    X(STEPS, "steps", "5 20 60 120 250")                                                                               \
+    X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
+    X(QUEUES, "queues", "no yes")                                                                                      \
+    X(ABOVE, "above_depth", "end judge")                                                                               \
     X(LENGTH, "length_ms", "200 50 1000 3000")                                                                         \
     X(CHANNELS, "channels", "1 2 4 8 16 64")                                                                           \
     X(HASHED, "hashed", "no yes")                                                                                      \
@@ -47,12 +52,17 @@
     X(CHURN, "churn", "none change leave away stop")                                                                   \
     X(PLACES, "places", "any next")                                                                                    \
     X(FORCE, "force", "0 100")
+#include "examples/world/world.h"
+struct world;
+static void htb_drawn(struct world *w, uint64_t random);
+#define WORLD_DRAW_MORE(w, r) htb_drawn(w, world_rand(r))
 #include "world_test.h"
 #include "htb.h"
 #include "examples/world/clients.h"
 #include "examples/world/clocks.h"
 #include "examples/world/devices.h"
 #include "htb_reference.h"
+#include "htb_calls.h"
 
 #define MS UINT64_C(1000000)
 #define ROOT 0.9      /* tokens per ns: admission's rate; tokens are ns of device time */
@@ -1065,12 +1075,32 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
     world_queue_free(&run.wakes);
 }
 
+/* Small programs are many, as they are short: a world of devices takes as long as a hundred of them. */
+static void htb_drawn(struct world *w, uint64_t random)
+{
+    struct world_rng r = {random};
+    uint64_t kind = world_between(&r, 0, 999);
+    w->choice[F_PROGRAM] = kind >= 20;
+    if (w->choice[F_PROGRAM] == 0)
+        return;
+    memset(w->choice, 0, sizeof w->choice);
+    w->choice[F_PROGRAM] = 1;
+    w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
+    w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
+    w->choice[F_QUEUES] = (uint8_t)world_between(&r, 0, 1);
+    w->choice[F_BOUND] = (uint8_t)world_between(&r, 0, 1);
+}
+
 static void world_run(struct world *w)
 {
     static double before[CLIENTS];
     bool closed = false;
     uint64_t was;
     uint32_t i;
+    if (world_choice(w, F_PROGRAM) == 1) {
+        calls_run(w);
+        return;
+    }
     one_run(w, 0, 1);
     if (w->broken || world_choice(w, F_AGAIN) == 0)
         return;
@@ -1106,5 +1136,5 @@ int main(int argc, char **argv)
         argv++;
         argc--;
     }
-    return world_main(argc, argv, "tests/world/htb.worlds", 430, open);
+    return world_main(argc, argv, "tests/world/htb.worlds", 6000, open);
 }

@@ -9,6 +9,7 @@
  *     WORLD_HEADER "htb"
  *     WORLD_FIELDS(X)     X(NAME, "name", "value value ...") for each field; enumerations list words, the others numbers
  *     WORLD_COHORT(X)     the same for each of WORLD_COHORTS groups of clients: a.name, b.name, ...
+ *     WORLD_DRAW_MORE(w, rng)   optional: changes what a seed has drawn
  * After it:
  *     static void world_run(struct world *w)    runs it; calls world_fail(w, "oracle", now_ns, "...") if one is broken
  *     world_main(argc, argv)
@@ -105,6 +106,9 @@ static void world_draw(struct world *w, uint64_t seed)
     for (f = 0; f < WORLD_FIELD_COUNT; f++)
         if (world_chance(&r, permille))
             w->choice[f] = (uint8_t)world_between(&r, 0, world_field[f].values - 1);
+#ifdef WORLD_DRAW_MORE
+    WORLD_DRAW_MORE(w, &r);
+#endif
 }
 
 static void world_print(const struct world *w, FILE *to)
