@@ -384,7 +384,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     beat      [ epoch 20 | ns since its start 44 ]      for standbys
  *     estimate  [ tokens 32 | takeovers 8 | check 24 ]    beside the beat; for a monitor that takes over
  *     surplus   [ tokens 32 | epoch 20 | 0 ]                   beside them; of the epoch, what nobody reserved
- *     level     [ level 32 | epoch 20 | 0 ]                    beside them; of 2^32: chapter client, "Rest"
+ *     level     [ level 32 | epoch 20 | 0 ]                    beside them; of 2^26: chapter client, "Rest"
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
  *     terms     [ reservation 26 | limit 26 | generation 7 | tag 5 ]   of the period that the tag names
  *     admitted  [ reservation 26 | limit 26 | takeovers 7 | check 5 ]  for a monitor that takes over
@@ -422,6 +422,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_HOW (UINT64_C(15) << 52)    /* phase and demand: */
 #define TOKENPOOL_PRIV_RISES (UINT64_C(3) << 54)   /* of an advance without demand: K is not yet as the level says */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
+#define TOKENPOOL_PRIV_FULL (1u << 26)                 /* a level: nothing is given back */
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
 #define TOKENPOOL_PRIV_SEQ_MASK 0xfffu
@@ -546,7 +547,7 @@ QOS_PRIV bool tokenpool_priv_rests(uint64_t report)
 /* K of such a client, at most: the tokens spent, and the level's part of the reservation, rounded up. */
 QOS_PRIV uint64_t tokenpool_priv_rest(uint64_t reservation, uint64_t spent, uint64_t level)
 {
-    return spent + ((reservation * level + UINT32_MAX) >> 32); /* below 2^58 */
+    return spent + (reservation * level + TOKENPOOL_PRIV_FULL - 1) / TOKENPOOL_PRIV_FULL; /* below 2^58 */
 }
 
 /* The time between two ticks of an engine, two checks of the monitor, two looks at an empty pool: shorter at the end of
@@ -2024,7 +2025,6 @@ struct tokenpool_monitor {
     uint64_t initial;           /* tokens in the pool of the next epoch, once it is ready */
     uint64_t capacity_next;
     uint64_t busy_left;                     /* busy clients at the last check: sum of K - N */
-    uint64_t level;                         /* of 2^32: what clients that rest keep of their reservations */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns, look_ns,
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
@@ -2036,6 +2036,7 @@ struct tokenpool_monitor {
     uint64_t used_fallen;         /* U after a fall that was taken back, for one period */
     uint32_t vain, trusted;       /* falls in a row that were taken back in vain; that will not be taken back */
     uint32_t gap, since;          /* periods from the last late one to a growth: least, now */
+    uint32_t level;               /* of 2^26: what clients that rest keep of their reservations */
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
     uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
     bool unheard, grew, started, looked, ready;
@@ -2404,46 +2405,35 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
  * stored them. */
 #define TOKENPOOL_PRIV_SUM 64u
 
-/* Takes from the sums what the clients of a block that rest have given back. */
-QOS_PRIV void tokenpool_monitor_priv_rest(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
-                                          uint32_t n)
-{
-    const uint64_t tag = tokenpool_priv_tag(monitor->epoch);
-    uint32_t j;
-    for (j = 0; j < n; j++) {
-        uint64_t issued = monitor->issued[first + j], spent = word[j] & TOKENPOOL_TOKENS_MAX;
-        uint64_t kept = qos_min(word[j] >> 26 & TOKENPOOL_TOKENS_MAX, issued);
-        uint64_t most = qos_min(tokenpool_priv_rest(issued, spent, monitor->level), kept);
-        if (word[j] >> 59 != tag || !tokenpool_priv_rests(word[j]))
-            continue;
-        monitor->info.kept -= kept - most;
-        monitor->info.left -= qos_sat_sub(kept, spent) - qos_sat_sub(most, spent);
-    }
-}
-
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
- * does not depend on who reported: all fields are below 2^26, so that differences have a sign. True if one rests. */
-QOS_PRIV bool tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
+ * does not depend on who reported, or rests: all fields are below 2^26, so that differences have a sign. */
+QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
                                          uint32_t n, bool guard)
 {
-    int32_t rests = 0;
     const int32_t tag = (int32_t)tokenpool_priv_tag(monitor->epoch), mask = (int32_t)TOKENPOOL_TOKENS_MAX;
+    const int32_t phase = (int32_t)(TOKENPOOL_PRIV_RISES >> 26);
+    const int32_t wants = (int32_t)((TOKENPOOL_PRIV_HOW ^ TOKENPOOL_PRIV_RISES) >> 26);
+    const uint32_t gone = TOKENPOOL_PRIV_FULL - monitor->level; /* at most 2^26, so a product's high half is exact */
     const uint32_t *issued = monitor->issued + first;
     const uint8_t *demand = monitor->demand + first;
     struct tokenpool_monitor_state *info = &monitor->info;
     int32_t largest = (int32_t)info->largest;
     uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, j;
     for (j = 0; j < n; j++) {
-        int32_t most = (int32_t)issued[j], fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0;
-        int32_t high = (int32_t)(word[j] >> 26), above = (high & mask) - most, done = (int32_t)word[j] & mask & fresh;
-        int32_t k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
-        int32_t rest = k > done ? k - done : 0;
+        int32_t fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0, high = (int32_t)(word[j] >> 26);
+        int32_t done = (int32_t)word[j] & mask & fresh, most = (int32_t)issued[j], above, k, rest;
+        int32_t rests = (high & wants) == 0 ? fresh : 0, rises = (high & phase) == phase ? -1 : 0;
+        /* Who rests keeps S and the level's part of what it was issued, which is that less the rest, rounded down. */
+        int32_t fewer = done - (int32_t)((uint64_t)(issued[j] << 6) * gone >> 32);
+        most += (fewer < 0 ? fewer : 0) & rests & ~rises;
+        above = (high & mask) - most;
+        k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
+        rest = k > done ? k - done : 0;
         kept += (uint32_t)k;
         used += (uint32_t)done;
         left += (uint32_t)rest;
-        rests |= fresh & ~(high | high >> 1); /* its lowest bit of demand is bit 26 */
-        if (guard) {                          /* more than a third of the time */
-            int32_t busy_mask = ((high >> 26 & 3 & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
+        if (guard) { /* more than a quarter of the time */
+            int32_t busy_mask = ((high & wants & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
             rest &= busy_mask;
             busy += busy_mask & 1;
             busy_left += (uint32_t)rest;
@@ -2456,7 +2446,6 @@ QOS_PRIV bool tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, cons
     info->largest = (uint64_t)largest;
     info->busy += busy;
     monitor->busy_left += busy_left;
-    return rests >> 26 & 1;
 }
 
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
@@ -2466,7 +2455,6 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
     uint64_t word[TOKENPOOL_PRIV_SUM]; /* a copy: the loop over it has no atomics */
     bool guard = (monitor->config.flags & TOKENPOOL_GUARD) != 0;
     uint32_t i, j, n;
-    bool rests;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
     monitor->busy_left = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
@@ -2486,13 +2474,11 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
         for (; j < n; j++, from++)
             word[j] = qos_atomic_load_seq_cst(from);
         if (n == TOKENPOOL_PRIV_SUM && !guard) /* a constant: gcc -O2 vectorises no other number */
-            rests = tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, false);
+            tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, false);
         else if (n == TOKENPOOL_PRIV_SUM)
-            rests = tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, true);
+            tokenpool_monitor_priv_add(monitor, word, i, TOKENPOOL_PRIV_SUM, true);
         else
-            rests = tokenpool_monitor_priv_add(monitor, word, i, n, guard);
-        if (rests && monitor->level < UINT32_MAX)
-            tokenpool_monitor_priv_rest(monitor, word, i, n);
+            tokenpool_monitor_priv_add(monitor, word, i, n, guard);
     }
 }
 
@@ -2807,7 +2793,7 @@ QOS_PRIV void tokenpool_monitor_priv_lower(struct tokenpool_monitor *monitor, ui
     level = qos_min(level, monitor->level);
     if (tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_LEVEL,
                                    tokenpool_priv_word((int64_t)level, monitor->epoch, 0)))
-        monitor->level = level;
+        monitor->level = (uint32_t)level;
 }
 
 /* The pool is of the new epoch: writes the terms, while the period word is this monitor's. */
@@ -2817,8 +2803,8 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
     uint32_t i;
     if (!tokenpool_monitor_priv_swap_period(monitor, 0)) /* M2 */
         return false;
-    monitor->level = UINT32_MAX;
-    tokenpool_monitor_priv_lower(monitor, UINT32_MAX);
+    monitor->level = TOKENPOOL_PRIV_FULL;
+    tokenpool_monitor_priv_lower(monitor, TOKENPOOL_PRIV_FULL);
     tokenpool_monitor_priv_write_head(monitor);
     (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
                                      tokenpool_priv_estimate(monitor->info.capacity, monitor->takeovers));
@@ -2895,7 +2881,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
     uint64_t more_ns = qos_max(qos_min(step_ns, monitor->config.period_ns / 32), monitor->config.period_ns / 1024);
     uint64_t ahead_ns = step_ns + more_ns; /* until a client sees the next fill */
     tokenpool_monitor_priv_lower(
-        monitor, qos_mul_div_ceil(UINT32_MAX, qos_sat_sub(left_ns, ahead_ns), monitor->config.period_ns));
+        monitor, qos_mul_div_ceil(TOKENPOOL_PRIV_FULL, qos_sat_sub(left_ns, ahead_ns), monitor->config.period_ns));
     tokenpool_monitor_priv_scan(monitor);
     room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), info->left);
     budget = qos_sat_sub(info->bound, info->kept + info->claimed);

@@ -3,7 +3,7 @@
 // (value analysis: Eva)
 // eva: -eva-precision 1 -eva-split-return auto -eva-slevel 8 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
 // slow
-// plant: tokenpool.h|((int32_t)(word[j] >> 26) & mask) - most|(int32_t)(word[j] >> 26) - most
+// plant: tokenpool.h|above = (high & mask) - most;|above = high - most;
 // plant: tokenpool.h|monitor->generation[i] = tokenpool_priv_generation(terms);|monitor->used[tokenpool_priv_generation(terms)] = 0;
 //
 // In make test: proof/tokenpool_words analyses the same decoders of the shared words, and unit/tokenpool_stray runs this

@@ -136,7 +136,7 @@ static void test_rest(void)
     answer();
     CHECK_CONTEXT("RISE -> HOLD: reads the level");
     CHECK(tokenpool_client_next(&a, now, 1, &op) && op.kind == TOKENPOOL_READ);
-    tokenpool_client_done(&a, UINT64_C(1) << 62 | (storage[TOKENPOOL_OFFSET_POOL / 8] & 0xfffff000u)); /* a quarter */
+    tokenpool_client_done(&a, UINT64_C(1) << 56 | (storage[TOKENPOOL_OFFSET_POOL / 8] & 0xfffff000u)); /* a quarter */
     while (tokenpool_client_next(&a, now, 1, &op))
         answer();
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
