@@ -2982,7 +2982,7 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
     uint64_t looked = monitor->period, last;
     do {
         last = tokenpool_priv_period_valid(seen) ? seen : looked;
-        monitor->takeovers = (uint32_t)((last + 2) >> 1) & 0x7fu;
+        monitor->takeovers = (uint32_t)((last >> 1) + 1) & 0x7fu;
         to = last != seen ? seen /* a stray store, not a monitor's */
                           : tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen),
                                                   (uint64_t)monitor->takeovers << 1 | (seen & TOKENPOOL_PRIV_OPEN));
