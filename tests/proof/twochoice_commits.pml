@@ -2,10 +2,11 @@
  *
  * One home, two logs and a mark on a device, two committers, attempts at compactions, swaps in another thread, power
  * cuts and restarts; with ROOM, records that open writes have reserved. Each write, cut, sync, swap and creation can
- * fail; a failed sync loses what it should have written, and later ones of that log fail, or, once the header knows, may
- * lie. A log's contents are a number: how many of the
- * table's changes it has. What the device really holds (has, whole, in_use) is apart from what the header believes
- * (st, dur, act). tests/build/commits_model.sh runs it, and plants bugs into copies of it. */
+ * fail; a failed sync loses what it should have written, and later ones of that log fail, or, once a commit that failed
+ * has ended, may lie: also if that commit began with an older log of that number, and its sync came late. A log's
+ * contents are a number: how many of the table's changes it has. What the device really holds (has, whole, in_use) is
+ * apart from what the header believes (st, dur, act). tests/build/commits_model.sh runs it, and plants bugs into copies
+ * of it. */
 
 #ifndef CHANGES
 #define CHANGES 3
@@ -82,18 +83,14 @@ inline put_mark()
     fi
 }
 
-inline credit(k, l) /* of commit k, log l */
+inline credit(k, l) /* of commit k, log l: success counts for the log that it began with, failure for what is there now */
 {
     if
-    :: commit_rec[2 * k + l] != 255 && st[l] != NONE && commit_id[2 * k + l] == id[l] ->
+    :: commit_rec[2 * k + l] != 255 && st[l] != NONE && !good[k] -> told[l] = true; fail(l)
+    :: commit_rec[2 * k + l] != 255 && st[l] != NONE && commit_id[2 * k + l] == id[l] && good[k] && st[l] != DOUBTFUL && st[l] != LOST ->
+        known[l] = true;
         if
-        :: !good[k] -> told[l] = true; fail(l)
-        :: good[k] && st[l] != DOUBTFUL && st[l] != LOST ->
-            known[l] = true;
-            if
-            :: commit_rec[2 * k + l] > dur[l] -> dur[l] = commit_rec[2 * k + l]
-            :: else -> skip
-            fi
+        :: commit_rec[2 * k + l] > dur[l] -> dur[l] = commit_rec[2 * k + l]
         :: else -> skip
         fi
     :: else -> skip
@@ -183,7 +180,7 @@ inline end_commit(k)
     if
     :: !good[k] ->
         if
-        :: commit_mark[k] != 0 && commit_mark[k] == unsynced_mark -> unsynced_mark = 0; fail(act)
+        :: commit_mark[k] != 0 && unsynced_mark != 0 -> unsynced_mark = 0; fail(act)
         :: else -> skip
         fi
     :: else ->
@@ -291,7 +288,7 @@ proctype home()
             fail(other)
         fi }
     :: atomic { st[other] == COPIED && known[other] && dur[other] >= acknowledged -> st[other] = SWAPPING; swap_done = 0; printf("swapping\n") }
-    :: atomic { st[other] == COPIED -> fail(other) } /* no room */
+    :: atomic { st[other] == COPIED -> fail(other); printf("given up\n") } /* no room */
     :: atomic { (st[other] == SWAPPING || st[other] == DOUBTFUL) && swap_done == 0 -> /* in another thread */
         if :: true -> in_use = other; swap_done = 1; printf("swapped\n") :: true -> swap_done = 2 fi }
     :: atomic { (st[other] == SWAPPING || st[other] == DOUBTFUL) && swap_done == 2 -> st[other] = NONE; forget_log(other); swap_done = 0 }
