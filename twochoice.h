@@ -3491,12 +3491,13 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   or with what is typical; an ask that only such places would beat waits for a quarter of its own service time.
  *
  *   A write that takes 3/2 of its bound and two round trips is overdue. It is sent to another server, too, if this is
- *   needed at most once in 8 writes, and twice at first; after timeout_ns always; never one at its own home, where
- *   bytes are overwritten in place. Where servers are fewer than 2k, one reservation is for several writes,
+ *   needed at most once in 8 writes, and three times at first; after timeout_ns always; never one at its own home,
+ *   where bytes are overwritten in place. Where servers are fewer than 2k, one reservation is for several writes,
  *   ceil(2k / servers). Servers are drawn in proportion to the rate that was heard last.
  *
- *   Cold: of the first writes nobody knows a bound. The first one that ends gives it to the others. A server whose rate
- *   is not known, or not believed, gets a write whose home it is last, as that could not be sent again.
+ *   Cold: of the first writes nobody knows a bound. The first one that ends gives it to the others: what it took, which
+ *   has a round trip in it. A server whose rate is not known, or not believed, gets a write whose home it is last, as
+ *   that could not be sent again.
  *
  *   If all have answered, and fewer places than writes are left end within twice what a write usually takes from its
  *   request's begin, the client reserves once more, at 2 servers for each write that is left. Where all servers are
@@ -3586,7 +3587,7 @@ struct twochoice_placement {
     uint64_t min_write_bytes, timeout_ns, client, draws, requests, turns;
     uint64_t typical_ns, round_trip_ns; /* of the servers heard */
     uint64_t usual_ns;                  /* from a request's begin to the end of a write, by the bound */
-    uint32_t budget;                    /* for writes that are sent twice: 16 at first, 1 a write; one takes 8 */
+    uint32_t budget;                    /* for writes that are sent twice: 24 at first, 1 a write; one takes 8 */
     bool include_home;
     struct twochoice_priv_clock clock;
     struct qos_rng rng;
@@ -3678,7 +3679,7 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
     placement->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
     placement->client = config->client;
     placement->include_home = config->include_home;
-    placement->budget = 16;
+    placement->budget = 24;
     qos_rng_seed(&placement->rng, config->seed);
     for (i = 0; i < placement->servers; i++) {
         placement->service_ns[i] = placement->drawn[i] = 0;
@@ -4066,7 +4067,8 @@ QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *placement, 
         const uint64_t last_ns = s->at_ns + placement->timeout_ns;
         uint64_t late_ns = last_ns;
         if (bound_ns)
-            late_ns = qos_min(last_ns, s->at_ns + bound_ns + bound_ns / 2 + 2 * placement->round_trip_ns);
+            late_ns =
+                qos_min(last_ns, s->at_ns + bound_ns + bound_ns / 2 + (s->bound_ns ? 2 : 1) * placement->round_trip_ns);
         if (s->state != TWOCHOICE_PRIV_WRITE_BOUND || s->server == s->home)
             continue; /* at home bytes are overwritten in place: they cannot be called back */
         if (now_ns < late_ns) {
