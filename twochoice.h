@@ -609,7 +609,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   with the base in the middle. A search compares, without a branch, first the leaders, which are every 8th key, then
  *   the keys of one group. The next node is fetched at once: one miss per level. Nodes get room, or are refilled, on
  *   the way down; there are no parent pointers. A full leaf gives to the one before it, if that is of the same object
- *   and has room as a narrow leaf: so appends fill all leaves but the last. Otherwise a full narrow leaf is halved. A
+ *   and has room as a narrow leaf: so appends fill all leaves but the last. Otherwise a full narrow leaf becomes two. A
  *   full wide leaf, or inner node, first shares with a neighbour; two full neighbours become three (B*-tree). A narrow
  *   leaf that must become wide and has more than 30 is split, alone or with a neighbour, into parts of 18 to 29: at
  *   most two leaves more, with room kept in inner nodes.
@@ -700,7 +700,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees).
  *
  *   Map (without twochoice_priv_)
- *     the tree         descend, seek, find_gap; add, remove, apply, settle; new_node, spread, halve
+ *     the tree         descend, seek, find_gap; add, remove, apply, settle; new_node, spread
  *     records          encode, decode, intact; append, put_mark, fail
  *     commits          change, group; twochoice_table_commit_begin, _end
  *     recovery         twochoice_table_format, _recover: judge, replay, resume
@@ -1223,25 +1223,6 @@ QOS_PRIV_NOINLINE void twochoice_priv_make_room(struct twochoice_table *table, s
     twochoice_priv_spread(table, p, left, 2, both < 3 * TWOCHOICE_INNER_LEAST ? 2 : 3, level);
 }
 
-/* A full narrow leaf, child i of p: its second half moves to a new leaf. */
-QOS_PRIV_NOINLINE void twochoice_priv_halve(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i)
-{
-    const uint32_t half = TWOCHOICE_NARROW_SLOTS / 2;
-    struct twochoice_priv_node *m = &table->node[twochoice_priv_add_child(table, p, i, 0)];
-    struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-    m->narrow = 1;
-    m->object = n->object;
-    m->u.narrow.base = n->u.narrow.base;
-    __builtin_memcpy(m->u.narrow.entry, n->u.narrow.entry + half, half * sizeof n->u.narrow.entry[0]);
-    twochoice_priv_set_count(m, 0, half);
-    twochoice_priv_set_count(n, 0, half);
-    twochoice_priv_lead(m, 0);
-    twochoice_priv_lead(n, 0);
-    p->u.inner.object[i + 1] = m->object;
-    p->u.inner.offset[i + 1] = m->u.narrow.base + m->u.narrow.entry[0].from;
-    twochoice_priv_lead(p, 1);
-}
-
 /* Does the fragment fit this narrow leaf's base? */
 QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
 {
@@ -1331,27 +1312,24 @@ QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, st
 }
 
 /* The leaf that is child i of p cannot take the fragment in any form, and p has two places. A narrow leaf that is
- * only full is halved. Otherwise the fragment needs a wide leaf, so that no part may have more than 29: of this leaf
+ * only full becomes two. Otherwise the fragment needs a wide leaf, so that no part may have more than 29: of this leaf
  * alone, if it has enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
 QOS_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                      uint32_t i, const struct twochoice_priv_fragment *f)
 {
     const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-    bool alone = p->count == 1;
+    bool alone = p->count == 1, full;
     uint32_t other = alone ? i : i + 1 < p->count ? i + 1 : i - 1, total = n->count, had = 1;
     if (!alone && total >= 2 * TWOCHOICE_LEAF_LEAST) /* the root's only two children may have less than the least */
         alone = p->count > 2 || table->node[p->u.inner.child[other]].count >= TWOCHOICE_LEAF_LEAST;
-    if (alone && n->narrow && twochoice_priv_fits(n, f)) {
-        twochoice_priv_halve(table, p, i);
-        return;
-    }
+    full = alone && n->narrow && twochoice_priv_fits(n, f);
     if (!alone) {
         total += table->node[p->u.inner.child[other]].count;
         i = other < i ? other : i;
         had = 2;
     }
     twochoice_priv_spread(table, p, i, had,
-                          total < 3 * TWOCHOICE_LEAF_LEAST          ? 2
+                          full || total < 3 * TWOCHOICE_LEAF_LEAST  ? 2
                           : total <= 3 * (TWOCHOICE_WIDE_SLOTS - 1) ? 3
                                                                     : 4,
                           0);
