@@ -134,7 +134,7 @@ extern "C" {
 #define TWOCHOICE_UNBOUND (UINT32_MAX - 1)              /* target of a write_begin: not known yet */
 #define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)     /* in one table */
 #define TWOCHOICE_OPEN_MAX 65536                        /* writes, or pulls, open at once in one table */
-#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years at a million writes a second */
+#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years of 10^6 a second; a restart takes 2^21 */
 #define TWOCHOICE_RECORD_BYTES 48                       /* every record of the log */
 #define TWOCHOICE_LOG_VERSION 3                         /* version 2 is read, too */
 #define TWOCHOICE_MARK_LOG 2                            /* beside the logs 0 and 1: 1024 bytes */
@@ -162,13 +162,13 @@ struct twochoice_piece {
 };
 
 /* The caller's storage: three byte arrays, the logs 0 and 1 and the mark (TWOCHOICE_MARK_LOG). When a program starts,
- * log 0 is the active one. Each callback returns 0 for success. */
+ * log 0 is the active one. Each callback returns 0 for success, and calls no function of the table. */
 struct twochoice_storage {
     void *ctx;
     /* Makes an empty log under this number, in new storage blocks: a new file, never an old one cut to nothing. What
      * had the number is given up, even if a sync of it still runs in another thread: its result no longer matters. */
     int (*create)(void *ctx, int log);
-    /* Reads up to len_bytes at offset; *got < len_bytes only at the end. */
+    /* Reads up to len_bytes at offset; *got is 0 only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
     /* Writes len_bytes at offset, which is never beyond the end; not yet durable. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
@@ -361,9 +361,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_tabl
                                                            const struct twochoice_table_config *config);
 
 /* Starts an empty log, durable on return; what the log held is gone, and targets must have dropped all that they hold
- * for this home. QOS_EBUSY: the table is not empty. QOS_EINVAL: no storage. QOS_EIO. */
+ * for this home. QOS_EBUSY: the table has a log: only one call of format or recover succeeds after an init. QOS_EINVAL:
+ * no storage. QOS_EIO. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *table);
-/* Rebuilds the table, which must be empty (QOS_EBUSY), from log 0, writes it to a new log and swaps that in. Call it
+/* Rebuilds the table, which has no log yet (QOS_EBUSY), from log 0, writes it to a new log and swaps that in. Call it
  * at every start. flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: the storage was never formatted: format it.
  * QOS_ECORRUPT: a record that may have been acknowledged is damaged or missing; recovery->valid_bytes is its place.
  * QOS_EVERSION: written by another version. QOS_EINVAL: another server's log, or no storage. QOS_EFULL: more fragments
@@ -1991,6 +1992,20 @@ QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *table
     return twochoice_priv_sync_mark(table);
 }
 
+/* Reads len bytes, or to the log's end. */
+QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *table, uint32_t log, uint64_t pos,
+                                             uint8_t *buf, size_t len, size_t *got)
+{
+    size_t more = 1;
+    for (*got = 0; *got < len && more != 0; *got += more) {
+        more = 0;
+        if (table->storage.read(table->storage.ctx, (int)log, pos + *got, buf + *got, len - *got, &more) != 0 ||
+            more > len - *got)
+            return QOS_EIO;
+    }
+    return QOS_OK;
+}
+
 /* The latest mark. QOS_OK, QOS_ENOENT: there was never one, QOS_ECORRUPT: no slot is intact, QOS_EIO. */
 QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, struct twochoice_priv_record *mark)
 {
@@ -1999,7 +2014,7 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, 
     uint32_t slot;
     enum qos_status status = QOS_ECORRUPT;
     __builtin_memset(mark, 0, sizeof *mark);
-    if (table->storage.read(table->storage.ctx, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != 0 || got > sizeof b)
+    if (twochoice_priv_read(table, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != QOS_OK)
         return QOS_EIO;
     if (got == 0)
         return QOS_ENOENT;
@@ -2249,8 +2264,7 @@ QOS_PRIV enum qos_status twochoice_priv_fetch(struct twochoice_table *table, str
     } else {
         r->base = pos;
         r->have = 0;
-        if (table->storage.read(table->storage.ctx, (int)table->active, pos, r->buf, sizeof r->buf, &r->have) != 0 ||
-            r->have > sizeof r->buf) {
+        if (twochoice_priv_read(table, table->active, pos, r->buf, sizeof r->buf, &r->have) != QOS_OK) {
             r->have = 0;
             return QOS_EIO;
         }
@@ -2410,7 +2424,7 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
     QOS_ASSERT(table);
     if (!table->has_storage)
         return QOS_EINVAL;
-    if (table->fragments != 0 || table->writes_open != 0)
+    if (table->log[table->active].state != TWOCHOICE_PRIV_NONE)
         return QOS_EBUSY;
     twochoice_priv_clear(table);
     __builtin_memset(table->log, 0, sizeof table->log);
@@ -2476,7 +2490,7 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
     QOS_ASSERT(table);
     if (!table->has_storage || (flags & ~TWOCHOICE_ACCEPT_PREFIX) != 0)
         return QOS_EINVAL;
-    if (table->fragments != 0 || table->writes_open != 0)
+    if (table->log[table->active].state != TWOCHOICE_PRIV_NONE)
         return QOS_EBUSY;
     twochoice_priv_clear(table);
     __builtin_memset(table->log, 0, sizeof table->log);
