@@ -182,7 +182,7 @@ struct tags_config {
     uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 50. Rounded up to 5 i */
     uint32_t lead_requests;         /* requests by which reservations let a share tag lead V, 1..65536; 0: 16 */
     uint32_t weight_share_permille; /* least part of the work that goes by weight, 0..999; 0: none */
-    uint32_t moves_max;             /* clients that one call moves to or from their limit; 0: 512 */
+    uint32_t moves_max;             /* clients that one call moves between its trees; 0: 512 */
     uint64_t cost_max;              /* the unit of cost: the largest of a request, 1..QOS_TOKENS_MAX; 0: 1 */
     uint64_t capacity_per_s;        /* for admission: the device's worst case; 0: everything is admitted */
     uint64_t limit_burst_ns;        /* unused limit that is kept; up to 2^62; 0: 100 ms; QOS_NOTHING */
@@ -293,7 +293,8 @@ struct tags_shared;
  * many, at most a second and limit_burst_ns of its limit, if a second of it is a request or more.
  *
  * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
- * at their limits take O(log n) for each of them, amortised over their dispatches, or bounded by config.moves_max. */
+ * at their limits, or several that are due by reservation, take O(log n) for each of them: once for each of their
+ * dispatches, and in one call for config.moves_max of them. */
 
 /* NULL, or a sentence that names the field and says what to do. */
 QOS_API const char *tags_config_error(const struct tags_config *config);
@@ -597,6 +598,7 @@ struct tags {
     struct tags_priv_pool root;     /* all clients, or all groups */
     uint64_t now_ns;                /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
     uint64_t shift_ns;              /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
+    uint64_t plain_ns;              /* a now_ns less than this after the latest is taken as it is; 0 while shifted */
     uint64_t late_ns;               /* how far the last now_ns was behind that came late */
     uint64_t held_ns, stood_ns;     /* after a setback: for how long time stands still; how long it did so far */
     uint64_t spacing_ns;            /* the longest time of one request at a limit, up to a second */
@@ -703,7 +705,7 @@ QOS_PRIV struct qos_u128 tags_priv_s_key(const struct tags_priv_node *node, size
 }
 
 /* Puts a key at its place and lets the winners rise; stops where the winner stays the same. */
-QOS_PRIV void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
+TAGS_PRIV_INLINE void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
 {
     size_t i = id - pool->first;
     struct tags_priv_node *node = pool->s + (i >> 2);
@@ -723,41 +725,6 @@ QOS_PRIV void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct q
             return;
     }
     pool->s_top = key;
-}
-
-/* The same for a key that comes, or is less than before: nobody else becomes the least. */
-QOS_PRIV_NOINLINE void tags_priv_s_lower(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
-{
-    size_t i = id - pool->first, at = i & 3;
-    struct tags_priv_node *node = pool->s + (i >> 2);
-    uint32_t k;
-    for (k = 1; k < pool->s_levels; k++) {
-        node->hi[at] = key.hi;
-        node->lo[at] = key.lo;
-        i >>= 2;
-        at = i & 3;
-        node = pool->s + pool->s_base[k] + (i >> 2);
-        if (!tags_priv_less(key, tags_priv_s_key(node, at)))
-            return;
-    }
-    node->hi[at] = key.hi;
-    node->lo[at] = key.lo;
-    if (tags_priv_less(key, pool->s_top))
-        pool->s_top = key;
-}
-
-/* The same for a key that is not less than before. If it was not the least of its node, nothing else changes. */
-QOS_PRIV void tags_priv_s_raise(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
-{
-    const uint32_t i = id - pool->first, at = i & 3;
-    struct tags_priv_node *node = pool->s + (i >> 2);
-    const struct tags_priv_node *up = pool->s + pool->s_base[1] + (i >> 4);
-    if (pool->s_levels == 1 || node->lo[at] == up->lo[i >> 2 & 3]) { /* the low words of two ids differ */
-        tags_priv_s_put(pool, id, key);
-    } else {
-        node->hi[at] = key.hi;
-        node->lo[at] = key.lo;
-    }
 }
 
 /* The same in r, d or l. */
@@ -964,11 +931,12 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
             tags->held_ns = qos_min(behind, tags->late_ns + tags->spacing_ns + tags->config.limit_burst_ns);
         tags->late_ns = 0;
     }
+    tags->plain_ns = tags->shift_ns ? 0 : TAGS_PRIV_LEAP_NS;
 }
 
 QOS_PRIV void tags_priv_now(struct tags *tags, uint64_t now_ns)
 {
-    if (QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_LEAP_NS && tags->shift_ns == 0))
+    if (QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns))
         tags->now_ns = now_ns;
     else
         tags_priv_jump(tags, now_ns);
@@ -1028,11 +996,12 @@ QOS_PRIV void tags_priv_return(struct tags_priv_pool *pool, struct tags_priv_hot
 QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags *tags, const struct tags_priv_pool *pool,
                                            struct tags_priv_hot *h)
 {
-    uint64_t work = qos_min(qos_sat_mul(pool->largest, pool->backlogged), UINT64_C(1) << 62);
-    uint64_t weights = qos_max(pool->weights, 1), hi, rest;
-    struct qos_u128 least = qos_mul_wide(work, UINT64_C(1) << (tags->mean ? 54 : 62)); /* of 1/256 ns, or of cost */
+    uint64_t weights = qos_max(pool->weights, 1), work, hi, rest;
+    struct qos_u128 least;
     if (!tags_priv_less(h->tag, pool->v))
         return;
+    work = qos_min(qos_sat_mul(pool->largest, pool->backlogged), UINT64_C(1) << 62);
+    least = qos_mul_wide(work, UINT64_C(1) << (tags->mean ? 54 : 62)); /* of 1/256 ns, or of cost */
     hi = least.hi / weights;
     rest = least.hi % weights;
     least = tags_priv_wide(hi, qos_div_wide(tags_priv_wide(rest, least.lo), weights, NULL));
@@ -1049,20 +1018,65 @@ QOS_PRIV void tags_priv_move(struct qos_u128 *tag, struct qos_u128 v, struct qos
         *tag = tags_priv_wide(v.hi + TAGS_PRIV_LEAD_MAX, 0);
 }
 
+/* A tag as a key of s. */
+QOS_PRIV struct qos_u128 tags_priv_tag_key(struct qos_u128 tag, uint32_t id)
+{
+    tag.lo = (tag.lo & ~TAGS_PRIV_ID_MASK) | id;
+    return tag;
+}
+
 /* The key that s holds for a client in its state. */
 QOS_PRIV struct qos_u128 tags_priv_key(const struct tags *tags, uint32_t id)
 {
-    const struct tags_priv_hot *h = &tags->hot[id];
-    if (QOS_LIKELY((h->packed & TAGS_PRIV_WAITING) == 0))
-        return tags_priv_wide(h->tag.hi, (h->tag.lo & ~TAGS_PRIV_ID_MASK) | id);
-    if (!tags->surplus)
-        return tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
-    return tags_priv_wide(tags->surplus[id].hi | TAGS_PRIV_AT_LIMIT, (tags->surplus[id].lo & ~TAGS_PRIV_ID_MASK) | id);
+    struct qos_u128 key = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+    if (QOS_LIKELY((tags->hot[id].packed & TAGS_PRIV_WAITING) == 0))
+        return tags_priv_tag_key(tags->hot[id].tag, id);
+    if (tags->surplus)
+        key = tags_priv_tag_key(tags->surplus[id], id);
+    key.hi |= TAGS_PRIV_AT_LIMIT;
+    return key;
 }
 
-QOS_PRIV void tags_priv_s_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+/* Its place in s after its key changed. */
+QOS_PRIV_NOINLINE void tags_priv_s_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     tags_priv_s_put(pool, id, tags_priv_key(tags, id));
+}
+
+/* The same if the key came, or is less than before: nobody else becomes the least. */
+QOS_PRIV_NOINLINE void tags_priv_s_lower(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    const struct qos_u128 key = tags_priv_key(tags, id);
+    size_t i = id - pool->first;
+    struct tags_priv_node *node = pool->s + (i >> 2);
+    uint32_t k;
+    for (k = 1;; k++) {
+        node->hi[i & 3] = key.hi;
+        node->lo[i & 3] = key.lo;
+        if (k >= pool->s_levels)
+            break;
+        i >>= 2;
+        node = pool->s + pool->s_base[k] + (i >> 2);
+        if (!tags_priv_less(key, tags_priv_s_key(node, i & 3)))
+            return;
+    }
+    if (tags_priv_less(key, pool->s_top))
+        pool->s_top = key;
+}
+
+/* The same if it is not less than before. If it was not the least of its node, nothing else changes. */
+QOS_PRIV void tags_priv_s_raise(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    const struct qos_u128 key = tags_priv_key(tags, id);
+    const uint32_t i = id - pool->first, at = i & 3;
+    struct tags_priv_node *node = pool->s + (i >> 2);
+    const struct tags_priv_node *up = pool->s + pool->s_base[1] + (i >> 4);
+    if (pool->s_levels == 1 || node->lo[at] == up->lo[i >> 2 & 3]) { /* the low words of two ids differ */
+        tags_priv_s_set(tags, pool, id);
+    } else {
+        node->hi[at] = key.hi;
+        node->lo[at] = key.lo;
+    }
 }
 
 /* What the request of a slot was charged to an id, its client or its group; NULL: it is of another. */
@@ -1071,6 +1085,13 @@ QOS_PRIV struct tags_priv_charge *tags_priv_charge_of(struct tags *tags, uint32_
     if (tags->slot[i].own.id == id)
         return &tags->slot[i].own;
     return tags->outer && tags->outer[i].id == id ? &tags->outer[i] : NULL;
+}
+
+/* After what a client was charged for the request of a slot, what its group was; NULL: no more. */
+QOS_PRIV struct tags_priv_charge *tags_priv_outer_of(const struct tags *tags, uint32_t i,
+                                                     const struct tags_priv_charge *charge)
+{
+    return tags->outer && charge == &tags->slot[i].own ? &tags->outer[i] : NULL;
 }
 
 /* Tags on both axes move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
@@ -1083,7 +1104,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
         if (tags->surplus)
             tags->surplus[i] = tags_priv_lead(tags->surplus[i], pool->surplus_v);
         if (tags->hot[i].queued)
-            tags_priv_s_lower(pool, i, tags_priv_key(tags, i));
+            tags_priv_s_lower(tags, pool, i);
     }
     for (i = tags->oldest; i != QOS_NONE; i = tags->slot[i].next) {
         struct tags_priv_charge *charge = pool == &tags->root && tags->outer ? &tags->outer[i] : &tags->slot[i].own;
@@ -1136,7 +1157,7 @@ QOS_PRIV void tags_priv_r_clear(const struct tags *tags, struct tags_priv_pool *
 /* Into the trees: its queue has a request again, or its limit tag is due. */
 QOS_PRIV void tags_priv_enter_trees(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
-    tags_priv_s_lower(pool, id, tags_priv_key(tags, id));
+    tags_priv_s_lower(tags, pool, id);
     if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
         tags_priv_r_set(tags, pool, id);
 }
@@ -1210,14 +1231,16 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
     while (pool->l.least <= tags->now_ns && tags_priv_move_left(moves)) {
         const uint32_t id = tags_priv_t_top(pool, &pool->l);
         const uint64_t due = qos_sat_sub(pool->l.least, pool->behind_ns);
-        const bool borrowed = id < tags->config.clients && (tags->hot[id].packed & TAGS_PRIV_BORROWED) != 0;
-        const uint64_t least = tags_priv_reserve_floor(tags, pool, id, !borrowed);
-        tags->hot[id].packed &= ~TAGS_PRIV_WAITING;
+        struct tags_priv_hot *h = &tags->hot[id];
+        h->packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
-        tags_priv_off_limit(tags, pool, &tags->hot[id]);
+        tags_priv_off_limit(tags, pool, h);
         pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
-        if (!tags->config.shared)
+        if ((h->packed & TAGS_PRIV_RESERVED) && !tags->config.shared) {
+            const bool borrowed = id < tags->config.clients && (h->packed & TAGS_PRIV_BORROWED) != 0;
+            const uint64_t least = tags_priv_reserve_floor(tags, pool, id, !borrowed);
             tags_priv_rate_raise(&tags->reserve[id], borrowed ? qos_min(due, least) : least);
+        }
         tags_priv_enter_trees(tags, pool, id);
     }
 }
@@ -1535,34 +1558,35 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
  *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
  */
 
-/* The last N service times: their sum and number; below 2^45 and 2^13. After the first N requests of a client, the
- * number is that of the blocks, as a block holds its mean. */
-QOS_PRIV uint64_t tags_priv_window(const struct tags *tags, const struct tags_priv_mean *m, uint64_t *count)
+/* The mean of the last N service times, in 1/256 ns; UINT64_MAX: none is known. Of the first N requests it is that of
+ * all; then of the blocks, each of which holds its mean. */
+QOS_PRIV uint64_t tags_priv_mean_so_far(const struct tags *tags, uint32_t id)
 {
-    uint64_t sum = 0;
+    const struct tags_priv_mean *m = &tags->mean[id];
+    const uint32_t count = m->full * tags->block_requests + m->open;
+    uint64_t sum = 0; /* below 2^45 */
     unsigned i;
     for (i = 0; i < TAGS_PRIV_BLOCKS; i++)
         sum += m->block[i];
-    *count = tags->blocks;
-    if (m->full == tags->blocks)
-        return sum;
-    *count = m->full * tags->block_requests + m->open;
-    return sum * tags->block_requests + m->sum;
+    if (QOS_LIKELY(m->full == TAGS_PRIV_BLOCKS))
+        return (sum << 8) / TAGS_PRIV_BLOCKS;
+    return count ? ((sum * tags->block_requests + m->sum) << 8) / count : UINT64_MAX;
 }
 
-/* F in 1/256 ns; of a client without history, that of the client that was measured last, but no more than service_ns:
- * V passes an estimate that is too large, so its client would be owed the difference later. One that is too small is
- * corrected when the first request ends. */
+/* Of a client without history: that of the client that was measured last, but no more than service_ns. V passes an
+ * estimate that is too large, so its client would be owed the difference later. One that is too small is corrected when
+ * the first request ends. */
+QOS_PRIV_NOINLINE uint64_t tags_priv_first_mean(const struct tags *tags)
+{
+    uint64_t others = tags->measured != QOS_NONE ? tags_priv_mean_so_far(tags, tags->measured) : UINT64_MAX;
+    return qos_min(tags->config.service_ns << 8, others);
+}
+
+/* F in 1/256 ns. */
 QOS_PRIV uint64_t tags_priv_mean_of(const struct tags *tags, uint32_t id)
 {
-    uint64_t count, sum = tags_priv_window(tags, &tags->mean[id], &count) << 8;
-    if (count == TAGS_PRIV_BLOCKS) /* the usual case, without a division */
-        return sum / TAGS_PRIV_BLOCKS;
-    if (count != 0)
-        return sum / count;
-    if (tags->measured != QOS_NONE)
-        sum = tags_priv_window(tags, &tags->mean[tags->measured], &count) << 8;
-    return qos_min(tags->config.service_ns << 8, count ? sum / count : UINT64_MAX);
+    uint64_t mean = tags_priv_mean_so_far(tags, id);
+    return QOS_LIKELY(mean != UINT64_MAX) ? mean : tags_priv_first_mean(tags);
 }
 
 /* What a request that brings delta units from elsewhere is charged under reward. */
@@ -1603,37 +1627,28 @@ QOS_PRIV struct qos_u128 tags_priv_axis_v(const struct tags_priv_pool *pool, con
 TAGS_PRIV_INLINE void tags_priv_recharge(struct tags *tags, struct tags_priv_pool *pool,
                                          const struct tags_priv_charge *charge, uint64_t plus, uint64_t minus)
 {
-    struct qos_u128 by, *tag = tags_priv_axis(tags, charge);
+    const uint32_t id = charge->id;
+    struct qos_u128 *tag = tags_priv_axis(tags, charge);
     uint32_t rest = 0;
-    if (charge->flags & TAGS_PRIV_NO_SHARE)
+    if (charge->flags & TAGS_PRIV_NO_SHARE || plus == minus)
         return;
-    if (plus >= minus) {
-        by = tags_priv_per_weight(tags, charge->id, plus - minus, &rest);
-        tags_priv_move(tag, tags_priv_axis_v(pool, charge), by);
-        if (tags->hot[charge->id].queued)
-            tags_priv_s_raise(pool, charge->id, tags_priv_key(tags, charge->id));
+    if (plus > minus) {
+        tags_priv_move(tag, tags_priv_axis_v(pool, charge), tags_priv_per_weight(tags, id, plus - minus, &rest));
+        if (tags->hot[id].queued)
+            tags_priv_s_raise(tags, pool, id);
     } else {
-        by = tags_priv_per_weight(tags, charge->id, minus - plus, &rest);
-        *tag = tags_priv_lead(*tag, by);
-        if (tags->hot[charge->id].queued)
-            tags_priv_s_lower(pool, charge->id, tags_priv_key(tags, charge->id));
+        *tag = tags_priv_lead(*tag, tags_priv_per_weight(tags, id, minus - plus, &rest));
+        if (tags->hot[id].queued)
+            tags_priv_s_lower(tags, pool, id);
     }
 }
 
-QOS_PRIV_NOINLINE void tags_priv_recharge_grouped(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
-{
-    const struct tags_priv_charge *own = &tags->slot[i].own;
-    tags_priv_recharge(tags, tags_priv_pool_of(tags, own->id), own, plus, minus);
-    tags_priv_recharge(tags, &tags->root, &tags->outer[i], plus, minus);
-}
-
 /* The same for the client of a slot, and its group. */
-QOS_PRIV void tags_priv_recharge_slot(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
+QOS_PRIV_NOINLINE void tags_priv_recharge_slot(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
 {
-    if (tags->outer)
-        tags_priv_recharge_grouped(tags, i, plus, minus);
-    else
-        tags_priv_recharge(tags, &tags->root, &tags->slot[i].own, plus, minus);
+    const struct tags_priv_charge *charge = &tags->slot[i].own;
+    for (; charge; charge = tags_priv_outer_of(tags, i, charge))
+        tags_priv_recharge(tags, tags_priv_pool_of(tags, charge->id), charge, plus, minus);
 }
 
 /* A client's part of an amount, by weight. */
@@ -1646,7 +1661,7 @@ QOS_PRIV uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64_t amount
 
 /* The most that one request is charged, in 1/256 ns: twice the estimate, or beyond it what its client makes up within
  * reserve_lag_ns, at its part of the weights. What is longer was a stall, or a wrong now_ns: nobody's time. */
-QOS_PRIV uint64_t tags_priv_most(struct tags *tags, uint32_t id, uint64_t estimate)
+QOS_PRIV_NOINLINE uint64_t tags_priv_most(struct tags *tags, uint32_t id, uint64_t estimate)
 {
     uint64_t lag = qos_min(qos_sat_mul(tags->config.reserve_lag_ns, 256), TAGS_PRIV_AMOUNT_MAX);
     return estimate + qos_max(estimate, tags_priv_part(tags, id, lag));
@@ -1665,8 +1680,8 @@ QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t servi
     return qos_min(work, most);
 }
 
-/* It is complete: the estimate that it was charged is replaced by what it took. */
-QOS_PRIV void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_ns)
+/* It is complete: the estimate that it was charged is replaced by what it took. Two copies are compiled. */
+TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_ns, bool grouped)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint64_t floor = tags->config.service_floor_ns, estimate = slot->amount, work;
@@ -1680,7 +1695,10 @@ QOS_PRIV void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_
     }
     tags_priv_measure(tags, id, qos_min(work >> 8, QOS_TOKENS_MAX));
     tags->measured = id;
-    tags_priv_recharge_slot(tags, i, work, estimate);
+    if (grouped)
+        tags_priv_recharge_slot(tags, i, work, estimate);
+    else
+        tags_priv_recharge(tags, &tags->root, &slot->own, work, estimate);
 }
 
 /* The device does not stand still. */
@@ -1698,7 +1716,6 @@ QOS_PRIV uint32_t tags_priv_slot_take(struct tags *tags)
     slot->next = QOS_NONE;
     slot->prev = tags->newest;
     slot->dispatch_ns = tags_priv_device_ns(tags);
-    slot->entered = tags->passed;
     slot->serial = ++tags->serial;
     if (tags->newest != QOS_NONE)
         tags->slot[tags->newest].next = i;
@@ -1719,8 +1736,6 @@ QOS_PRIV void tags_priv_slot_free(struct tags *tags, uint32_t i)
         tags->slot[slot->next].prev = slot->prev;
     else
         tags->newest = slot->prev;
-    slot->serial = 0;
-    slot->own.flags = 0;
     slot->next = tags->free_slot;
     tags->free_slot = i;
 }
@@ -1731,6 +1746,14 @@ QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
     tags->slot[i].entered = tags->passed;
     tags->worked_last = i;
     tags->worked++;
+}
+
+/* It comes to the device. */
+QOS_PRIV void tags_priv_attribute(struct tags *tags, uint32_t i)
+{
+    tags->slot[i].entered = tags->passed;
+    if (tags->worked < tags->at_work_max)
+        tags_priv_begin_work(tags, i);
 }
 
 /* It leaves; if it was at work, the next one is. */
@@ -1752,13 +1775,16 @@ QOS_PRIV void tags_priv_end_work(struct tags *tags, uint32_t i)
 /* Divides the time up to now among `parts`; what each gets. */
 QOS_PRIV uint64_t tags_priv_pass(struct tags *tags, uint64_t now_ns, uint32_t parts)
 {
-    uint64_t dt = qos_min(qos_elapsed_ns(tags->passed_ns, now_ns), TAGS_PRIV_AMOUNT_MAX), each = 0;
-    tags->passed_ns = qos_max(now_ns, tags->passed_ns);
-    if (parts) {
-        each = (dt * 256 + tags->passed_rest) / parts; /* < 2^62 + 2^20 */
-        tags->passed_rest = (dt * 256 + tags->passed_rest) % parts;
-    }
-    return each;
+    uint64_t dt, all;
+    if (now_ns <= tags->passed_ns)
+        return 0;
+    dt = qos_min(now_ns - tags->passed_ns, TAGS_PRIV_AMOUNT_MAX);
+    tags->passed_ns = now_ns;
+    if (parts == 0)
+        return 0;
+    all = dt * 256 + tags->passed_rest; /* < 2^62 + 2^20 */
+    tags->passed_rest = all % parts;
+    return all / parts;
 }
 
 /* The device is taken to work on the `most` oldest. */
@@ -1789,13 +1815,33 @@ QOS_PRIV uint64_t tags_priv_used(struct tags *tags, uint32_t i)
     return qos_min(used, others);
 }
 
-/* Charges a request that ended: what it used, and `each`. */
-QOS_PRIV void tags_priv_settle(struct tags *tags, uint32_t i, uint64_t each)
+QOS_PRIV_NOINLINE void tags_priv_settle_alone(struct tags *tags, uint32_t i, uint64_t service_ns)
+{
+    tags_priv_correct(tags, i, service_ns, false);
+    tags_priv_end_work(tags, i);
+}
+
+QOS_PRIV_NOINLINE void tags_priv_settle_grouped(struct tags *tags, uint32_t i, uint64_t service_ns)
+{
+    tags_priv_correct(tags, i, service_ns, true);
+    tags_priv_end_work(tags, i);
+}
+
+/* A request ended that took service_ns. */
+QOS_PRIV void tags_priv_settle(struct tags *tags, uint32_t i, uint64_t service_ns)
+{
+    if (tags->outer)
+        tags_priv_settle_grouped(tags, i, service_ns);
+    else
+        tags_priv_settle_alone(tags, i, service_ns);
+}
+
+/* The same by attribution: it took what it used, and `each`. */
+QOS_PRIV void tags_priv_settle_used(struct tags *tags, uint32_t i, uint64_t each)
 {
     uint64_t charge = each + tags->given_rest + tags_priv_used(tags, i);
     tags->given_rest = (uint32_t)(charge & 255);
-    tags_priv_correct(tags, i, charge >> 8);
-    tags_priv_end_work(tags, i);
+    tags_priv_settle(tags, i, charge >> 8);
 }
 
 /* Charges the completions of the batch, all of one moment; first those among the M oldest, whose places others take. If
@@ -1814,7 +1860,7 @@ QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
     for (; i != QOS_NONE; i = next) {
         next = tags->slot[i].batch;
         if (tags->slot[i].own.flags & TAGS_PRIV_AT_WORK) {
-            tags_priv_settle(tags, i, each);
+            tags_priv_settle_used(tags, i, each);
         } else {
             tags->slot[i].batch = others;
             others = i;
@@ -1822,7 +1868,7 @@ QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
     }
     for (i = others; i != QOS_NONE; i = next) {
         next = tags->slot[i].batch;
-        tags_priv_settle(tags, i, each);
+        tags_priv_settle_used(tags, i, each);
     }
     if (tags->serial_for > k) {
         tags->serial_for -= k;
@@ -2555,16 +2601,18 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
         }
         choice->client = id;
         choice->phase = TAGS_PHASE_RESERVATION;
-        if (!begins || tags_priv_alone(tags, pool, id, clock) || !tags_priv_move_left(moves))
+        if (!begins || tags_priv_alone(tags, pool, id, clock))
             return QOS_OK;
+        if (!tags_priv_move_left(moves))
+            return QOS_EBUSY;                                  /* one that was not moved may have an earlier deadline */
         tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT); /* several are due: by deadline */
         tags->hot[id].packed |= TAGS_PRIV_DUE;
         tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
     }
 }
 
-QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv_pool *pool, uint32_t *moves,
-                                             struct tags_choice *choice)
+TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv_pool *pool, uint32_t *moves,
+                                                     struct tags_choice *choice)
 {
     struct qos_u128 top;
     while ((top = pool->s_top).hi < TAGS_PRIV_AT_LIMIT) {
@@ -2583,6 +2631,13 @@ QOS_PRIV enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv
     choice->client = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK); /* TAGS_ALLOW: all that wait are at their limits */
     choice->phase = TAGS_PHASE_ABOVE_LIMIT;
     return QOS_OK;
+}
+
+/* Work is due to the weight phase. What is above limits is not meant. */
+QOS_PRIV_NOINLINE enum qos_status tags_priv_by_credit(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
+{
+    enum qos_status status = tags_priv_by_weight(tags, &tags->root, moves, choice);
+    return status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT ? QOS_EAGAIN : status;
 }
 
 /* A group was chosen: which of its clients. */
@@ -2612,11 +2667,8 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_choose(struct tags *tags, uint64_t no
     tags_priv_now(tags, now_ns);
     if (root->l.least <= tags->now_ns)
         tags_priv_release(tags, root, &moves);
-    if (QOS_UNLIKELY(tags->weight_credit > 0)) {
-        status = tags_priv_by_weight(tags, root, &moves, choice);
-        if (status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT)
-            status = QOS_EAGAIN;
-    }
+    if (QOS_UNLIKELY(tags->weight_credit > 0))
+        status = tags_priv_by_credit(tags, &moves, choice);
     if (status == QOS_EAGAIN)
         status = tags_priv_by_reservation(tags, root, &moves, choice);
     if (status == QOS_EAGAIN)
@@ -2881,26 +2933,26 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *p
     grant->client = id;
     grant->phase = phase;
     grant->cost = slot->cost;
-    grant->slot = QOS_NONE;
-    grant->serial = 0;
-    if (tags->slot) {
+    if (!tags->slot) {
+        grant->slot = QOS_NONE;
+        grant->serial = 0;
+    } else {
         grant->slot = tags_priv_slot_take(tags);
         grant->serial = slot->serial;
-        if (tags->config.attribute && tags->worked < tags->at_work_max)
-            tags_priv_begin_work(tags, grant->slot);
+        if (tags->config.attribute)
+            tags_priv_attribute(tags, grant->slot);
         tags_priv_count_at_device(tags, id, true);
     }
     return true;
 }
 
-/* The slot that the next request will have; NULL: no room at the device. */
+/* The slot that the next request will have; there is room. */
 QOS_PRIV struct tags_priv_slot *tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, uint32_t rho,
                                                uint32_t delta)
 {
     struct tags_priv_slot *slot = &tags->spare;
     if (tags->slot) {
-        if (tags->free_slot == QOS_NONE)
-            return NULL;
+        QOS_ASSERT(tags->free_slot != QOS_NONE);
         slot = &tags->slot[tags->free_slot];
     }
     slot->own.id = id;
@@ -2929,7 +2981,7 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
-    tags_priv_s_set(tags, pool, id);
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
     if (charge->flags & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
         tags_priv_settle_rates(tags, pool, id);
 }
@@ -2940,8 +2992,6 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_from(struct tags *tags, stru
                                                          uint32_t delta, struct tags_grant *grant)
 {
     struct tags_priv_slot *slot = tags_priv_room(tags, choice->client, cost, rho, delta);
-    if (!slot)
-        return QOS_EFULL;
     if (!tags_priv_send(tags, pool, grouped, slot, choice->phase, grant)) {
         tags_priv_settle_rates(tags, pool, choice->client);
         return QOS_EAGAIN;
@@ -2990,6 +3040,8 @@ QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const 
         return QOS_EINVAL;
     if (cost > tags->config.cost_max)
         return QOS_ERANGE;
+    if (tags_priv_full(tags))
+        return QOS_EFULL;
     tags_priv_now(tags, now_ns);
     return tags_priv_dispatch(tags, choice, cost, rho, delta, grant);
 }
@@ -3053,34 +3105,11 @@ QOS_PRIV void tags_priv_note_debt(struct tags_priv_counters *c, uint64_t units)
     qos_counter_add(&c->debt, qos_wrap_sub(units, qos_counter_read(&c->debt)));
 }
 
-QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
-                                   struct tags_grant *grant)
+/* Sends a request that was not queued. */
+QOS_PRIV_NOINLINE void tags_priv_send_forced(struct tags *tags, struct tags_priv_pool *pool,
+                                             struct tags_priv_slot *slot, struct tags_grant *grant)
 {
-    struct tags_priv_pool *pool;
-    struct tags_priv_slot *slot;
-    uint64_t amount;
-    bool may;
-    if (!tags_priv_client(tags, id))
-        return QOS_ENOENT;
-    if (!grant)
-        return QOS_EINVAL;
-    if (cost > tags->config.cost_max)
-        return QOS_ERANGE;
-    tags_priv_now(tags, now_ns);
-    if (tags->config.attribute)
-        tags_priv_catch_up(tags);
-    slot = tags_priv_room(tags, id, cost, 0, 0);
-    if (!slot)
-        return QOS_EFULL;
-    pool = tags_priv_pool_of(tags, id);
-    amount = tags->mean ? tags_priv_mean_of(tags, id) : tags->config.cost_max;
-    may = tags_priv_may_force(tags, pool, id, amount);
-    if (tags->grouped)
-        may = tags_priv_may_force(tags, &tags->root, tags->group[id], amount) && may;
-    if (!may) {
-        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
-        return QOS_EDEBT;
-    }
+    const uint32_t id = slot->own.id;
     (void)tags_priv_send(tags, pool, tags->grouped != 0, slot, TAGS_PHASE_FORCED,
                          grant); /* forced claims are not refused */
     tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
@@ -3090,6 +3119,35 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
     if (tags->grouped)
         tags_priv_place(tags, &tags->root, tags->group[id]);
     tags_priv_tell_group(tags, id);
+}
+
+QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
+                                   struct tags_grant *grant)
+{
+    struct tags_priv_pool *pool;
+    uint64_t amount;
+    bool may;
+    if (!tags_priv_client(tags, id))
+        return QOS_ENOENT;
+    if (!grant)
+        return QOS_EINVAL;
+    if (cost > tags->config.cost_max)
+        return QOS_ERANGE;
+    if (tags_priv_full(tags))
+        return QOS_EFULL;
+    tags_priv_now(tags, now_ns);
+    if (tags->config.attribute)
+        tags_priv_catch_up(tags);
+    pool = tags_priv_pool_of(tags, id);
+    amount = tags->mean ? tags_priv_mean_of(tags, id) : tags->config.cost_max;
+    may = tags_priv_may_force(tags, pool, id, amount);
+    if (tags->grouped)
+        may = tags_priv_may_force(tags, &tags->root, tags->group[id], amount) && may;
+    if (!may) {
+        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
+        return QOS_EDEBT;
+    }
+    tags_priv_send_forced(tags, pool, tags_priv_room(tags, id, cost, 0, 0), grant);
     return QOS_OK;
 }
 
@@ -3168,8 +3226,7 @@ QOS_PRIV void tags_priv_charge_more(struct tags *tags, struct tags_priv_pool *po
         tags_priv_rate_charge(&tags->reserve[id], 0, reserved);
     if (limited && !tags->config.shared)
         tags_priv_charge_limit(tags, id, limited);
-    tags_priv_recharge(tags, pool, charge, slot->amount, 0);
-    tags_priv_place(tags, pool, id);
+    tags_priv_settle_rates(tags, pool, id);
 }
 
 /* It is complete and took another cost than was said: what it was charged by cost is corrected. */
@@ -3184,7 +3241,7 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     slot->amount = tags->mean ? 0 : slot->cost;
     slot->rho = slot->delta = 0;
     tags_priv_credit_weight(tags, slot, more ? 1 : -1);
-    for (; charge; charge = tags->outer && charge == &slot->own ? &tags->outer[i] : NULL) {
+    for (; charge; charge = tags_priv_outer_of(tags, i, charge)) {
         struct tags_priv_pool *pool = tags_priv_pool_of(tags, charge->id);
         const uint32_t flags = charge->flags;
         if (!tags->config.count_cost)
@@ -3195,6 +3252,8 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
             tags_priv_refund(tags, pool, i, charge);
         charge->flags = flags;
     }
+    if (more)
+        tags_priv_recharge_slot(tags, i, slot->amount, 0);
     tags_priv_tell_group(tags, slot->own.id);
     slot->cost = grant->cost;
     slot->amount = amount;
@@ -3218,9 +3277,9 @@ QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const 
         tags->batch = i;
         tags->batch_ns = tags_priv_device_ns(tags);
         tags->batch_count++;
+    } else if (tags->mean) {
+        tags_priv_settle(tags, i, service_ns);
     } else {
-        if (tags->mean)
-            tags_priv_correct(tags, i, service_ns);
         tags_priv_slot_free(tags, i);
     }
     return QOS_OK;
@@ -3331,6 +3390,8 @@ QOS_API enum qos_status tags_pop(struct tags *tags, uint64_t now_ns, struct tags
     QOS_ASSERT(tags);
     if (!request || !tags->queue)
         return QOS_EINVAL;
+    if (tags_priv_full(tags))
+        return QOS_EFULL;
     do { /* as in tags_pull; push has checked what tags_dispatch checks */
         status = tags_priv_choose(tags, now_ns, &choice);
         if (status != QOS_OK)
