@@ -2,7 +2,7 @@
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "htb"
 #define WORLD_FIELDS(X)                                                                                                \
-    X(PROGRAM, "program", "device calls")                                                                              \
+    X(PROGRAM, "program", "device calls trees")                                                                            \
     X(STEPS, "steps", "5 20 60 120 250")                                                                               \
     X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
     X(QUEUES, "queues", "no yes")                                                                                      \
@@ -63,6 +63,7 @@ static void htb_drawn(struct world *w, uint64_t random);
 #include "examples/world/devices.h"
 #include "htb_reference.h"
 #include "htb_calls.h"
+#include "htb_trees.h"
 
 #define MS UINT64_C(1000000)
 #define ROOT 0.9      /* tokens per ns: admission's rate; tokens are ns of device time */
@@ -1084,7 +1085,7 @@ static void htb_drawn(struct world *w, uint64_t random)
     if (w->choice[F_PROGRAM] == 0)
         return;
     memset(w->choice, 0, sizeof w->choice);
-    w->choice[F_PROGRAM] = 1;
+    w->choice[F_PROGRAM] = kind < 80 ? 2 : 1;
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
     w->choice[F_QUEUES] = (uint8_t)world_between(&r, 0, 1);
@@ -1099,6 +1100,10 @@ static void world_run(struct world *w)
     uint32_t i;
     if (world_choice(w, F_PROGRAM) == 1) {
         calls_run(w);
+        return;
+    }
+    if (world_choice(w, F_PROGRAM) == 2) {
+        trees_run(w);
         return;
     }
     one_run(w, 0, 1);
