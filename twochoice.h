@@ -1480,9 +1480,9 @@ QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint6
 }
 
 /* The first fragment that ends after the byte: it holds the byte or comes after it, maybe in another object. *f: that
- * fragment, or nothing. */
-QOS_PRIV struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_table *table, uint64_t object,
-                                                       uint64_t offset, struct twochoice_priv_fragment *f)
+ * fragment, or nothing. Inline: a call and what it passes through memory are 2 % of a find. */
+QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_reach(
+    const struct twochoice_table *table, uint64_t object, uint64_t offset, struct twochoice_priv_fragment *f)
 {
     uint64_t key = qos_min(offset, UINT64_MAX - 1); /* no fragment starts at UINT64_MAX, and blank slots do */
     struct twochoice_priv_at at, before;
