@@ -67,8 +67,9 @@
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
  *     by weight, differs by at most two batches. Small batches are slow: one client gets
  *     weight x batch in a check, and in T / 128. Without, first come.
- *   - If the node gets slower, once in 8 periods at most, it is known within 5; 99 % of
- *     what equal sharing can meet of the reservations is met, if engines say what waits.
+ *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
+ *     say what waits; then, and always with TOKENPOOL_GUARD, 99 % of what equal sharing
+ *     can meet of the reservations is met, else 99 % of all min(R, an equal share).
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
@@ -2535,6 +2536,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   What is left is the larger of K - N of the clients with a queue, and of Omega - U (without equal_within), as far as
  *   those who have a queue or waited can use it, each client_capacity: if the monitor kept tokens back until it was too
  *   late for them, or nobody claimed them, the node was slower than Omega.
+ *
+ *   That more waits in a client says its set_queued, or a take that was refused. An engine of take and complete cannot
+ *   tell I/Os of 10 ms, one after the other, from I/Os of 0.1 ms after each of which its owner thinks for 9.9 ms. The
+ *   calls and their times are the same. In the first world the node is slow, in the second it is idle.
  *
  *   Each move is a trial. If U falls with Omega the node was not the limit: the fall is taken back, and so many tokens
  *   are no sign for some time (their owner may lie, or the guard leaves a node idle). If U does not rise by an eighth

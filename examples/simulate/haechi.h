@@ -25,6 +25,7 @@
 struct haechi {
     uint32_t clients, periods, flags, active; /* flags of tokenpool.h; active: clients with demand */
     bool bare, constant_rate;
+    bool silent;  /* engines are not told what waits */
     bool literal; /* the paper's rules to the letter, by haechi_paper.h */
     bool basic;   /* of them: unused reservations are not converted; the estimate stays */
     uint64_t limit[HAECHI_CLIENTS];
@@ -227,7 +228,8 @@ static inline void haechi_step(const struct haechi *h, struct tokenpool_monitor 
     while (tokenpool_monitor_next_ns(monitor, now_ns) <= now_ns)
         tokenpool_monitor_run(monitor, now_ns);
     for (i = 0; i < h->clients; i++) {
-        tokenpool_client_set_queued(&client[i].engine, client[i].queued);
+        if (!h->silent)
+            tokenpool_client_set_queued(&client[i].engine, client[i].queued);
         if (step == 0) /* the message that starts a period */
             tokenpool_client_hint(&client[i].engine);
         if (step % 10 == 0)
