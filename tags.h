@@ -2056,15 +2056,16 @@ QOS_PRIV size_t tags_priv_t_at(uint32_t first)
     return (size_t)first / 8 * 3 / 2;
 }
 
-/* A pool that nobody waits in. */
+/* A pool that nobody waits in: nothing is left of those that were in it before. */
 QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *pool, uint32_t first, uint32_t places)
 {
     struct tags_priv_tree empty = {TAGS_PRIV_ABSENT, NULL};
-    size_t s_nodes = tags_priv_nodes(places, 4, &pool->s_levels, pool->s_base);
-    size_t t_bytes = tags_priv_nodes(places, 8, &pool->t_levels, pool->t_base) * 8 * sizeof *tags->r;
+    size_t s_nodes, t_bytes;
+    __builtin_memset(pool, 0, sizeof *pool);
+    s_nodes = tags_priv_nodes(places, 4, &pool->s_levels, pool->s_base);
+    t_bytes = tags_priv_nodes(places, 8, &pool->t_levels, pool->t_base) * 8 * sizeof *tags->r;
     pool->first = first;
     pool->places = places;
-    pool->v = pool->surplus_v = tags_priv_wide(0, 0);
     pool->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
     pool->s = tags->s + tags_priv_s_at(first);
     pool->r = pool->d = pool->l = empty;

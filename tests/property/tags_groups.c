@@ -1,5 +1,6 @@
 // proves: groups: two groups, and two clients of one group, get by weight within a request of each of one another in any
-// proves: window, whatever others do, cancelled requests too; no window exceeds a limit of either level; what is refused
+// proves: window, whatever others do, cancelled requests too; no window exceeds a limit of either level; what is refused.
+// proves: A new group begins anew: a reservation in it is served at once, whatever its number and its ids went through
 #include "check.h"
 #include "tags.h"
 
@@ -232,6 +233,52 @@ static void refusals(void)
     CHECK(check_mem_free(&mem));
 }
 
+static uint32_t serve(uint64_t *now, uint64_t service_ns)
+{
+    struct tags_grant grant;
+    CHECK_EQ(tags_pull(&t, *now, 1, &grant), QOS_OK);
+    *now += service_ns;
+    CHECK_EQ(tags_complete(&t, *now, &grant, service_ns), QOS_OK);
+    return grant.client;
+}
+
+/* An hour's stall moves the reservation clock inside of a group back. Then both groups go, and its number is that of a
+ * new group, of the ids of the other one. */
+static void regrouped(void)
+{
+    const struct tags_client of_group = {1, 500, 0}, reserved = {1, 100, 0}, heavy = {1000, 0, 0};
+    uint64_t now = SECOND, got = 0;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    config.clients = 16;
+    config.groups = 2;
+    check_mem_new(&mem, tags_memsize(&config), 64, 0);
+    CHECK_EQ(tags_init(&t, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_EQ(tags_group_add(&t, now, 16, &of_group, 0, 8), QOS_OK);
+    CHECK_EQ(tags_group_add(&t, now, 17, &of_group, 8, 8), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 0, &reserved), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 8, &reserved), QOS_OK);
+    CHECK_EQ(tags_arrive(&t, now, 8, 10, 1), QOS_OK);
+    (void)serve(&now, 3600 * SECOND);
+    for (i = 0; i < 9; i++)
+        (void)serve(&now, SECOND / 1000);
+    CHECK_EQ(tags_arrive(&t, now, 0, 1, 1), QOS_OK);
+    (void)serve(&now, SECOND / 1000);
+    CHECK_EQ(tags_remove(&t, now, 0, NULL), QOS_OK);
+    CHECK_EQ(tags_remove(&t, now, 8, NULL), QOS_OK);
+    CHECK_EQ(tags_remove(&t, now, 16, NULL), QOS_OK);
+    CHECK_EQ(tags_remove(&t, now, 17, NULL), QOS_OK);
+    CHECK_EQ(tags_group_add(&t, now, 17, &of_group, 0, 8), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 0, &reserved), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 1, &heavy), QOS_OK);
+    CHECK_EQ(tags_arrive(&t, now, 0, 20000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&t, now, 1, 20000, 1), QOS_OK);
+    for (i = 0; i < 10000; i++)
+        got += serve(&now, SECOND / 1000) == 0;
+    CHECK_LE(998, got); /* 100 per second for 10 s; it may miss two */
+    CHECK(check_mem_free(&mem));
+}
+
 int main(void)
 {
     struct check_rng rng;
@@ -240,6 +287,8 @@ int main(void)
     check_rng_init(&rng, check_seed());
     if (check_case("refusals"))
         refusals();
+    if (check_case("regrouped"))
+        regrouped();
     for (i = 0; i < check_scaled(60) && check_case("windows"); i++)
         windows(&rng, 20000);
     return check_end();
