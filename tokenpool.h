@@ -96,8 +96,7 @@
  *     stray store costs at most the tokens of one period; the storage is as before after
  *     three. An engine whose report it hit gets QOS_ESTALE.
  *   - Pool, period with terms, and each report are regions of their own. Who has no more
- *     than the pool's key can take the pool, no reservation. In shared memory, who can
- *     write one word can write all.
+ *     than the pool's key can take the pool only; in shared memory all keys are one.
  */
 #ifndef QOS_TOKENPOOL_H
 #define QOS_TOKENPOOL_H
