@@ -1563,13 +1563,13 @@ QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const s
 QOS_PRIV uint64_t tags_priv_mean_so_far(const struct tags *tags, uint32_t id)
 {
     const struct tags_priv_mean *m = &tags->mean[id];
-    const uint32_t count = m->full * tags->block_requests + m->open;
-    uint64_t sum = 0; /* below 2^45 */
+    uint64_t sum = 0, count; /* below 2^45 */
     unsigned i;
     for (i = 0; i < TAGS_PRIV_BLOCKS; i++)
         sum += m->block[i];
     if (QOS_LIKELY(m->full == TAGS_PRIV_BLOCKS))
         return (sum << 8) / TAGS_PRIV_BLOCKS;
+    count = m->full * tags->block_requests + m->open;
     return count ? ((sum * tags->block_requests + m->sum) << 8) / count : UINT64_MAX;
 }
 
@@ -1944,7 +1944,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   choice          choose: by_reservation, by_weight, choose_inside (a group); tags_choose, tags_next_ns
  *   dispatch        send: charge_rates, weigh, charge_share, charge_group; sent (queue and trees); tags_dispatch,
  *                   tags_pull, tags_force
- *   given back      tags_complete: true_cost, correct (see "parallel devices"); refund: tags_cancel; tags_give_up
+ *   given back      tags_complete: true_cost, settle (see "parallel devices"); refund: tags_cancel; tags_give_up
  *   intrusive       tags_push, tags_pop, tags_unlink, tags_head
  *   what is read    tags_stats, tags_info
  */
@@ -3398,8 +3398,7 @@ QOS_API enum qos_status tags_pop(struct tags *tags, uint64_t now_ns, struct tags
         if (status != QOS_OK)
             return status == QOS_EBUSY ? QOS_EAGAIN : status;
         head = tags->queue[choice.client].head;
-        if (!head) /* it was counted by tags_arrive, not pushed */
-            return QOS_EINVAL;
+        QOS_ASSERT(head);
         status = tags_priv_dispatch(tags, &choice, head->cost, head->rho, head->delta, &head->grant);
     } while (status == QOS_EAGAIN);
     if (status != QOS_OK)
