@@ -174,8 +174,8 @@ static void test_estimate(void)
  * estimate is back within 5 periods, but for a step up that is tried, and from then on 99 % of the reservations are
  * served: of unequal ones with the guard, each, also when no engine is told what waits (silent). Then the estimate may
  * stay, and without the guard min(R, an equal share of the node) is served: who is never refused a token shows nothing.
- * Sets that equal sharing of the reserved I/Os alone cannot meet are not judged, nor those in which the reserved clients
- * alone cannot fill the node. */
+ * Sets that equal sharing of the reserved I/Os alone cannot meet are not judged, nor those in which the reserved
+ * clients alone cannot fill the node. */
 static void test_fall(void)
 {
     unsigned seed, judged = 0, seeds = (unsigned)check_scaled(60), silent = 0, i, p;
