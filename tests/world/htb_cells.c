@@ -428,8 +428,23 @@ static bool known_best(const char *file, const struct cell *c, struct best *b)
 
 static const char *bests = "tests/world/htb_cells.txt";
 
-/* Runs the header in a cell and prints a line. True if it keeps what the best bound keeps. */
-static bool judge(const struct cell *c, double fixed_ns)
+#define FIXED_BEST -1.0 /* the header with the best bound of the reference */
+
+/* With all promises slack, the median latency of a tenant that sends one request at a time is at most 1.5 times that of
+ * the best bound. */
+static uint32_t slack_cells, slow_cells;
+
+static bool is_slow(const struct cell *c, const struct best *b, const struct outcome *o)
+{
+    const bool slack = b->keeps == 15 && c->latency_ns >= 1e7, one = strcmp(clients[c->client].name, "one") == 0;
+    const bool slow = slack && one && o->p50_ns > 1.5 * b->p50_ns;
+    slack_cells += slack && one;
+    slow_cells += slow;
+    return slow;
+}
+
+/* Runs the header in a cell and prints a line. True if it keeps what the best bound keeps. *slow: see above. */
+static bool judge(const struct cell *c, double fixed_ns, bool *slow)
 {
     struct best b;
     uint32_t keeps, misses;
@@ -437,18 +452,20 @@ static bool judge(const struct cell *c, double fixed_ns)
     bool ok;
     if (!known_best(bests, c, &b))
         b = find_best(c);
-    o = mean_of(c, 0, fixed_ns, 1, seeds, &keeps);
+    /* The reference counts tokens, the header time at the root's rate. */
+    o = mean_of(c, 0, fixed_ns < 0 ? b.bound_ns / ROOT : fixed_ns, 1, seeds, &keeps);
+    *slow = is_slow(c, &b, &o);
     /* The mean of the seeds decides, as single runs scatter. */
     keeps = kept(&o);
     misses = b.keeps & ~keeps;
     ok = misses == 0 && o.total >= 0.97 * b.total;
     printf("%-30s %s total %.3f of %.3f  rate %5.2f %5.2f  on time %.3f %.3f  p50 %7.3f of %7.3f ms  p99 %7.3f of "
            "%7.3f  bound "
-           "%8.3f, best %8.3f ms%s%s%s%s%s\n",
+           "%8.3f, best %8.3f ms%s%s%s%s%s%s\n",
            c->name, ok ? "ok  " : "FAIL", o.total, b.total, o.rate[0], o.rate[1], o.on_time[0], o.on_time[1],
-           o.p50_ns / 1e6, b.p50_ns / 1e6, o.p99_ns / 1e6, b.p99_ns / 1e6, o.bound_ns / 1e6, b.bound_ns / 1e6,
+           o.p50_ns / 1e6, b.p50_ns / 1e6, o.p99_ns / 1e6, b.p99_ns / 1e6, o.bound_ns / 1e6, b.bound_ns / ROOT / 1e6,
            misses & 1 ? " db-rate" : "", misses & 2 ? " scan-rate" : "", misses & 4 ? " db-late" : "",
-           misses & 8 ? " scan-late" : "", o.total < 0.97 * b.total ? " total" : "");
+           misses & 8 ? " scan-late" : "", o.total < 0.97 * b.total ? " total" : "", *slow ? " slow" : "");
     fflush(stdout);
     return ok;
 }
@@ -513,16 +530,10 @@ static struct cell cell_of(const char *name)
 }
 
 /* Cells that are judged in make test. */
-static const char *fixed_cells[] = {"1ch30/open90/R200/T10000",    "8ch10/open50/R20/T1000",
-                                    "64ch10/onoff50/R20/T10000",   "64ch30/four/R600/T10000",
-                                    "16any/one/R100/T1000",        "64pause20/two/R200/T10000",
-                                    "64pause200/four/R100/T10000", "16gc200/open10/R600/T1000",
-                                    "64step/two/R100/T10000",      NULL};
-
-/* Cells that held once and fail on the tree now: make test runs and prints them, and says so when they hold again. */
-static const char *open_cells[] = {
-    "64ch10/four/R100/T1000", /* rate 0.93, 0.63 on time, total 0.95 of the best; before abba7f4 1.00 of each */
-    NULL};
+static const char *fixed_cells[] = {
+    "1ch30/open90/R200/T10000",    "8ch10/open50/R20/T1000",    "64ch10/four/R100/T1000", "64ch10/onoff50/R20/T10000",
+    "64ch30/four/R600/T10000",     "16any/one/R100/T1000",      "16any/one/R200/T10000",  "64pause20/two/R200/T10000",
+    "64pause200/four/R100/T10000", "16gc200/open10/R600/T1000", "64step/two/R100/T10000", NULL};
 
 static void usage(void)
 {
@@ -530,7 +541,7 @@ static void usage(void)
            "    --list         prints the names\n"
            "    --best         finds the best fixed bound of each (a line of tests/world/htb_cells.txt)\n"
            "    --sweep        prints what each fixed bound of the reference reaches in a cell\n"
-           "    --fixed NS     the header with this fixed bound\n"
+           "    --fixed NS     the header with this fixed bound; 'best': with the best one of the reference\n"
            "    --seeds N      runs of each (2)     --seconds S    length of a run (3.5), of which --warm S (1.5) not "
            "counted\n"
            "A cell is DEVICE/CLIENT/R<permille>/T<us>, as 64ch30/open50/R200/T10000; 'coarse' is one of 18, 'changes' "
@@ -553,7 +564,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--sweep") == 0)
             what = SWEEP;
         else if (i + 1 < argc && strcmp(argv[i], "--fixed") == 0)
-            fixed_ns = atof(argv[++i]);
+            fixed_ns = strcmp(argv[++i], "best") == 0 ? FIXED_BEST : atof(argv[i]);
         else if (i + 1 < argc && strcmp(argv[i], "--seeds") == 0)
             seeds = (uint32_t)atoi(argv[++i]);
         else if (i + 1 < argc && strcmp(argv[i], "--seconds") == 0)
@@ -573,16 +584,13 @@ int main(int argc, char **argv)
             for (r = 0; r < RATES; r++)
                 for (t = 0; t < LATENCIES; t++, number++) {
                     struct cell c;
-                    bool match = false;
+                    bool match = false, slow;
                     cell_name(&c, d, k, r, t);
                     for (i = first; i < argc; i++)
                         match |= fnmatch(argv[i], c.name, 0) == 0 ||
                                  (strcmp(argv[i], "coarse") == 0 && (d + 2 * k + 3 * r + 7 * t) % 18 == 0);
                     for (i = 0; first == argc && fixed_cells[i]; i++)
                         match |= strcmp(fixed_cells[i], c.name) == 0;
-                    for (i = 0; first == argc && open_cells[i]; i++)
-                        if (strcmp(open_cells[i], c.name) == 0 && judge(&c, 0))
-                            printf("%s holds again: move it to fixed_cells\n", c.name);
                     if (what == LIST)
                         puts(c.name);
                     if (!match || what == LIST)
@@ -603,10 +611,11 @@ int main(int argc, char **argv)
                                    o.p50_ns / 1e6, o.p99_ns / 1e6, keeps);
                         }
                     } else {
-                        bool ok = judge(&c, fixed_ns);
+                        bool ok = judge(&c, fixed_ns, &slow);
                         failed += !ok;
                         CHECK_CONTEXT("htb_cells %s", c.name);
                         CHECK(ok || first < argc);
+                        CHECK(!slow || first < argc);
                     }
                 }
     for (d = 0; what == JUDGE && d < sizeof changes / sizeof *changes; d++)
@@ -619,6 +628,7 @@ int main(int argc, char **argv)
     if (first == argc)
         return check_end();
     if (what == JUDGE)
-        printf("%u cells, %u failed\n", cells, failed);
+        printf("%u cells, %u failed; of %u in which all promises are slack %u are slow\n", cells, failed, slack_cells,
+               slow_cells);
     return failed != 0;
 }
