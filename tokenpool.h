@@ -2402,8 +2402,8 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 /* -- reports */
 
 /* Reports whose sums fit 32 bits, as a field has 26. With 32 of them the first are read again before the processor has
- * stored them. */
-#define TOKENPOOL_PRIV_SUM 64u
+ * stored them; 64 need more stack. */
+#define TOKENPOOL_PRIV_SUM 48u
 
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
  * does not depend on who reported, or rests: all fields are below 2^26, so that differences have a sign. */
