@@ -2,7 +2,7 @@
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "htb"
 #define WORLD_FIELDS(X)                                                                                                \
-    X(PROGRAM, "program", "device calls trees")                                                                            \
+    X(PROGRAM, "program", "device calls trees shares")                                                                 \
     X(STEPS, "steps", "5 20 60 120 250")                                                                               \
     X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
     X(QUEUES, "queues", "no yes")                                                                                      \
@@ -64,6 +64,7 @@ static void htb_drawn(struct world *w, uint64_t random);
 #include "htb_reference.h"
 #include "htb_calls.h"
 #include "htb_trees.h"
+#include "htb_shares.h"
 
 #define MS UINT64_C(1000000)
 #define ROOT 0.9      /* tokens per ns: admission's rate; tokens are ns of device time */
@@ -1085,7 +1086,7 @@ static void htb_drawn(struct world *w, uint64_t random)
     if (w->choice[F_PROGRAM] == 0)
         return;
     memset(w->choice, 0, sizeof w->choice);
-    w->choice[F_PROGRAM] = kind < 80 ? 2 : 1;
+    w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 160 ? 3 : 1;
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
     w->choice[F_QUEUES] = (uint8_t)world_between(&r, 0, 1);
@@ -1104,6 +1105,10 @@ static void world_run(struct world *w)
     }
     if (world_choice(w, F_PROGRAM) == 2) {
         trees_run(w);
+        return;
+    }
+    if (world_choice(w, F_PROGRAM) == 3) {
+        shares_run(w);
         return;
     }
     one_run(w, 0, 1);
