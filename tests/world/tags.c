@@ -23,10 +23,14 @@
     X(DRIFT, "drift_ppm", "0 200 -200")                                                                                \
     X(BASE, "start_ns", "1 1000000000 4000000000000000000")                                                            \
     X(POLL, "poll", "no yes")                                                                                          \
-    X(GROUPED, "grouped", "no cohorts mixed")                                                                          \
+    X(GROUPED, "grouped", "no cohorts mixed one")                                                                      \
+    X(WRONG, "wrong_calls", "no yes")                                                                                  \
+    X(BY_WEIGHT, "weight_share", "0 100 300")                                                                          \
+    X(MOVES, "moves_max", "512 1 8")                                                                                   \
+    X(DEBT, "force_debt", "64 1 0")                                                                                    \
     X(AGAIN, "again", "no shift weights")
 #define WORLD_COHORT(X)                                                                                                \
-    X(NUMBER, "clients", "0 1 2 3 10 30 100 1000")                                                                     \
+    X(NUMBER, "clients", "1 0 2 3 10 30 100 1000")                                                                     \
     X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
     X(OUT, "outstanding", "2 1 4 32 200")                                                                              \
     X(DEMAND, "demand", "500 900 100 1500 5000")                                                                       \
@@ -34,14 +38,15 @@
     X(SIZE, "size", "1 10 1000")                                                                                       \
     X(SIZES, "sizes", "one two any")                                                                                   \
     X(SPEED, "service_of", "1000 500 3000")                                                                            \
-    X(RESERVATION, "reservation", "0 50 200 310")                                                                      \
+    X(RESERVATION, "reservation", "0 50 200 310 600 900")                                                              \
     X(LIMIT, "limit", "0 1000 1100 500 2000 30")                                                                       \
     X(WEIGHT, "weight", "1 2 10 1000 1000000")                                                                         \
     X(CANCEL, "cancel", "0 20 300")                                                                                    \
     X(CANCEL_AFTER, "cancel_after_ms", "0 1 100 2000")                                                                 \
+    X(TOGETHER, "cancelled", "each together")                                                                          \
     X(FORCE, "forced", "0 20")                                                                                         \
     X(START, "start_ms", "0 100 500 900")                                                                              \
-    X(CHURN, "churn", "none change leave away unlimited rejoin")                                                       \
+    X(CHURN, "churn", "none change leave away unlimited rejoin regroup")                                               \
     X(CLAIM, "claims", "1000 30 30000")                                                                                \
     X(GROUP_WEIGHT, "group_weight", "1 2 10 1000")                                                                     \
     X(GROUP_MORE, "group_reserves_more", "0 100")                                                                      \
@@ -81,17 +86,20 @@ struct tenant {
     double reservation, limit, longest_ns, largest; /* requests per ns; of a request */
     uint64_t wakes_ns;
     bool changes, lifted;          /* it or its terms change; its limit ends */
-    bool other_terms, lies;        /* its terms change; what it says that it costs is wrong */
+    bool unlimited;                /* it never waits for a limit */
+    bool other_terms, lies;        /* its weight and its reservation change; what it says that it costs is wrong */
     double given, used_ns, all_ns; /* used_ns: until the end; all_ns: also after it */
     uint32_t id, group;            /* id: the header's */
 };
 
-/* Grouped: each cohort is a group, or each has some clients of every cohort. Its ids begin at a multiple of 8. */
+/* Grouped: each cohort is a group, or each has some clients of every cohort, or one has all. Its ids begin at a multiple of 8. */
 struct group {
     struct tags_client terms;
     double reservation, limit, largest, longest_ns; /* requests per ns; of its clients */
     uint32_t first, places, members;
+    uint32_t at_device;
     bool changes, limits; /* the terms of one of its clients change; one has a limit */
+    bool again;           /* it is to be removed, and made of the same ids again */
     bool lies;            /* one of them says another cost */
 };
 
@@ -112,7 +120,8 @@ static struct tags tags;
 static unsigned char *memory;
 static size_t memory_bytes;
 static struct waiting request[REQUESTS];
-static struct tags_grant grant[REQUESTS];
+#define OLD 16u
+static struct tags_grant grant[REQUESTS], old_grant[OLD]; /* old_grant: of the last that ended */
 static uint32_t owner[REQUESTS], logged[REQUESTS], unused[REQUESTS], unused_count;
 static struct event *journal;
 static size_t journal_count, journal_room;
@@ -127,9 +136,12 @@ static struct {
     struct world_clock clock;
     struct world_rng rng;
     struct world_queue wakes, hung;
+    struct tags_config config;
+    uint32_t steps, tries;                                            /* tries: wrong calls */
+    uint64_t ends, granted, borrowed, served[TAGS_PHASES], cancelled; /* so far */
     uint64_t now, shown, end_ns, base_shift, weight_scale, digest, last_shown;
-    uint32_t depth, at_device, queued;
-    bool ps, draining, forces, cancels, thinks, all_fit, calm, jumped, leaps, fifo_clock, lies;
+    uint32_t depth, at_device, queued, unlimited; /* unlimited: requests that wait for no limit */
+    bool ps, draining, forces, cancels, thinks, all_fit, calm, jumped, leaps, accounts, other_terms, fifo_clock, lies;
     double reference_at, limit_burst_ns, lag_ns, cost_max, estimate_ns; /* estimate_ns: the first, at most */
 } run;
 
@@ -174,10 +186,16 @@ static uint32_t note(enum kind kind, uint32_t client, uint32_t phase, double cos
     return (uint32_t)journal_count++;
 }
 
-/* force_debt_requests + 1 requests of cost_max, if the cohort forces any. */
+/* force_debt_requests + 1. */
+static double debt(void)
+{
+    return world_value(run.w, F_DEBT) + 1;
+}
+
+/* So many requests of cost_max, if the cohort forces any. */
 static double forced_most(uint32_t cohort)
 {
-    return world_choice(run.w, world_of(cohort, F_FORCE)) ? 65 * run.cost_max : 0;
+    return world_choice(run.w, world_of(cohort, F_FORCE)) ? debt() * run.cost_max : 0;
 }
 
 /* Rivals over the sum of their weights: the most of any set with m, as f may come later. It has all up to some weight;
@@ -219,7 +237,7 @@ static void oracle_rates(void)
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
         double unit = counts_cost() ? e->cost : 1, most = counts_cost() ? t->largest : 1;
-        if (e->kind != GIVEN || e->cancelled || t->other_terms || t->lifted)
+        if (e->kind != GIVEN || e->cancelled || t->lifted)
             continue;
         most += counts_cost() && t->lies ? run.depth * run.cost_max : 0; /* until its requests end */
         if (t->limit > 0 && world_choice(run.w, F_AT_LIMIT) != TAGS_ALLOW) {
@@ -227,14 +245,14 @@ static void oracle_rates(void)
             above[e->client] = (x > 0 ? x : 0) + unit;
             last[e->client] = e->shown_ns;
             if (e->phase == TAGS_PHASE_FORCED)
-                forced[e->client] = counts_cost() ? 65 * run.cost_max : 65;
+                forced[e->client] = counts_cost() ? debt() * run.cost_max : debt();
             if (above[e->client] > t->limit * run.limit_burst_ns + most + forced[e->client] + 1e-3) {
                 world_fail(run.w, "limit", e->at_ns, "client %" PRIu32 ": %.2f above L t, allowed %.2f", e->client,
                            above[e->client], t->limit * run.limit_burst_ns + most + forced[e->client]);
                 return;
             }
         }
-        if (t->reservation > 0 && e->phase == TAGS_PHASE_RESERVATION) {
+        if (t->reservation > 0 && e->phase == TAGS_PHASE_RESERVATION && !t->other_terms) {
             double x = above_reserved[e->client] - t->reservation * (double)(e->shown_ns - last_reserved[e->client]);
             above_reserved[e->client] = (x > 0 ? x : 0) + unit;
             last_reserved[e->client] = e->shown_ns;
@@ -264,7 +282,7 @@ static void oracle_group_rates(void)
                 continue;
             unit = counts_cost() ? e->cost : 1;
             if (e->phase == TAGS_PHASE_FORCED)
-                forced = counts_cost() ? 65 * run.cost_max : 65;
+                forced = counts_cost() ? debt() * run.cost_max : debt();
             if (counts_cost() && g->lies)
                 most = g->largest + run.depth * run.cost_max;
             if (g->limit > 0 && world_choice(run.w, F_AT_LIMIT) != TAGS_ALLOW) {
@@ -317,7 +335,7 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
     if (b->limit > 0 || b->limits) /* K */
         most += largest * most_per_weight(weight, n, at[m]);
     if (run.forces)
-        most += 65 * run.cost_max * (1 / wf + 1 / wm);
+        most += debt() * run.cost_max * (1 / wf + 1 / wm);
     for (i = 0; i < journal_count; i++) {
         const struct event *e = &journal[i];
         uint32_t of = tenant[e->client].group;
@@ -352,6 +370,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
     bool above = world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && a->limit > 0 && b->limit > 0;
     /* One after the other, in any order: what each took is known but for those that are at the device. */
     bool one_by_one = run.depth == 1 || (run.device_config.channels == 1 && run.calm && run.fifo_clock);
+    bool by_cost = !run.ps && run.depth > 1 && !world_choice(run.w, F_TOLD);
     /* f's cancelled requests are cancelled before anything else is sent: nothing can overtake what they were charged. */
     bool at_once = run.ps && run.depth == 1 && world_choice(run.w, world_of(a->cohort, F_CANCEL_AFTER)) == 0;
     /* What f may be charged of a pause: its part of the lag among those that wait, and m does if it always waits. */
@@ -361,7 +380,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
     double stall = 4 * (a->longest_ns > run.estimate_ns ? a->longest_ns : run.estimate_ns) +
                    1.2 * run.lag_ns * (always ? wf / (wf + wm) : 1);
     if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
-        (!run.ps && !one_by_one) || (run.ps && a->lies) ||
+        (!run.ps && !one_by_one) || (run.ps && a->lies) || (by_cost && run.lies) ||
         (world_choice(run.w, world_of(a->cohort, F_CANCEL)) && !at_once) ||
         (grouped() && (a->group != b->group || above)))
         return;
@@ -398,7 +417,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
     if (run.ps)
         most += forced_most(a->cohort) / wf + forced_most(b->cohort) / wm;
     else if (run.forces)
-        most += 65 * (a->longest_ns / wf + b->longest_ns / wm);
+        most += debt() * (a->longest_ns / wf + b->longest_ns / wm);
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         double work = run.ps ? e->cost : e->time_ns;
@@ -482,30 +501,27 @@ static void oracle_charged(void)
 }
 
 /* `wrong_times`: times ahead between right ones give at most a second and limit_burst_ns of a limit, however many, if a
- * request of the largest cost is no more than a second of it. */
+ * request of the largest cost is no more than a second of it. (Open: of who forces, a wrong time ahead forgives the debt, too.) */
 static void oracle_wrong_times(void)
 {
-    static double above[CLIENTS], forced[CLIENTS];
+    static double above[CLIENTS];
     static uint64_t last[CLIENTS];
     size_t k;
     if (world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW)
         return;
     memset(above, 0, sizeof above);
-    memset(forced, 0, sizeof forced);
     memset(last, 0, sizeof last);
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
         double unit = counts_cost() ? e->cost : 1, most = counts_cost() ? t->largest : 1, x;
-        if (e->kind != GIVEN || e->cancelled || t->other_terms || t->lifted || t->limit <= 0 ||
+        if (e->kind != GIVEN || e->cancelled || t->lifted || t->limit <= 0 || forced_most(t->cohort) > 0 ||
             (counts_cost() && t->limit * 1e9 < run.cost_max))
             continue;
         x = above[e->client] - t->limit * 1.001 * (double)(e->at_ns - last[e->client]); /* drift */
         above[e->client] = (x > 0 ? x : 0) + unit;
         last[e->client] = e->at_ns;
-        if (e->phase == TAGS_PHASE_FORCED)
-            forced[e->client] = counts_cost() ? 65 * run.cost_max : 65;
-        most += t->limit * (2 * run.limit_burst_ns + 1e9) + forced[e->client];
+        most += t->limit * (2 * run.limit_burst_ns + 1e9);
         most += counts_cost() && t->lies ? run.depth * run.cost_max : 0;
         if (above[e->client] > most + 1e-3) {
             world_fail(run.w, "wrong_times", e->at_ns, "client %" PRIu32 ": %.2f above L t, allowed %.2f", e->client,
@@ -522,7 +538,7 @@ static void oracle_wrong_times(void)
  * each other reservation, and what is at the device). */
 static void oracle_reserved(void)
 {
-    static double behind[CLIENTS];
+    static double behind[CLIENTS], rate[CLIENTS];
     static uint64_t since[CLIENTS];
     static bool waits[CLIENTS];
     double longest = 0, each = 0, others = 0;
@@ -530,11 +546,16 @@ static void oracle_reserved(void)
     size_t k;
     if (!run.all_fit || !run.calm || run.forces || run.cancels || counts_cost() || !run.fifo_clock)
         return;
+    if (world_choice(run.w, F_BY_WEIGHT) && (!run.ps || run.lies)) /* a part of the work, as far as that is known */
+        return;
     for (i = 0; i < tenants; i++) {
+        if (world_choice(run.w, F_BY_WEIGHT) && world_choice(run.w, world_of(tenant[i].cohort, F_SPEED)))
+            return; /* a part of the work is another one of the time */
         longest = tenant[i].longest_ns > longest ? tenant[i].longest_ns : longest;
         each += tenant[i].reservation > 0 ? tenant[i].longest_ns : 0;
         others += tenant[i].reservation * run.limit_burst_ns * tenant[i].longest_ns;
         behind[i] = 0;
+        rate[i] = tenant[i].reservation;
         since[i] = 0;
         waits[i] = false;
     }
@@ -546,7 +567,9 @@ static void oracle_reserved(void)
         double most, gap = (double)(e->at_ns - since[e->client]), longest_gap;
         const struct group *g = &group[t->group];
         /* What its limit forbids: it cannot make up for a long request of another one faster than its limit's burst. */
-        if (t->reservation <= 0 || t->changes || (t->limit > 0 && t->limit < 1.05 * t->reservation) ||
+        const double r = rate[e->client];
+        if (t->reservation <= 0 || (t->changes && !t->other_terms) ||
+            (t->limit > 0 && t->limit < 1.05 * t->reservation) ||
             (t->limit > 0 && t->limit * run.limit_burst_ns < t->reservation * (run.depth + 1) * longest) ||
             (grouped() && g->limit > 0 &&
              (g->limit < 1.05 * g->reservation ||
@@ -559,16 +582,20 @@ static void oracle_reserved(void)
             since[e->client] = e->at_ns;
             continue;
         }
+        if (e->kind == TERMS) { /* a lead is kept, counted in requests: one at most */
+            rate[e->client] = e->cost;
+            behind[e->client] = -1;
+            since[e->client] = e->at_ns;
+        }
         if (e->kind != GIVEN || !waits[e->client])
             continue;
-        most = 2 + t->reservation * ((run.depth + 1) * longest + (WORLD_TAGS_V02 ? others : 0));
-        longest_gap = WORLD_TAGS_V02 ? 1 / t->reservation + each + (run.depth + 1) * longest
-                                     : 2 / t->reservation + (run.depth + 1) * longest;
+        most = 2 + r * ((run.depth + 1) * longest + (WORLD_TAGS_V02 ? others : 0));
+        longest_gap = WORLD_TAGS_V02 ? 1 / r + each + (run.depth + 1) * longest : 2 / r + (run.depth + 1) * longest;
         if (grouped()) { /* one request of its group */
             most += t->reservation / g->reservation;
             longest_gap += 1 / g->reservation;
         }
-        behind[e->client] += t->reservation * gap;
+        behind[e->client] += r * gap;
         since[e->client] = e->at_ns;
         if (behind[e->client] > most + 1e-6) {
             world_fail(run.w, "reserved", e->at_ns,
@@ -582,6 +609,43 @@ static void oracle_reserved(void)
             return;
         }
         behind[e->client] = behind[e->client] > 1 ? behind[e->client] - 1 : 0;
+    }
+}
+
+/* Promise `proportion`: if reservations do not fit, all are served in proportion, whoever comes when: while f waits, who
+ * comes later and who was late before get by reservation what f gets per reserved request, but for a few of each. */
+static void oracle_proportion(uint32_t f, uint32_t m)
+{
+    const struct tenant *a = &tenant[f], *b = &tenant[m];
+    double ahead = 0, most;
+    bool waits = false;
+    size_t k;
+    if (WORLD_TAGS_V02 || use_reference || world_choice(run.w, F_MOVES) || a->reservation <= 0 || b->reservation <= 0 ||
+        a->limit > 0 || a->changes || b->changes || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
+        world_choice(run.w, world_of(b->cohort, F_CANCEL)) || forced_most(a->cohort) + forced_most(b->cohort) > 0 ||
+        grouped() || !run.fifo_clock || (counts_cost() && run.lies))
+        return;
+    most = 3 * ((counts_cost() ? a->largest : 1) / a->reservation + (counts_cost() ? b->largest : 1) / b->reservation);
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        const double unit = counts_cost() ? e->cost : 1;
+        if (e->client == f && (e->kind == WAITS || e->kind == IDLE)) {
+            waits = e->kind == WAITS;
+            ahead = 0;
+        }
+        if (e->kind != GIVEN || e->phase != TAGS_PHASE_RESERVATION || !waits)
+            continue;
+        if (e->client == m)
+            ahead += unit / b->reservation;
+        if (e->client == f)
+            ahead = ahead > unit / a->reservation ? ahead - unit / a->reservation : 0;
+        if (ahead > most * 1.0001 + 1) {
+            world_fail(run.w, "proportion", e->at_ns,
+                       "client %" PRIu32 " got %.3f ms more of its reservation than client %" PRIu32
+                       ", which waits; allowed %.3f",
+                       m, ahead / 1e6, f, most / 1e6);
+            return;
+        }
     }
 }
 
@@ -830,6 +894,8 @@ static void judge_journal(void)
         oracle_pair(i, i + 1);
         oracle_pair(i + 1, i);
         oracle_surplus(i, i + 1);
+        oracle_proportion(i, i + 1);
+        oracle_proportion(i + 1, i);
         oracle_surplus(i + 1, i);
     }
     for (i = 0; i + WORLD_COHORTS < tenants && i < 4; i++) { /* of one mixed group */
@@ -846,6 +912,8 @@ static void judge_journal(void)
             oracle_pair(k, i);
             oracle_pair(i, k);
             oracle_surplus(k, i);
+            oracle_proportion(k, i);
+            oracle_proportion(i, k);
             oracle_surplus(i, k);
         }
     }
@@ -877,6 +945,8 @@ static void ended(uint32_t id)
     struct tenant *t = &tenant[owner[id]];
     run.at_device--;
     t->at_device--;
+    group[t->group].at_device--;
+    old_grant[run.ends++ % OLD] = grant[id];
     unused[unused_count++] = id;
     world_client_done(&t->client, run.now);
     wake(owner[id], world_client_next_ns(&t->client));
@@ -889,37 +959,67 @@ static void given(uint32_t i, uint32_t id, uint32_t phase)
     run.digest = check_wrap_mul(run.digest ^ run.now ^ ((uint64_t)i << 40), UINT64_C(0x100000001b3));
     owner[id] = i;
     logged[id] = note(GIVEN, i, phase, (double)request[id].cost);
+    run.served[phase]++;
+    run.granted += counts_cost() ? request[id].claim : 1;
+    run.borrowed += phase == TAGS_PHASE_RESERVATION ? 0 : counts_cost() ? request[id].claim : 1;
     run.at_device++;
     t->at_device++;
+    group[t->group].at_device++;
     if (!run.draining)
         t->given += (double)request[id].cost;
-    if (request[id].cancel) /* it is lost on its way, and cancelled later */
-        world_queue_add(&run.hung, run.now + (uint64_t)world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * MS, 0,
-                        id);
-    else
+    if (request[id].cancel) { /* it is lost on its way, and cancelled later; or all that are lost meanwhile at once */
+        uint64_t after = (uint64_t)world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * MS;
+        if (world_choice(run.w, world_of(t->cohort, F_TOGETHER)) && after)
+            after -= run.now % after;
+        world_queue_add(&run.hung, run.now + after, 0, id);
+    } else {
         to_device(id);
+    }
 }
 
 static void dequeue(uint32_t i)
 {
     tenant[i].queued--;
     run.queued--;
+    run.unlimited -= tenant[i].unlimited;
     tenant[i].first = request[tenant[i].first].next;
     if (tenant[i].queued == 0)
         (void)note(IDLE, i, 0, 0);
 }
 
 /* It leaves, and is back at once. */
+static void leaves(uint32_t i)
+{
+    uint32_t dropped = UINT32_MAX;
+    if (tags_remove(&tags, now_shown(), tenant[i].id, &dropped) != QOS_OK || dropped != tenant[i].queued)
+        world_fail(run.w, "admission", run.now, "a client with %" PRIu32 " requests left, %" PRIu32 " were dropped",
+                   tenant[i].queued, dropped);
+    if (tenant[i].queued)
+        (void)note(IDLE, i, 0, 0);
+}
+
+/* With the requests that it had. */
+static void returns(uint32_t i)
+{
+    struct tenant *t = &tenant[i];
+    struct tags_client terms = t->terms;
+    uint32_t k, id = t->first;
+    terms.weight *= run.weight_scale;
+    if (tags_add(&tags, now_shown(), t->id, &terms) != QOS_OK)
+        world_fail(run.w, "admission", run.now, "a client that left cannot come back");
+    for (k = 0; k < t->queued; k++, id = request[id].next)
+        if (tags_arrive(&tags, now_shown(), t->id, 1, request[id].claim) != QOS_OK)
+            world_fail(run.w, "once", run.now, "an arrival is refused");
+    if (t->queued)
+        (void)note(WAITS, i, 0, 0);
+}
+
 static void rejoin(uint32_t i)
 {
-    struct tags_client terms = tenant[i].terms;
-    uint32_t dropped;
     if (use_reference)
         return;
-    terms.weight *= run.weight_scale;
-    if (tags_remove(&tags, now_shown(), tenant[i].id, &dropped) != QOS_OK ||
-        tags_add(&tags, now_shown(), tenant[i].id, &terms) != QOS_OK)
-        world_fail(run.w, "admission", run.now, "a client that left cannot come back");
+    leaves(i);
+    returns(i);
 }
 
 /* All that the scheduler gives now. */
@@ -1013,6 +1113,7 @@ static void make(uint32_t i, const struct world_request *q)
     }
     t->last = id;
     run.queued++;
+    run.unlimited += t->unlimited;
 }
 
 static void join_group(struct group *g, const struct tenant *t)
@@ -1124,11 +1225,14 @@ static void draw_tenants(void)
             t->lifted = world_choice(w, world_of(k, F_CHURN)) == 4;
             t->lies = world_choice(w, world_of(k, F_CLAIM)) > 0 && !use_reference && !WORLD_TAGS_V02;
             run.lies |= t->lies;
+            run.other_terms |= t->other_terms;
             run.forces |= world_choice(w, world_of(k, F_FORCE)) > 0;
             run.cancels |= world_choice(w, world_of(k, F_CANCEL)) > 0;
             run.thinks |= c.think_ns > 0;
             world_client_init(&t->client, &c, w->seed, tenants);
-            t->group = world_choice(w, F_GROUPED) == 2 ? tenants % WORLD_COHORTS : k;
+            t->group = world_choice(w, F_GROUPED) == 2   ? tenants % WORLD_COHORTS
+                       : world_choice(w, F_GROUPED) == 3 ? 0
+                                                         : k;
             join_group(&group[t->group], t);
             sum[t->group] += rate * unit;
             tenants++;
@@ -1140,8 +1244,10 @@ static void draw_tenants(void)
         struct group *g = &group[tenant[j].group];
         tenant[j].id = grouped() ? g->first + g->members++ : j;
         tenant_of[tenant[j].id] = j;
+        tenant[j].unlimited =
+            (tenant[j].limit <= 0 && (!grouped() || g->limit <= 0)) || world_choice(w, F_AT_LIMIT) == TAGS_ALLOW;
     }
-    run.all_fit = part <= 0.95;
+    run.all_fit = part + world_value(w, F_BY_WEIGHT) / 1000 <= 0.95;
 }
 
 /* Terms that change; clients that leave and come back; limits that are lifted. */
@@ -1153,14 +1259,18 @@ static void churn(uint32_t step)
         uint32_t kind = world_choice(run.w, world_of(t->cohort, F_CHURN));
         struct tags_client terms = t->terms;
         terms.weight *= run.weight_scale;
+        if (kind == 6 || (kind == 2 && step % 2))
+            group[t->group].again = true;
         if (kind != 1 && kind != 2 && kind != 4)
             continue;
-        (void)note(TERMS, i, 0, 0);
+        if (kind == 1 && step % 2 && terms.reservation_per_s)
+            terms.reservation_per_s = 1 + terms.reservation_per_s / 10;
+        (void)note(TERMS, i, 0, (double)terms.reservation_per_s / 1e9);
         if (kind == 1 && step % 2)
             terms.weight *= 2;
         if (kind == 4 && step >= 3)
             terms.limit_per_s = 0;
-        if (kind == 2 && t->queued == 0) {
+        if (kind == 2 && world_choice(run.w, F_AT_LIMIT) != TAGS_REJECT) {
             rejoin(i);
         } else if (kind != 2 && tags_change(&tags, now_shown(), t->id, &terms) != QOS_OK) {
             world_fail(run.w, "admission", run.now, "terms that fit are refused");
@@ -1174,14 +1284,21 @@ static void tell_cost(uint32_t id)
     (void)id;
 }
 
+static void again(void)
+{
+}
+
+static void oracle_refused(void)
+{
+}
+
 static void set_groups(struct tags_config *c)
 {
     (void)c;
 }
 
-static void add_groups(const struct tags_config *c)
+static void add_groups(void)
 {
-    (void)c;
 }
 #else
 static void tell_cost(uint32_t id)
@@ -1198,16 +1315,140 @@ static void set_groups(struct tags_config *c)
     c->groups = WORLD_COHORTS;
 }
 
-static void add_groups(const struct tags_config *c)
+static uint32_t group_id(uint32_t k)
+{
+    const struct group *last = &group[WORLD_COHORTS - 1];
+    return last->first + last->places + k;
+}
+
+static void add_group(uint32_t k)
+{
+    struct tags_client terms = group[k].terms;
+    terms.weight *= run.weight_scale;
+    if (group[k].members &&
+        tags_group_add(&tags, now_shown(), group_id(k), &terms, group[k].first, group[k].places) != QOS_OK)
+        world_fail(run.w, "admission", run.now, "a group is refused: %s", tags_client_error(&terms));
+}
+
+static void add_groups(void)
 {
     uint32_t k;
-    for (k = 0; k < WORLD_COHORTS && grouped(); k++) {
-        struct tags_client terms = group[k].terms;
-        terms.weight *= run.weight_scale;
-        if (group[k].members &&
-            tags_group_add(&tags, now_shown(), c->clients + k, &terms, group[k].first, group[k].places) != QOS_OK)
-            world_fail(run.w, "admission", 0, "a group is refused: %s", tags_client_error(&terms));
+    for (k = 0; k < WORLD_COHORTS && grouped(); k++)
+        add_group(k);
+}
+
+/* Groups of which nothing is at the device are removed, and made again. */
+static void again(void)
+{
+    uint32_t k, i;
+    for (k = 0; k < WORLD_COHORTS && grouped() && world_choice(run.w, F_AT_LIMIT) != TAGS_REJECT; k++) {
+        if (!group[k].again || group[k].at_device)
+            continue;
+        group[k].again = false;
+        for (i = 0; i < tenants; i++)
+            if (tenant[i].group == k)
+                leaves(i);
+        if (tags_remove(&tags, now_shown(), group_id(k), NULL) != QOS_OK)
+            world_fail(run.w, "admission", run.now, "an empty group cannot be removed");
+        add_group(k);
+        for (i = 0; i < tenants; i++)
+            if (tenant[i].group == k)
+                returns(i);
     }
+}
+
+/* `refused`: a call that makes no sense is refused, by the status beside it, and changes nothing. */
+static void oracle_refused(void)
+{
+    static unsigned char *before;
+    static size_t room;
+    const size_t bytes = tags_memsize(&run.config);
+    const uint32_t way = run.tries++ % 24, i = run.tries / 5 % tenants, id = tenant[i].id;
+    const uint64_t now = run.last_shown;
+    struct tags_client terms = tenant[i].terms;
+    struct tags_choice c = {id, TAGS_PHASE_WEIGHT};
+    struct tags_grant g = old_grant[run.tries % OLD], other;
+    struct tags was = tags;
+    struct tags_request r;
+    struct tags_state state;
+    struct qos_stats stats;
+    uint32_t nobody = run.config.clients + run.config.groups;
+    enum qos_status s = QOS_OK, wanted = QOS_OK;
+    if (bytes > 65536)
+        return;
+    if (bytes > room) {
+        free(before);
+        before = (unsigned char *)world_alloc(room = bytes, 1);
+    }
+    memcpy(before, memory, bytes);
+    memset(&r, 0, sizeof r);
+    r.cost = 1;
+    switch (way) {
+    case 0: wanted = QOS_ENOENT, s = tags_arrive(&tags, now, nobody, 1, 1); break;
+    case 1: wanted = QOS_ERANGE, s = tags_arrive(&tags, now, id, 0, 1); break;
+    case 2: wanted = QOS_ERANGE, s = tags_arrive(&tags, now, id, 1, (uint64_t)run.cost_max + 1); break;
+    case 3: wanted = QOS_ERANGE, s = tags_withdraw(&tags, now, id, 0); break;
+    case 4: wanted = QOS_ERANGE, s = tags_withdraw(&tags, now, id, tenant[i].queued + 1); break;
+    case 5: wanted = QOS_EEXIST, s = tags_add(&tags, now, id, &terms); break;
+    case 6: wanted = QOS_ENOENT, s = tags_change(&tags, now, nobody, &terms); break;
+    case 7:
+        terms.weight = TAGS_WEIGHT_MAX + 1;
+        wanted = QOS_ERANGE, s = tags_change(&tags, now, id, &terms);
+        break;
+    case 8:
+        terms.limit_per_s = 1, terms.reservation_per_s = 2;
+        wanted = QOS_ERANGE, s = tags_change(&tags, now, id, &terms);
+        break;
+    case 9: wanted = QOS_ENOENT, s = tags_remove(&tags, now, nobody, NULL); break;
+    case 10: wanted = QOS_EINVAL, s = tags_push(&tags, now, id, &r); break;
+    case 11: wanted = QOS_ENOENT, s = tags_force(&tags, now, nobody, 1, &other); break;
+    case 12:
+        if (run.at_device < run.depth)
+            wanted = QOS_ERANGE, s = tags_force(&tags, now, id, (uint64_t)run.cost_max + 1, &other);
+        break;
+    case 13:
+        if (tenant[i].queued == 0)
+            wanted = QOS_EINVAL, s = tags_dispatch(&tags, now, &c, 1, 0, 0, &other);
+        else if (run.at_device >= run.depth && !run.config.attribute) /* open: there it is a look at the device */
+            wanted = QOS_EFULL, s = tags_dispatch(&tags, now, &c, 1, 0, 0, &other);
+        break;
+    case 14:
+        if (tenant[i].queued)
+            wanted = QOS_ERANGE, s = tags_dispatch(&tags, now, &c, (uint64_t)run.cost_max + 1, 0, 0, &other);
+        break;
+    case 15:
+        if (tenant[i].queued)
+            wanted = QOS_EINVAL, s = tags_dispatch(&tags, now, &c, 1, 2, 1, &other); /* rho above delta */
+        break;
+    case 16:
+        c.client = nobody;
+        wanted = QOS_ENOENT, s = tags_dispatch(&tags, now, &c, 1, 0, 0, &other);
+        break;
+    case 17: wanted = QOS_ENOENT, s = tags_info(&tags, nobody, &state); break;
+    case 18:
+        if (!run.config.count_by_client)
+            wanted = QOS_EINVAL, s = tags_stats(&tags, id, &stats);
+        break;
+    case 19:
+        if (grouped())
+            wanted = QOS_EBUSY, s = tags_remove(&tags, now, group_id(tenant[i].group), NULL);
+        break;
+    case 20:
+        if (grouped())
+            wanted = QOS_EEXIST,
+            s = tags_group_add(&tags, now, group_id(tenant[i].group), &terms, group[tenant[i].group].first, 8);
+        break;
+    default: /* a grant that was given back before, by now perhaps of a slot that another one has */
+        if (run.ends >= OLD)
+            wanted = QOS_ESTALE, s = way == 21   ? tags_complete(&tags, now, &g, 1)
+                                     : way == 22 ? tags_fail(&tags, now, &g, 1)
+                                                 : tags_cancel(&tags, now, &g);
+    }
+    if (s != wanted)
+        world_fail(run.w, "refused", run.now, "wrong call %" PRIu32 " of client %" PRIu32 ": %d, not %d", way, i,
+                   (int)s, (int)wanted);
+    else if (memcmp(&was, &tags, sizeof was) != 0 || memcmp(before, memory, bytes) != 0)
+        world_fail(run.w, "refused", run.now, "wrong call %" PRIu32 " of client %" PRIu32 " has an effect", way, i);
 }
 #endif
 
@@ -1230,6 +1471,7 @@ static void setup(struct world *w)
     clock.at_ns = run.end_ns / 3;
     world_clock_init(&run.clock, &clock, (uint64_t)world_value(w, F_BASE) + run.base_shift, w->seed, 1);
     run.jumped = f == WORLD_CLOCK_JUMP || f == WORLD_CLOCK_LEAPS;
+    run.accounts = run.w->seed % 4 != 0; /* with counters of single clients */
     run.fifo_clock = f == WORLD_CLOCK_TRUE && clock.drift_ppm == 0;
     d->channels = (uint32_t)world_value(w, F_CHANNELS);
     d->hashed = world_choice(w, F_HASHED) == 1;
@@ -1283,7 +1525,10 @@ static void setup(struct world *w)
     c.reserve_lag_ns = (uint64_t)run.lag_ns;
     c.lead_requests = (uint32_t)world_value(w, F_LEAD);
     c.service_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000);
-    c.count_by_client = !run.ps;
+    c.count_by_client = !run.ps || run.accounts;
+    c.weight_share_permille = (uint32_t)world_value(w, F_BY_WEIGHT);
+    c.moves_max = (uint32_t)world_value(w, F_MOVES);
+    c.force_debt_requests = world_value(w, F_DEBT) > 0 ? (uint64_t)world_value(w, F_DEBT) : QOS_NOTHING;
     if (tags_memsize(&c) > memory_bytes) {
         free(memory);
         memory_bytes = tags_memsize(&c);
@@ -1295,7 +1540,8 @@ static void setup(struct world *w)
         world_fail(w, "init", 0, "%s", tags_config_error(&c) ? tags_config_error(&c) : "refused");
         return;
     }
-    add_groups(&c);
+    run.config = c;
+    add_groups();
     for (i = 0; i < tenants; i++) {
         struct tags_client terms = tenant[i].terms;
         terms.weight *= run.weight_scale;
@@ -1309,11 +1555,10 @@ static void setup(struct world *w)
 static void oracle_idle(void)
 {
     uint32_t i;
-    if (run.at_device >= run.depth || run.queued == 0 || run.jumped)
+    if (run.at_device >= run.depth || run.unlimited == 0 || run.jumped)
         return;
     for (i = 0; i < tenants; i++)
-        if (tenant[i].queued && ((tenant[i].limit <= 0 && (!grouped() || group[tenant[i].group].limit <= 0)) ||
-                                 world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW))
+        if (tenant[i].queued && tenant[i].unlimited)
             world_fail(run.w, "idle", run.now, "the device has room, and client %" PRIu32 " waits below its limit", i);
 }
 
@@ -1336,10 +1581,59 @@ static void completed(const struct world_io *io)
     ended(id);
 }
 
+#if WORLD_TAGS_V02
+static void oracle_accounts(void)
+{
+}
+#else
+/* `told`: what tags_info and tags_stats say is what happened: of all, and of each client that has counters. */
+static void oracle_accounts(void)
+{
+    struct tags_state s, one, sum;
+    struct qos_stats stats;
+    uint64_t reserved = 0;
+    uint32_t i, p;
+    memset(&sum, 0, sizeof sum);
+    if (use_reference)
+        return;
+    for (i = 0; i < tenants; i++) {
+        reserved += grouped() ? 0 : tenant[i].terms.reservation_per_s;
+        if (tags_info(&tags, tenant[i].id, &one) != QOS_OK || one.queued != tenant[i].queued ||
+            one.at_device != tenant[i].at_device) {
+            world_fail(run.w, "told", run.now,
+                       "of client %" PRIu32 " %" PRIu32 " wait and %" PRIu32 " are at the device", i, tenant[i].queued,
+                       tenant[i].at_device);
+            return;
+        }
+        for (p = 0; p < TAGS_PHASES; p++)
+            sum.served[p] += one.served[p];
+        sum.cancelled += one.cancelled;
+    }
+    if (tags_info(&tags, QOS_NONE, &s) != QOS_OK || s.queued != run.queued || s.at_device != run.at_device ||
+        s.cancelled != run.cancelled || memcmp(s.served, run.served, sizeof s.served) != 0) {
+        world_fail(run.w, "told", run.now,
+                   "%" PRIu32 " wait and %" PRIu32 " are at the device, %" PRIu64 " were cancelled", run.queued,
+                   run.at_device, run.cancelled);
+        return;
+    }
+    if (run.config.count_by_client &&
+        (memcmp(sum.served, run.served, sizeof s.served) != 0 || sum.cancelled != run.cancelled))
+        world_fail(run.w, "told", run.now, "the counters of the clients are not those of all");
+    for (i = 0; i < WORLD_COHORTS && grouped(); i++)
+        reserved += group[i].members ? group[i].terms.reservation_per_s : 0;
+    if (!run.other_terms && s.reserved_per_s != reserved)
+        world_fail(run.w, "told", run.now, "%" PRIu64 " are reserved, not %" PRIu64, reserved, s.reserved_per_s);
+    if (tags_stats(&tags, QOS_NONE, &stats) != QOS_OK || stats.granted != run.granted || stats.borrowed != run.borrowed)
+        world_fail(run.w, "told", run.now, "%" PRIu64 " granted and %" PRIu64 " borrowed, not %" PRIu64 " and %" PRIu64,
+                   run.granted, run.borrowed, stats.granted, stats.borrowed);
+}
+#endif
+
 static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
 {
     uint64_t told_ns = WORLD_NEVER, step = 1, from = w->events, t;
     bool too_long = false;
+    double most;
     uint32_t i;
     world_goes_on(0);
     memset(&run, 0, sizeof run);
@@ -1348,8 +1642,9 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
     run.weight_scale = weight_scale;
     run.reference_at = -1;
     run.end_ns = (uint64_t)world_value(w, F_LENGTH) * MS;
-    if (run.end_ns > (uint64_t)(world_value(w, F_SERVICE) * 1000 * 200000))
-        run.end_ns = (uint64_t)(world_value(w, F_SERVICE) * 1000 * 200000);
+    most =
+        world_value(w, F_SERVICE) * 1000 * (world_choice(w, F_LENGTH) == 3 ? 50000 : 3000); /* most worlds are short */
+    run.end_ns = (double)run.end_ns > most ? (uint64_t)most : run.end_ns;
     journal_count = 0;
     for (unused_count = 0; unused_count < REQUESTS; unused_count++)
         unused[unused_count] = REQUESTS - 1 - unused_count;
@@ -1396,6 +1691,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
         }
         while (world_queue_take(&run.hung, run.now, &e)) {
             journal[logged[e.index]].cancelled = true;
+            run.cancelled++;
             world_trace(run.now, owner[e.index], "cancels", request[e.index].cost);
             if (!run.draining)
                 tenant[owner[e.index]].given -= (double)request[e.index].cost;
@@ -1405,6 +1701,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             happened = true;
         }
         while (step < 6 && run.now >= run.end_ns * step / 6) {
+            oracle_accounts();
             churn((uint32_t)step++);
             happened = true;
         }
@@ -1422,6 +1719,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             t = run.draining ? WORLD_NEVER : world_client_next_ns(&c->client);
             wake(e.index, t > run.now ? t : run.now + 1000);
         }
+        again();
         i = dispatch();
         if (i > 0 && polled && !happened && run.now < told && run.fifo_clock && !use_reference)
             world_fail(w, "next", run.now, "a client could be served %" PRIu64 " ns before the told time",
@@ -1429,6 +1727,8 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
         if (i == 0 && !happened && run.now == told && run.fifo_clock && !use_reference && run.at_device < run.depth)
             world_fail(w, "next", run.now, "at the told time nobody can be served");
         oracle_idle();
+        if (world_choice(w, F_WRONG) && run.fifo_clock && !use_reference && ++run.steps % 16 == 0)
+            oracle_refused();
         told_ns = use_reference ? 0 : run.at_device < run.depth ? tags_next_ns(&tags, run.shown) : WORLD_NEVER;
         if (world_choice(w, F_POLL) && run.at_device >= run.depth && !use_reference &&
             tags_next_ns(&tags, run.shown) <= run.shown)

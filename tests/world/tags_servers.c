@@ -13,7 +13,7 @@
     X(LIMIT_BURST, "limit_burst_ms", "100 0 10 1000")                                                                  \
     X(LAG, "reserve_lag_ms", "1000 100")
 #define WORLD_COHORT(X)                                                                                                \
-    X(NUMBER, "clients", "0 1 2 3 10")                                                                                 \
+    X(NUMBER, "clients", "1 0 2 3 10")                                                                                 \
     X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
     X(OUT, "outstanding", "4 2 1 32 200")                                                                              \
     X(SIZES, "sizes", "one two any")                                                                                   \
@@ -24,7 +24,8 @@
     X(LOST, "lost", "0 20 300")                                                                                        \
     X(CANCEL, "cancel", "0 20 300")                                                                                    \
     X(FORCE, "forced", "0 20")                                                                                         \
-    X(AWAY, "away", "no once often")
+    X(AWAY, "away", "no once often")                                                                                   \
+    X(TERMS, "terms", "same lower higher")
 #include "world_test.h"
 #include "tags.h"
 #include "examples/world/clients.h"
@@ -45,6 +46,7 @@ struct request {
 struct place { /* of a client at a server */
     struct tags_tracker_server told;
     uint32_t first, last, queued;
+    uint64_t since_ns; /* it has requests queued */
 };
 
 struct account { /* what was sent above a rate: a bucket that leaks */
@@ -60,8 +62,9 @@ struct tenant {
     uint32_t cohort, turn, out, out_most; /* out: requests on their way, queued or at a device */
     double reservation, limit, largest;   /* units per ns; of a request */
     struct account all, reserved;
-    uint64_t wakes_ns;
-    bool forced;
+    uint64_t wakes_ns, sent_ns; /* sent_ns: the last request, by any server */
+    uint32_t at_device;
+    bool forced, changes, leaves; /* changes: its terms will; leaves: it is no client until they do */
 };
 
 struct server {
@@ -83,7 +86,7 @@ static struct {
     struct world_rng rng;
     struct world_queue wakes, ends; /* ends: of lost and cancelled requests */
     uint64_t now, end_ns;
-    uint32_t depth;
+    uint32_t depth, steps;
     double burst_ns, lag_ns, cost_max;
     bool tracker, draining;
 } run;
@@ -152,6 +155,8 @@ static void to_device(uint32_t id, uint32_t phase)
     struct world_io io;
     world_trace(run.now, r->client, "given", r->cost);
     s->at_device++;
+    tenant[r->client].at_device++;
+    tenant[r->client].sent_ns = run.now;
     if (r->cancel) { /* before anything else happens */
         world_queue_add(&run.ends, run.now, 1, id);
         return;
@@ -183,19 +188,77 @@ static void make(uint32_t i, const struct world_request *q)
         world_queue_add(&run.ends, run.now + 5 * MS, 0, id);
         return;
     }
-    if (world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE))) &&
+    if (world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE))) && !t->leaves &&
         tags_force(&server[r->server].tags, run.now, i, r->cost, &r->grant) == QOS_OK) {
         r->cancel = false;
         to_device(id, TAGS_PHASE_FORCED);
         return;
     }
-    if (tags_arrive(&server[r->server].tags, run.now, i, 1, r->cost) != QOS_OK)
+    if (!t->leaves && tags_arrive(&server[r->server].tags, run.now, i, 1, r->cost) != QOS_OK)
         world_fail(run.w, "once", run.now, "an arrival is refused");
-    if (at->queued++ == 0)
+    if (at->queued++ == 0) {
         at->first = id;
-    else
+        at->since_ns = run.now;
+    } else {
         request[at->last].next = id;
+    }
     at->last = id;
+}
+
+/* Other terms: of shared words, when no scheduler has the client or a request of it at the device. Then it is back, with
+ * what it had queued. */
+static void new_terms(uint32_t i)
+{
+    struct tenant *t = &tenant[i];
+    uint32_t k, j, id;
+    if (!t->leaves) {
+        t->leaves = true;
+        for (k = 0; k < servers; k++)
+            if (tags_remove(&server[k].tags, run.now, i, NULL) != QOS_OK)
+                world_fail(run.w, "once", run.now, "a client cannot leave");
+    }
+    if (t->at_device)
+        return;
+    for (j = 0; j < 2; j++) {
+        uint64_t *rate = j ? &t->terms.limit_per_s : &t->terms.reservation_per_s;
+        if (*rate)
+            *rate = choice(t->cohort, F_TERMS) == 1 ? 1 + *rate / 30 : *rate * 3;
+    }
+    t->reservation = (double)t->terms.reservation_per_s / 1e9;
+    t->limit = (double)t->terms.limit_per_s / 1e9;
+    t->all.above = t->reserved.above = 0;
+    t->leaves = t->changes = false;
+    if (tags_shared_change((struct tags_shared *)(void *)words, run.now, i, &t->terms) != QOS_OK)
+        world_fail(run.w, "once", run.now, "other terms are refused");
+    for (k = 0; k < servers; k++) {
+        struct place *at = &t->at[k];
+        if (tags_add(&server[k].tags, run.now, i, &t->terms) != QOS_OK)
+            world_fail(run.w, "once", run.now, "a client cannot come back");
+        for (j = 0, id = at->first; j < at->queued; j++, id = request[id].next)
+            if (tags_arrive(&server[k].tags, run.now, i, 1, request[id].cost) != QOS_OK)
+                world_fail(run.w, "once", run.now, "an arrival is refused");
+        at->since_ns = run.now;
+    }
+}
+
+/* `wait_sum`: while its server has room, no client waits longer than its limit lets the sum of them: of shared words. */
+static void judge_waits(void)
+{
+    uint32_t i, k;
+    for (i = 0; i < tenants && !run.tracker; i++) {
+        const struct tenant *t = &tenant[i];
+        double most = 2 * units(t->largest) + (t->forced ? (65 + servers) * units(run.cost_max) : 0);
+        for (k = 0; k < servers; k++) {
+            const struct place *at = &t->at[k];
+            uint64_t since = at->since_ns > t->sent_ns ? at->since_ns : t->sent_ns;
+            if (at->queued == 0 || t->leaves || server[k].at_device >= run.depth)
+                continue;
+            if (run.now > since + (t->limit > 0 ? (uint64_t)(most / t->limit) : 0) + 1000)
+                world_fail(run.w, "wait_sum", run.now,
+                           "client %" PRIu32 " waits at server %" PRIu32 ", which has room, for %.3f ms", i, k,
+                           (double)(run.now - since) / 1e6);
+        }
+    }
 }
 
 /* All that a server's scheduler gives now. */
@@ -283,6 +346,7 @@ static void draw_tenants(void)
             c.start_ns = 1;
             world_client_init(&t->client, &c, w->seed, tenants);
             t->wakes_ns = WORLD_NEVER;
+            t->changes = choice(k, F_TERMS) > 0 && !run.tracker;
             run.cost_max = t->largest > run.cost_max ? t->largest : run.cost_max;
             tenants++;
         }
@@ -345,6 +409,7 @@ static void completed(uint32_t k, const struct world_io *io)
     if (run.tracker)
         tags_tracker_done(&t->tracker, r->grant.phase, (uint32_t)units((double)r->cost), &t->at[k].told);
     server[k].at_device--;
+    t->at_device--;
     ended(io->id);
 }
 
@@ -368,6 +433,7 @@ static void step(void)
             if (run.tracker) /* what it told is taken back, too */
                 tags_tracker_server_lost(&at->told, r->rho, r->delta);
             server[r->server].at_device--;
+            tenant[r->client].at_device--;
         }
         ended(e.index);
     }
@@ -383,8 +449,13 @@ static void step(void)
         next = run.draining ? WORLD_NEVER : world_client_next_ns(&t->client);
         wake(e.index, next > run.now ? next : run.now + 1000);
     }
+    for (k = 0; k < tenants && run.now >= run.end_ns / 2; k++)
+        if (tenant[k].changes)
+            new_terms(k);
     for (k = 0; k < servers; k++)
         dispatch(k);
+    if (++run.steps % 8 == 0)
+        judge_waits();
 }
 
 static void world_run(struct world *w)
@@ -429,6 +500,8 @@ static void world_run(struct world *w)
         if (run.draining && unused_count == REQUESTS)
             break;
     }
+    run.now = too_long ? run.end_ns + 100 * WORLD_NS_PER_S : run.now;
+    judge_waits();
     if (!w->broken && unused_count != REQUESTS && !too_long)
         world_fail(w, "progress", run.now, "%" PRIu32 " requests still wait", REQUESTS - unused_count);
     for (i = 0; i < tenants; i++)
