@@ -732,6 +732,26 @@ static void confirms(struct controller *x, const struct pshift_message *m, const
     }
 }
 
+/* Promise `contract`: each plan is of the contracts that were set last: what is left of each reservation, under the limit. */
+static void judge_contracts(const struct controller *x, const struct pshift_problem *p)
+{
+    struct pshift_bucket_state info;
+    uint32_t i;
+    for (i = 0; i < run.buckets; i++) {
+        const struct bucket *b = &bucket[i];
+        const uint64_t limit = b->limit == QOS_NOTHING ? 0 : b->limit;
+        uint64_t left;
+        if (pshift_controller_bucket_info(&x->controller, b->id, &info) != QOS_OK)
+            continue;
+        left = b->reservation > info.served ? b->reservation - info.served : 0;
+        if (info.reservation != b->reservation || info.limit != limit || info.row >= p->buckets ||
+            p->reservation[info.row] > left || (limit == QOS_UNLIMITED && p->reservation[info.row] < left))
+            world_fail(run.w, "contract", run.now,
+                       "bucket %" PRIu32 " was served %" PRIu64 " of %" PRIu64 ", and the plan is for %" PRIu64, i,
+                       info.served, b->reservation, info.row < p->buckets ? p->reservation[info.row] : 0);
+    }
+}
+
 static void plan(uint32_t c)
 {
     struct controller *x = &controller[c];
@@ -744,8 +764,10 @@ static void plan(uint32_t c)
     uint32_t j, n;
     if (pshift_controller_plan(&x->controller, NULL) != QOS_OK)
         return;
-    if (pshift_controller_certificate(&x->controller, &problem, &solution) == QOS_OK)
+    if (pshift_controller_certificate(&x->controller, &problem, &solution) == QOS_OK) {
         judge_solution(&problem, &solution);
+        judge_contracts(x, &problem);
+    }
     for (j = 0; j < run.servers; j++) {
         bool named[BUCKETS] = {false};
         uint64_t sent[BUCKETS];
@@ -1179,7 +1201,7 @@ static void cluster(void)
 #if !WORLD_SERVERS
 /* ---- the solver alone: cold, then warm steps ------------------------------------------------------------------------------------ */
 
-#define ENTRIES (ROWS * 4)
+#define ENTRIES (ROWS * SERVERS)
 static struct {
     struct pshift_solver solver;
     struct pshift_problem p;
@@ -1197,21 +1219,33 @@ static void lone_draw(uint32_t mode)
     uint32_t i, e;
     memset(&lone.p, 0, sizeof lone.p);
     memset(&lone.s, 0, sizeof lone.s);
-    lone.most = world_choice(run.w, F_COUNTS) && world_chance(&run.rng, 300) ? PSHIFT_COUNT_MAX
-                                                                             : world_scale(&run.rng, 2, 1000);
+    lone.most = world_scale(&run.rng, 2, 1000);
+    if (world_choice(run.w, F_COUNTS) && world_chance(&run.rng, 300))
+        lone.most = PSHIFT_COUNT_MAX;
+    else if (world_chance(&run.rng, 500)) /* up to a power of two, or anything */
+        lone.most = world_chance(&run.rng, 500) ? (UINT64_C(1) << world_between(&run.rng, 1, 62)) - 1
+                                                : world_scale(&run.rng, 2, PSHIFT_COUNT_MAX / 2);
     for (i = 0; i < servers; i++)
         lone.capacity[i] = world_between(&run.rng, 0, lone.most);
     for (lone.row[0] = 0, i = 0; i < rows; i++) {
-        uint32_t n = mode == 3 ? (uint32_t)world_between(&run.rng, 0, 4) : 2, split = servers / 2;
+        const bool wide_row = mode == 3 && world_chance(&run.rng, 300), idle = world_chance(&run.rng, 200),
+                   full = world_chance(&run.rng, 200);
+        uint32_t n = wide_row ? servers : mode == 3 ? (uint32_t)world_between(&run.rng, 0, 4) : 2, split = servers / 2;
+        uint64_t sum = 0;
         lone.row[i + 1] = lone.row[i] + n;
         for (e = 0; e < n; e++) {
             uint32_t *at = &lone.at[lone.row[i] + e];
-            *at = mode == 3 ? (uint32_t)world_between(&run.rng, 0, servers - 1) : (i + e) % servers;
+            *at = mode == 3 && !wide_row ? (uint32_t)world_between(&run.rng, 0, servers - 1) : (i + e) % servers;
             if (mode == 1 && i % servers + e == split) /* two chains */
                 *at = e ? i % servers : split;
-            lone.demand[lone.row[i] + e] = world_between(&run.rng, 0, lone.most);
+            lone.demand[lone.row[i] + e] = idle && world_chance(&run.rng, 300) ? 0
+                                           : full ? lone.most - world_between(&run.rng, 0, lone.most / 16)
+                                                  : world_between(&run.rng, 0, lone.most);
+            sum += lone.demand[lone.row[i] + e];
+            sum = sum < PSHIFT_COUNT_MAX ? sum : PSHIFT_COUNT_MAX;
         }
-        lone.reservation[i] = world_between(&run.rng, 0, lone.most);
+        lone.reservation[i] = world_chance(&run.rng, 200) ? sum - (sum && world_chance(&run.rng, 500))
+                                                          : world_between(&run.rng, 0, lone.most);
     }
     lone.p.servers = servers;
     lone.p.buckets = rows;
@@ -1271,7 +1305,7 @@ static void judge_verify(void)
     struct account a;
     uint32_t entries = lone.row[lone.p.buckets], e = 0, f = 0, i;
     uint64_t n;
-    bool right;
+    bool right, excess = false;
     memcpy(alloc, lone.alloc, entries * sizeof alloc[0]);
     memcpy(cut, lone.cut, sizeof cut);
     t.alloc = alloc;
@@ -1281,7 +1315,16 @@ static void judge_verify(void)
         e = (uint32_t)world_between(&run.rng, lone.row[i], lone.row[i + 1] - 1);
         f = (uint32_t)world_between(&run.rng, lone.row[i], lone.row[i + 1] - 1);
     }
-    switch (world_between(&run.rng, 0, 5)) {
+    switch (world_between(&run.rng, 0, 6)) {
+    case 6: /* more than the demand */
+        excess = entries && e != f && alloc[e] > lone.demand[f] - alloc[f];
+        if (excess) {
+            n = lone.demand[f] - alloc[f] + (world_chance(&run.rng, 500) ? 1 : 0);
+            n = n > lone.demand[f] - alloc[f] ? n : alloc[e];
+            alloc[e] -= n;
+            alloc[f] += n;
+        }
+        break;
     case 0:
     case 1: /* tokens move inside their row */
         n = entries ? lone.demand[f] - alloc[f] : 0;
@@ -1301,7 +1344,7 @@ static void judge_verify(void)
     default: break;
     }
     a = account_of(&lone.p, &t);
-    if (world_chance(&run.rng, 700)) {
+    if (excess || world_chance(&run.rng, 700)) {
         t.tokens = narrow(a.tokens);
         t.unclaimed = narrow(a.unclaimed);
         t.effective = narrow(a.phi);
@@ -1309,6 +1352,7 @@ static void judge_verify(void)
         t.cut_capacity = narrow(a.cut_capacity);
         t.cut_demand = narrow(a.cut_demand);
         t.cut_servers = a.cut_servers;
+        t.exact = excess ? a.cut_capacity + a.cut_demand == a.phi : t.exact;
     }
     right = !a.wrong && numbers_right(&a, &t) && (!t.exact || a.cut_capacity + a.cut_demand == a.phi);
     if ((pshift_solver_verify(&lone.solver, &lone.p, &t) == QOS_OK) != right)
@@ -1386,11 +1430,23 @@ static void lone_refused_solve(void)
     lone.reservation[0] = reserved;
 }
 
+/* One that is refused, into the arrays of the last solution: a warm start is refused, or its result is right all the same. */
+static void lone_lost_solve(void)
+{
+    uint64_t *wrong = &lone.reservation[world_between(&run.rng, 0, lone.p.buckets - 1)];
+    const uint64_t was = *wrong;
+    *wrong = PSHIFT_COUNT_MAX + 1;
+    if (pshift_solver_solve(&lone.solver, &lone.p, NULL, &lone.s) != QOS_ERANGE)
+        world_fail(run.w, "resolve", 0, "a count above PSHIFT_COUNT_MAX is not refused");
+    *wrong = was;
+}
+
 /* A few rows, and capacities, change. False: the world is broken. */
 static bool lone_step(void)
 {
     const uint32_t rows = lone.p.buckets;
     uint32_t changed[4], n = (uint32_t)world_between(&run.rng, 0, rows < 3 ? rows : 3), i, k, e;
+    bool lost;
     for (i = 0; i < n; i++) {
         do {
             changed[i] = (uint32_t)world_between(&run.rng, 0, rows - 1);
@@ -1408,7 +1464,12 @@ static bool lone_step(void)
     }
     if ((world_choice(run.w, F_REFUSED) & 2) && world_chance(&run.rng, 100))
         lone_refused_solve();
+    lost = (world_choice(run.w, F_REFUSED) & 2) && world_chance(&run.rng, 100);
+    if (lost)
+        lone_lost_solve();
     if (pshift_solver_retract(&lone.solver, changed, n, &lone.p, &lone.s) != QOS_OK) {
+        if (lost && pshift_solver_solve(&lone.solver, &lone.p, NULL, &lone.s) == QOS_OK)
+            return true;
         world_fail(run.w, "unchanged", 0, "rows cannot be retracted");
         return false;
     }
@@ -1438,7 +1499,7 @@ static bool lone_step(void)
 
 static void solver_world(void)
 {
-    static unsigned char mem[1 << 16] __attribute__((aligned(64)));
+    static unsigned char mem[1 << 17] __attribute__((aligned(64)));
     struct pshift_solver_config config;
     uint32_t instance, step;
     for (instance = 0; instance < 60 && !run.w->broken; instance++) {
@@ -1661,6 +1722,7 @@ static struct {
     struct pshift_agent agent;
     uint64_t period, end_ns, void_ns, measured_ns, reported, granted; /* reported, granted: numbers of messages */
     uint32_t tenants;
+    bool closes, forces;
 } one;
 
 #if WORLD_V02
@@ -1783,7 +1845,8 @@ static void one_grant(bool begins)
     uint32_t i;
     if (!begins && left == 0)
         return;
-    one_measure();
+    if (WORLD_V02 || !one.reported || world_chance(&run.rng, 700)) /* or it answers an older report */
+        one_measure();
     old = m;
     memcpy(old_entry, entry, sizeof entry);
     memset(&m, 0, sizeof m);
@@ -1807,7 +1870,7 @@ static void one_grant(bool begins)
         entry[m.count++].total = x->unlimited ? QOS_UNLIMITED : x->total;
         one_totals(x);
     }
-    ONE_SAYS(&m, left);
+    ONE_SAYS(&m, left + run.now - one.measured_ns);
     if (begins) {
         one.end_ns = one.void_ns = run.now + T;
 #if WORLD_V02
@@ -1918,6 +1981,8 @@ static void one_begin(void)
         world_fail(run.w, "init", 0, "a configuration within the ranges is refused");
     for (i = 0; i < one.tenants; i++)
         tenant[i].unlimited = world_choice(run.w, world_of(0, F_LIMIT)) && world_chance(&run.rng, 500);
+    one.closes = world_choice(run.w, world_of(0, F_CLOSE)) || world_chance(&run.rng, 500);
+    one.forces = world_choice(run.w, world_of(0, F_FORCE)) || world_chance(&run.rng, 500);
     one.void_ns = QOS_NEVER;
     run.now = 1;
 }
@@ -1926,11 +1991,12 @@ static void one_begin(void)
  * stop. Promises `period_limit` and `isolation`: each bucket is served as its own grants say, to the token. */
 static void agent_world(void)
 {
-    uint64_t step, quiet_ns = 0;
-    uint32_t i;
+    uint64_t step, quiet_ns = 0, stays = 0; /* stays: steps in a row of one bucket alone */
+    uint32_t i = 0, n;
     one_begin();
     for (step = 0; step < 1500 && !run.w->broken; step++) {
-        struct tenant *x = &tenant[i = (uint32_t)world_between(&run.rng, 0, one.tenants - 1)];
+        struct tenant *x = &tenant[i = stays ? i : (uint32_t)world_between(&run.rng, 0, one.tenants - 1)];
+        stays = stays ? stays - 1 : world_chance(&run.rng, 50) ? world_between(&run.rng, 2, 20) : 0;
         run.w->events++;
         run.now += world_between(&run.rng, 1, T / 40);
         if (run.now >= one.end_ns && run.now >= quiet_ns) { /* the next period, or nobody owns it for some time */
@@ -1941,14 +2007,17 @@ static void agent_world(void)
         switch (world_between(&run.rng, 0, 9)) {
         case 0:
             if (x->open && x->has.pending + 4 < WAITING) {
-                uint32_t n = (uint32_t)world_between(&run.rng, 1, 4);
+                n = (uint32_t)world_between(&run.rng, 1, 4);
                 if (pshift_scheduler_arrive(&one.scheduler, x->queue, n) != QOS_OK)
                     world_fail(run.w, "arrive", run.now, "requests are refused");
                 x->has.pending += n;
                 x->arrived += n;
             }
             break;
-        case 1: one_measure(); break;
+        case 1:
+            if (!stays)
+                one_measure();
+            break;
         case 2:
             if (world_chance(&run.rng, 200))
                 one_grant(false);
@@ -1958,18 +2027,19 @@ static void agent_world(void)
                 one_open(i);
             break;
         case 4:
-            if (x->open && !x->has.pending && world_choice(run.w, world_of(0, F_CLOSE)) &&
-                world_chance(&run.rng, 300)) {
+            if (x->open && !x->has.pending && one.closes && world_chance(&run.rng, 300)) {
                 x->open = false;
                 if (pshift_agent_close(&one.agent, 1000 + i) != QOS_OK)
                     world_fail(run.w, "close", run.now, "an empty queue cannot be closed");
             }
             break;
         case 5:
-            if (world_choice(run.w, world_of(0, F_FORCE)) && world_chance(&run.rng, 300))
+            for (n = one.forces && world_chance(&run.rng, 300) ? stays ? 4 : 1 : 0; n > 0; n--)
                 one_force(x);
             break;
-        default: one_pick(); break;
+        default:
+            if (!stays)
+                one_pick();
         }
     }
     fold(one.reported);
