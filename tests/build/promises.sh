@@ -27,7 +27,8 @@ sentences_of() { # HEADER: one sentence a line
 oracles_of() { # ADAPTER...
     perl -0777 -ne 'while (/world_fail\((.*?);/gs) { my $call = $1; $call =~ s/^.*?,\s*//s; $call =~ s/(run\.now|ps->now_ns|\bnow,|at_ns,).*|,\s*0,.*//s;
         while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }
-        while (/\b[A-Z]+_FAIL\(([^,]*),/g) { my $call = $1; while ($call =~ /"([a-z_]+)"/g) { print "$1\n" } }' "$@" | sort -u
+        while (/\b[A-Z]+_FAIL\(([^,]*),/g) { my $call = $1; while ($call =~ /"([a-z_]+)"/g) { print "$1\n" } }
+        print "$1\n" while /\bFAULT\(\s*"([a-z_]+)"/g;' "$@" | sort -u
 }
 judge() { # HEADER NAME PROMISES ADAPTER [INCLUDED]: prints what is wrong
     sentences_of "$1" >"$out/$2.sentences" || { echo "$2: has no THE CONTRACT"; return; }
@@ -67,6 +68,7 @@ for list in tests/world/*.promises; do
     name=$(basename "$list" .promises)
     header=$name.h included=
     [ -f "$header" ] || { header=$out/$name.h included=tests/world/${name%%_*}.c; joined "$list" >"$header"; }
+    included="$included $(sed -n 's|^#include "\('"$name"'_[a-z]*\.h\)"|tests/world/\1|p' "tests/world/$name.c")" # a part of it
     # shellcheck disable=SC2086
     judge "$header" "$name" "$list" "tests/world/$name.c" $included >"$out/$name.txt"
     if [ -s "$out/$name.txt" ]; then cat "$out/$name.txt"; bad=1; fi

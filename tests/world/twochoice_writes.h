@@ -3,21 +3,22 @@
 
 #include "examples/world/networks.h"
 
-#define SERVERS 8u
+#define SERVERS 16u
 #define CLIENTS 6u
 #define SILENT 2u /* clients that reserve and do not write */
 #define EACH 8u   /* writes of a request */
 #define REQUESTS 64u
 #define MS UINT64_C(1000000)
 #define ENTRIES 2048u
+#define OFFERS 96u /* of a request */
 
-enum what { BEGIN, CLIENT, SERVER, DONE, SAID, SILENCE };
+enum what { BEGIN, CLIENT, SERVER, DONE, SAID, SILENCE, OWNS, CHANGES };
 
 /* A reservation, as its server knows it. */
 struct entry {
     uint64_t client, request, turn, seq; /* seq: of the server's asks so far, when it came */
     uint32_t count, asked;
-    bool released;
+    bool released, repeated; /* repeated: its message came again, and reserves again or not */
 };
 struct op {
     uint64_t client, request, turn, len;
@@ -31,22 +32,32 @@ struct host {
     uint64_t seq, asked_ns, hangs_ns, wakes_ns,
         idle_ns; /* asked_ns: of the last ask; hangs_ns: from then on nothing ends */
     uint32_t entries, ops;
-    bool lies, working;
+    uint64_t cost, op_cost; /* of the operations in flight, and what each costs beside its bytes */
+    uint64_t lost;
+    enum twochoice_server_state state; /* what it says itself */
+    bool lies, working, deaf;
 };
 struct sent {
     uint32_t home, server, times;
     uint64_t at_ns, len;
-    bool ended;
+    bool ended, failed;
 };
 struct client {
     struct twochoice_placement placement;
     struct asked {
-        uint64_t id;
-        uint32_t k;
+        uint64_t id, begun_ns, wait_ns, places; /* wait_ns: the longest bound that a server stated; places: reserved */
+        uint32_t k, open;
         struct sent sent[EACH];
+        uint32_t asks[SERVERS], offers; /* asks: that came and were not used */
+        struct offer {
+            uint64_t turn, said_ns; /* said_ns: of the last ANSWER or ASK */
+            uint32_t server, left;
+            bool gone; /* refused, or released */
+        } offer[OFFERS];
     } request[REQUESTS];
-    uint32_t requests;
-    uint64_t wakes_ns;
+    uint32_t requests, open, max_requests, soon; /* soon: writes that were sent again before the timeout */
+    uint64_t wakes_ns, begun, sent, borrowed;
+    enum twochoice_server_state state[SERVERS];
 };
 
 static struct host host[SERVERS];
@@ -55,7 +66,7 @@ static unsigned char intakes[SERVERS][1 << 15] __attribute__((aligned(64)));
 static unsigned char placements[CLIENTS][1 << 15] __attribute__((aligned(64)));
 static struct world_network network;
 static struct world_queue due;
-static uint32_t servers, clients, silent;
+static uint32_t servers, clients, silent, per_client, max_reservations;
 static uint64_t timeout_ns, client_requests;
 /* What is said about a write, under way to its client. */
 static struct said {
@@ -69,6 +80,24 @@ static void wake(uint32_t kind, uint32_t number, uint64_t in_ns)
     world_queue_add(&due, now + in_ns, kind, number);
 }
 
+/* Promise `wire`: a message comes out as it went in; one with a changed bit, or a part of one, does not. */
+static void judge_wire(const struct twochoice_message *m, uint8_t *bytes, size_t size)
+{
+    const uint64_t at = world_between(&more, 0, size - 1), bit = world_between(&more, 0, 7);
+    struct twochoice_message out;
+    if (twochoice_message_decode(bytes, size, &out) != QOS_OK || out.type != m->type || out.server != m->server ||
+        out.state != m->state || out.count != m->count || out.client != m->client || out.request != m->request ||
+        out.turn != m->turn || out.len_bytes != m->len_bytes || out.wait_ns != m->wait_ns ||
+        out.service_ns != m->service_ns || out.idle_ns != m->idle_ns)
+        FAULT("wire", "a message of type %" PRIu32 " is not what was sent", m->type);
+    if (twochoice_message_decode(bytes, (size_t)at, &out) == QOS_OK)
+        FAULT("wire", "%" PRIu64 " bytes of a message of %zu are taken for it", at, size);
+    bytes[at] ^= (uint8_t)(1 << bit);
+    if (twochoice_message_decode(bytes, size, &out) == QOS_OK)
+        FAULT("wire", "a message with bit %" PRIu64 " of byte %" PRIu64 " changed is taken", bit, at);
+    bytes[at] ^= (uint8_t)(1 << bit);
+}
+
 static void post(uint32_t from, uint32_t to, const struct twochoice_message *m)
 {
     uint8_t bytes[256];
@@ -77,6 +106,7 @@ static void post(uint32_t from, uint32_t to, const struct twochoice_message *m)
         FAULT("wire", "a message cannot be encoded");
         return;
     }
+    judge_wire(m, bytes, size);
     world_network_send(&network, now, from, to, bytes, size);
 }
 
@@ -96,9 +126,57 @@ static bool waits(const struct host *h, uint64_t of, uint64_t since)
 {
     uint32_t i;
     for (i = 0; i < h->entries; i++)
-        if (h->entry[i].client == of && !h->entry[i].asked && !h->entry[i].released && h->entry[i].seq < since)
+        if (h->entry[i].client == of && !h->entry[i].asked && !h->entry[i].released && !h->entry[i].repeated &&
+            h->entry[i].seq < since)
             return true;
     return false;
+}
+
+/* An operation begins: a write that was placed (op.request != 0), or one of the server's own. */
+static void server_begins(uint32_t j, const struct op *op)
+{
+    struct host *h = &host[j];
+    if (h->ops == 64)
+        return;
+    h->op[h->ops++] = *op;
+    h->cost += op->len + h->op_cost;
+    if (h->lies)
+        return;
+    if (op->request)
+        twochoice_intake_arrived(&h->intake, now, op->client, op->request, op->turn, op->len);
+    else
+        twochoice_intake_begin(&h->intake, now, op->len);
+}
+
+/* Promises `in_flight`, `share`: an intake counts what is in flight; a client gets max_per_client reservations, all together
+ * max_reservations. open: reservations that are neither released nor asked for; held: that may be held. */
+static void judge_answer(struct host *h, const struct twochoice_message *m, const struct entry *known,
+                         const struct twochoice_message *answer)
+{
+    uint32_t i, open = 0, held = 0, all = 0;
+    for (i = 0; i < h->entries; i++) {
+        const struct entry *e = &h->entry[i];
+        all += !e->released;
+        held += e->client == m->client && !e->released;
+        open += e->client == m->client && !e->released && !e->repeated && e->asked == 0;
+    }
+    if (known || m->count == 0 || h->entries == ENTRIES)
+        return;
+    if (answer->state == TWOCHOICE_UP && open >= per_client)
+        FAULT("share", "client %" PRIu64 " gets reservation %" PRIu32 " of %" PRIu32, m->client, open + 1, per_client);
+    if (answer->state == TWOCHOICE_FULL && held < per_client && all < max_reservations)
+        FAULT("share", "client %" PRIu64 " has %" PRIu32 " of %" PRIu32 " reservations, and is refused", m->client,
+              held, per_client);
+}
+static void judge_flight(struct host *h)
+{
+    struct twochoice_intake_state info;
+    (void)twochoice_intake_info(&h->intake, &info);
+    if (info.ops != h->ops || info.cost_bytes != h->cost || info.reservations > max_reservations || info.lost < h->lost)
+        FAULT("in_flight",
+              "%" PRIu64 " operations of cost %" PRIu64 " are said to be in flight, there are %" PRIu32 " of %" PRIu64,
+              info.ops, info.cost_bytes, h->ops, h->cost);
+    h->lost = info.lost;
 }
 
 /* Promise `turns`: clients take turns. No client is asked twice while another one that waits is not. */
@@ -127,8 +205,9 @@ static void server_asks(uint32_t j)
     struct twochoice_intake_state info;
     struct twochoice_message ask;
     uint64_t next_ns, d;
-    if (h->lies)
+    if (h->lies || h->deaf)
         return;
+    judge_flight(h);
     while (!world->broken && twochoice_intake_ask(&h->intake, now, &ask)) {
         note_ask(h, &ask);
         post(j, SERVERS + (uint32_t)ask.client, &ask);
@@ -165,9 +244,10 @@ static void server_done(uint32_t j)
         return;
     memmove(h->op, h->op + 1, --h->ops * sizeof h->op[0]);
     h->idle_ns = now;
+    h->cost -= o.len + h->op_cost;
     if (!h->lies)
         twochoice_intake_end(&h->intake, now, o.len);
-    if (saids < 4096) {
+    if (saids < 4096 && o.request) {
         said[saids].client = (uint32_t)o.client;
         said[saids].write = o.write;
         said[saids].server = j;
@@ -184,6 +264,8 @@ static void server_hears(uint32_t j, const struct twochoice_message *m)
     struct twochoice_message answer;
     struct entry *e = entry_of(h, m->client, m->request, m->turn);
     uint32_t n;
+    if (h->deaf)
+        return;
     if (h->lies) { /* it answers as the fastest, and asks again and again */
         if (m->type != TWOCHOICE_RESERVE)
             return;
@@ -199,11 +281,25 @@ static void server_hears(uint32_t j, const struct twochoice_message *m)
         answer.type = TWOCHOICE_ASK;
         for (n = 0; n < 3 * EACH; n++)
             post(j, SERVERS + (uint32_t)m->client, &answer);
+        for (n = 0; n < 2 * EACH; n++) { /* and guesses the numbers of others: it refuses for them, or asks */
+            answer.turn =
+                m->turn + (n + 1) / 2 * (n % 4 < 2 ? 4097u : 4095u) * (n % 3 ? 1u : 0u) - (n % 3 ? 0u : 4097u);
+            answer.type = n % 2 ? TWOCHOICE_ASK : TWOCHOICE_ANSWER;
+            answer.state = n % 2 ? TWOCHOICE_UP : TWOCHOICE_FULL;
+            if (answer.turn != m->turn)
+                post(j, SERVERS + (uint32_t)m->client, &answer);
+        }
         return;
     }
     if (m->type == TWOCHOICE_RELEASE && e)
         e->released = true;
     if (twochoice_intake_heard(&h->intake, now, m, &answer)) {
+        judge_answer(h, m, e, &answer);
+        if (answer.state == TWOCHOICE_UP && e && (e->released || e->asked == e->count)) {
+            e->repeated = true;
+            e->released = false;
+            e->asked = 0;
+        }
         if (answer.state == TWOCHOICE_UP && !e && h->entries < ENTRIES) {
             e = &h->entry[h->entries++];
             memset(e, 0, sizeof *e);
@@ -213,6 +309,8 @@ static void server_hears(uint32_t j, const struct twochoice_message *m)
             e->count = m->count;
             e->seq = h->seq;
         }
+        if (h->state != TWOCHOICE_UP)
+            answer.state = h->state;
         post(j, SERVERS + (uint32_t)m->client, &answer);
     }
     server_asks(j);
@@ -220,12 +318,159 @@ static void server_hears(uint32_t j, const struct twochoice_message *m)
 
 /* ---- a client ---- */
 
+/* Does this server still hold out a place to the request: it said so within `ns`? */
+static bool holds_out(const struct asked *r, uint32_t j, uint64_t ns)
+{
+    uint32_t i;
+    for (i = 0; i < r->offers && i < OFFERS; i++)
+        if (r->offer[i].server == j && r->offer[i].said_ns && !r->offer[i].gone && r->offer[i].left &&
+            now < r->offer[i].said_ns + ns)
+            return true;
+    return false;
+}
+
+/* Promises `asked`, `at_home`, `soon`: a write goes first where a server asked for it; home, if it is small, or if no server is up or
+ * answers; again if it failed, or is overdue: before the timeout once in 8 writes, and three times at first, and never one at its home. */
+static void judge_place(struct client *x, struct asked *r, const struct sent *s, const struct twochoice_place_order *o)
+{
+    const bool is_asked = r->asks[o->server] > 0;
+    uint32_t j;
+    if (!o->again && !is_asked && o->server != s->home)
+        FAULT("asked", "a write goes to server %" PRIu32 ", which did not ask for it", o->server);
+    for (j = 0; j < servers && !o->again && !is_asked && s->len >= 1024; j++)
+        if (x->state[j] == TWOCHOICE_UP && holds_out(r, j, timeout_ns))
+            FAULT("at_home", "a write goes home, and server %" PRIu32 " holds out a place", j);
+    r->asks[o->server] -= is_asked;
+    for (j = 0; j < r->offers && j < OFFERS; j++)
+        r->offer[j].left -= r->offer[j].server == o->server && r->offer[j].turn == o->message.turn && r->offer[j].left;
+    if (o->again && !s->failed) {
+        if (s->server == s->home)
+            FAULT("soon", "a write at its home, where bytes are overwritten in place, is sent again");
+        x->soon += s->times == 1 && now < s->at_ns + timeout_ns;
+        if (x->soon > 3 + x->begun / 8)
+            FAULT("soon", "%" PRIu32 " of %" PRIu64 " writes are sent again before the timeout", x->soon, x->begun);
+    }
+}
+
+static struct asked *request_of(struct client *x, uint64_t id)
+{
+    uint32_t i;
+    for (i = 0; i < x->requests; i++)
+        if (x->request[i].id == id)
+            return &x->request[i];
+    return NULL;
+}
+static void note_gone(struct asked *r, uint32_t server, uint64_t turn)
+{
+    uint32_t i;
+    for (i = 0; i < r->offers && i < OFFERS; i++)
+        r->offer[i].gone |= r->offer[i].server == server && r->offer[i].turn == turn;
+}
+
+/* A RESERVE or RELEASE leaves. Promise `drawn`: none is drawn that is said to be down or full. */
+static void client_sends(struct client *x, uint32_t c, const struct twochoice_place_order *o)
+{
+    struct asked *r;
+    uint32_t i;
+    post(SERVERS + c, o->server, &o->message);
+    if (o->server >= servers || o->message.client != c) {
+        FAULT("writes", "a message to a server that does not exist, or of another client");
+        return;
+    }
+    r = request_of(x, o->message.request);
+    if (!r)
+        return;
+    if (o->message.type == TWOCHOICE_RESERVE) {
+        if (o->message.count == 0 || &x->request[o->tag] != r)
+            FAULT("writes", "a reservation for no write, or another tag");
+        for (i = 0; i < r->offers && i < OFFERS && r->offer[i].server != o->server; i++) {
+        }
+        if (x->state[o->server] != TWOCHOICE_UP && i == r->offers) /* not again where it was declined */
+            FAULT("drawn", "server %" PRIu32 " is drawn, and is not up", o->server);
+        r->places += o->message.count;
+        i = r->offers++;
+        if (i < OFFERS) {
+            memset(&r->offer[i], 0, sizeof r->offer[i]);
+            r->offer[i].turn = o->message.turn;
+            r->offer[i].server = o->server;
+            r->offer[i].left = o->message.count;
+        }
+    } else
+        note_gone(r, o->server, o->message.turn);
+}
+
+/* An ANSWER or an ASK came, for a reservation that the request has at its sender. */
+static void client_notes(struct client *x, const struct twochoice_message *m)
+{
+    struct asked *r = request_of(x, m->request);
+    uint32_t i;
+    for (i = 0; r && i < r->offers && i < OFFERS; i++) {
+        struct offer *a = &r->offer[i];
+        if (a->turn != m->turn || a->server != m->server)
+            continue;
+        a->said_ns = now;
+        a->gone |= m->state != TWOCHOICE_UP;
+        r->asks[m->server] += m->type == TWOCHOICE_ASK && m->state == TWOCHOICE_UP;
+        if (m->wait_ns > r->wait_ns)
+            r->wait_ns = m->wait_ns;
+    }
+}
+
+/* Promises `reserves`, `small`: at once k writes reserve at 2k servers that are up; at fewer, if there are no more, for 2k writes. Small
+ * writes go home. */
+static void judge_begun(const struct client *x, const struct asked *r)
+{
+    uint32_t i, j, large = 0, up = 0, drawn = 0;
+    for (i = 0; i < r->k; i++) {
+        large += r->sent[i].len >= 1024;
+        if (r->sent[i].len < 1024 && (r->sent[i].times != 1 || r->sent[i].server != r->sent[i].home))
+            FAULT("small", "a write of %" PRIu64 " bytes does not go home at once", r->sent[i].len);
+    }
+    for (i = 0; i < servers; i++) {
+        up += x->state[i] == TWOCHOICE_UP;
+        for (j = 0; j < r->offers && j < OFFERS && r->offer[j].server != i; j++) {
+        }
+        drawn += j < r->offers;
+    }
+    if (2 * large <= up ? drawn != 2 * large : drawn < up && r->places < 2 * large)
+        FAULT("reserves", "%" PRIu32 " writes reserve at %" PRIu32 " servers, of %" PRIu32 " that are up", large, drawn,
+              up);
+}
+
+/* Promise `goes`: a write does not wait for servers that refuse, or say nothing any more. */
+static void judge_goes(const struct client *x)
+{
+    uint32_t i, j, w;
+    for (i = 0; i < x->requests; i++) {
+        const struct asked *r = &x->request[i];
+        bool waits_for = r->open == 0 || r->offers > OFFERS;
+        for (j = 0; j < r->offers && j < OFFERS; j++) {
+            const struct host *h = &host[r->offer[j].server];
+            waits_for |= !r->offer[j].gone && r->offer[j].left && r->offer[j].said_ns && !h->deaf && now < h->hangs_ns;
+        }
+        for (w = 0; w < r->k && !waits_for; w++)
+            if (r->sent[w].times == 0 && now > r->begun_ns + 3000 * MS + 8 * (timeout_ns + r->wait_ns))
+                FAULT("goes", "a write waits for %.0f ms, and no server that works has a place for it",
+                      (double)(now - r->begun_ns) / 1e6);
+    }
+}
+
+/* Promise `counts`: granted, borrowed, waited are the writes that were sent, those away from home, those sent again. */
+static void judge_counts(const struct client *x)
+{
+    struct qos_stats s;
+    if (twochoice_placement_stats(&x->placement, QOS_NONE, &s) != QOS_OK || s.granted != x->sent ||
+        s.borrowed != x->borrowed)
+        FAULT("counts", "%" PRIu64 " writes, %" PRIu64 " away from home; stats say %" PRIu64 " and %" PRIu64, x->sent,
+              x->borrowed, (uint64_t)s.granted, (uint64_t)s.borrowed);
+}
+
 /* Promises `another`, `holds`: an overdue or failed write goes to another server; until the timeout a server holds at most
  * ceil(2k / servers) writes of a request, but for those that are sent again, and those whose home it is. */
 static void client_binds(uint32_t c, struct asked *r, const struct twochoice_place_order *o)
 {
+    struct client *x = &client[c];
     struct sent *s;
-    struct host *h;
     uint32_t i, held = 0;
     if (!r || o->write >= r->k || o->server >= servers) {
         FAULT("writes", "an order for a write that does not exist");
@@ -238,8 +483,12 @@ static void client_binds(uint32_t c, struct asked *r, const struct twochoice_pla
     if (o->again && o->server == s->server && o->server != s->home)
         FAULT("another", "write %" PRIu32 " goes again to server %" PRIu32 ", where it was sent last", o->write,
               o->server);
+    judge_place(x, r, s, o);
+    x->sent++;
+    x->borrowed += o->server != s->home;
     s->server = o->server;
     s->at_ns = now;
+    s->failed = false;
     s->times++;
     for (i = 0; i < r->k; i++)
         held += r->sent[i].times == 1 && !r->sent[i].ended && r->sent[i].server == o->server &&
@@ -247,16 +496,9 @@ static void client_binds(uint32_t c, struct asked *r, const struct twochoice_pla
     if (held > (2 * r->k + servers - 1) / servers)
         FAULT("holds", "server %" PRIu32 " of %" PRIu32 " holds %" PRIu32 " of %" PRIu32 " writes of a request",
               o->server, servers, held, r->k);
-    h = &host[o->server];
-    if (h->ops < 64) {
-        struct op *op = &h->op[h->ops++];
-        op->client = c;
-        op->request = r->id;
-        op->turn = o->message.turn;
-        op->len = s->len;
-        op->write = o->write;
-        if (!h->lies)
-            twochoice_intake_arrived(&h->intake, now, c, o->message.request, o->message.turn, s->len);
+    {
+        const struct op op = {c, r->id, o->message.turn, s->len, o->write};
+        server_begins(o->server, &op);
         server_works(o->server);
         server_asks(o->server);
     }
@@ -291,13 +533,15 @@ static void client_steps(uint32_t c)
         if (o.todo == TWOCHOICE_PLACE_WAIT)
             break;
         if (o.todo == TWOCHOICE_PLACE_SEND)
-            post(SERVERS + c, o.server, &o.message);
+            client_sends(x, c, &o);
         else
             client_binds(c, o.tag < x->requests ? &x->request[o.tag] : NULL, &o);
     }
     if (n == 1000)
         FAULT("writes", "1000 orders, and no end");
     judge_overdue(x);
+    judge_goes(x);
+    judge_counts(x);
     if (o.next_ns != QOS_NEVER && (x->wakes_ns <= now || o.next_ns < x->wakes_ns)) {
         x->wakes_ns = o.next_ns > now ? o.next_ns : now + 1;
         wake(CLIENT, c, x->wakes_ns - now);
@@ -310,7 +554,9 @@ static void client_begins(uint32_t c)
     struct twochoice_write w[EACH];
     struct asked *r = &x->request[x->requests];
     uint32_t i, k = (uint32_t)world_between(&rng, 1, (uint64_t)world_value(world, F_K));
+    enum qos_status st;
     judge_overdue(x);
+    judge_goes(x);
     wake(BEGIN, c, world_between(&rng, 1, 60 * MS));
     if (x->requests == REQUESTS)
         return;
@@ -319,28 +565,88 @@ static void client_begins(uint32_t c)
         r->sent[i].home = w[i].home = (uint32_t)world_between(&rng, 0, servers - 1);
         r->sent[i].len = w[i].len_bytes = world_scale(&rng, 500, 1000000);
     }
-    r->k = k;
-    if (twochoice_placement_begin(&x->placement, now, w, k, x->requests, &r->id) != QOS_OK)
-        return; /* enough are open */
+    r->k = r->open = k;
+    r->begun_ns = now;
+    if (world_chance(&more, 50)) { /* Promise `refused` */
+        w[0].home = world_chance(&more, 500) ? servers : w[0].home;
+        st = w[0].home == servers ? QOS_ENOENT : QOS_ERANGE;
+        if (twochoice_placement_begin(&x->placement, now, w,
+                                      st == QOS_ENOENT           ? k
+                                      : world_chance(&more, 500) ? 0
+                                                                 : EACH + 1,
+                                      0, &r->id) != st)
+            FAULT("refused", "a request that is wrong begins");
+        w[0].home = r->sent[0].home;
+    }
+    st = twochoice_placement_begin(&x->placement, now, w, k, x->requests, &r->id);
+    if (st != (x->open < x->max_requests ? QOS_OK : QOS_EFULL))
+        FAULT("open", "a request begins with %d, %" PRIu32 " of %" PRIu32 " are open", (int)st, x->open,
+              x->max_requests);
+    if (st != QOS_OK)
+        return;
     x->requests++;
+    x->open++;
+    x->begun += k;
     client_steps(c);
+    judge_begun(x, r);
 }
 
+/* Promise `open`: a request is closed with the end of its last write, and not before; an end that is told twice changes nothing. */
 static void client_hears_end(const struct said *e)
 {
     struct client *x = &client[e->client];
+    struct sent *s;
     uint32_t i;
+    enum qos_status st, wanted;
     bool durable;
     for (i = 0; i < x->requests && x->request[i].id != e->request; i++) {
     }
-    if (i == x->requests || x->request[i].sent[e->write].ended)
+    if (i == x->requests)
         return;
-    durable = x->request[i].sent[e->write].server != e->server ||
-              !world_chance(&rng, (uint32_t)world_value(world, F_WRITE_FAILURES));
-    x->request[i].sent[e->write].ended = durable;
-    if (twochoice_placement_ended(&x->placement, now, e->request, e->write, durable) != QOS_OK)
-        FAULT("writes", "the end of an open write is refused");
+    s = &x->request[i].sent[e->write];
+    wanted = x->request[i].open ? QOS_OK : QOS_ENOENT;
+    durable = s->server != e->server || s->ended || !world_chance(&rng, (uint32_t)world_value(world, F_WRITE_FAILURES));
+    st = twochoice_placement_ended(&x->placement, now, e->request, e->write, durable);
+    if (st != wanted)
+        FAULT("open", "the end of a write says %d, not %d", (int)st, (int)wanted);
+    s->failed |= !durable;
+    if (durable && !s->ended) {
+        s->ended = true;
+        x->open -= --x->request[i].open == 0;
+    }
     client_steps(e->client);
+}
+
+/* A server says that it takes no writes, or clients are told so. */
+static void change_state(uint32_t j)
+{
+    static const enum twochoice_server_state kind[3] = {TWOCHOICE_UP, TWOCHOICE_FULL, TWOCHOICE_DOWN};
+    const bool changes = world_choice(world, F_REFUSES) == 3;
+    const enum twochoice_server_state to = changes                               ? kind[world_between(&more, 0, 2)]
+                                           : world_choice(world, F_REFUSES) == 1 ? TWOCHOICE_FULL
+                                                                                 : TWOCHOICE_DOWN;
+    uint32_t c;
+    if (!changes || world_chance(&more, 500))
+        host[j].state = to == TWOCHOICE_DOWN && !changes ? TWOCHOICE_UP : to;
+    for (c = 0; c < clients && (world_choice(world, F_REFUSES) == 2 || (changes && world_chance(&more, 500))); c++) {
+        client[c].state[j] = to;
+        if (twochoice_placement_set_server(&client[c].placement, j, to) != QOS_OK)
+            FAULT("refused", "a server's state is refused");
+    }
+    if (twochoice_placement_set_server(&client[0].placement, servers, TWOCHOICE_UP) != QOS_ENOENT)
+        FAULT("refused", "a server that does not exist gets a state");
+    if (changes)
+        wake(CHANGES, j, world_between(&more, 1, 500 * MS));
+}
+
+/* Operations that nobody placed. */
+static void server_own(uint32_t j)
+{
+    const struct op op = {0, 0, 0, world_scale(&more, 100, 200000), 0};
+    server_begins(j, &op);
+    server_works(j);
+    server_asks(j);
+    wake(OWNS, j, world_between(&more, 1, 40 * MS));
 }
 
 /* A client that reserves much and does not write. */
@@ -368,9 +674,13 @@ static void writes_begin(void)
     servers = (uint32_t)world_value(world, F_SERVERS);
     clients = (uint32_t)world_value(world, F_CLIENTS);
     silent = (uint32_t)world_value(world, F_SILENT);
+    per_client = (uint32_t)world_value(world, F_SHARE);
+    max_reservations = world_choice(world, F_SHARE) ? (uint32_t)world_between(&more, 1, 12) : 200;
     timeout_ns = (uint64_t)world_value(world, F_TIMEOUT) * MS;
     memset(&n, 0, sizeof n);
     n.lost = (uint32_t)world_value(world, F_MESSAGES_LOST);
+    n.repeated = (uint32_t)world_value(world, F_REPEATED);
+    n.damaged = (uint32_t)world_value(world, F_DAMAGED);
     n.delay_ns = 1000;
     n.jitter_ns = world_between(&rng, 1, MS);
     world_network_init(&network, &n, world->seed);
@@ -383,10 +693,16 @@ static void writes_begin(void)
         struct twochoice_intake_config c;
         memset(&c, 0, sizeof c);
         c.server = i;
-        c.max_reservations = 200;
+        c.max_reservations = max_reservations;
+        c.max_per_client = per_client;
+        c.op_cost_bytes = world_chance(&more, 300)   ? QOS_NOTHING
+                          : world_chance(&more, 500) ? 0
+                                                     : world_scale(&more, 1, 1000000);
+        host[i].op_cost = c.op_cost_bytes == QOS_NOTHING ? 0 : c.op_cost_bytes ? c.op_cost_bytes : 65536;
+        host[i].deaf = world_choice(world, F_HANGS) == 3 && i < (servers + 1) / 2;
         host[i].lies = world_choice(world, F_LIARS) && i == 0;
         host[i].hangs_ns =
-            world_choice(world, F_HANGS) && i < (servers + 1) / (world_choice(world, F_HANGS) == 1 ? servers : 2)
+            world_choice(world, F_HANGS) % 3 && i < (servers + 1) / (world_choice(world, F_HANGS) == 1 ? servers : 2)
                 ? world_between(&rng, 1, 1000 * MS)
                 : UINT64_MAX;
         if (twochoice_intake_memsize(&c) > sizeof intakes[i] ||
@@ -398,7 +714,7 @@ static void writes_begin(void)
         memset(&c, 0, sizeof c);
         c.servers = servers;
         c.max_writes = EACH;
-        c.max_requests = (uint32_t)world_between(&rng, 1, 4);
+        c.max_requests = client[i].max_requests = (uint32_t)world_between(&rng, 1, 4);
         c.include_home = world_chance(&rng, 300);
         c.timeout_ns = timeout_ns;
         c.client = i;
@@ -410,6 +726,11 @@ static void writes_begin(void)
     }
     for (i = 0; i < silent; i++)
         wake(SILENCE, i, 1);
+    for (i = 0; i < servers && world_choice(world, F_OWN); i++)
+        wake(OWNS, i, 1);
+    for (i = 0; i < servers && world_choice(world, F_REFUSES); i++)
+        if (world_choice(world, F_REFUSES) == 3 || world_chance(&more, 700))
+            change_state(i);
 }
 
 static void writes_event(const struct world_event *e)
@@ -421,6 +742,8 @@ static void writes_event(const struct world_event *e)
     case DONE: server_done(e->index); break;
     case SAID: client_hears_end(&said[e->index]); break;
     case SILENCE: be_silent(e->index); break;
+    case OWNS: server_own(e->index); break;
+    case CHANGES: change_state(e->index); break;
     }
 }
 
@@ -442,11 +765,20 @@ static void writes_world(void)
         } else if (world_network_take(&network, now, &packet) &&
                    twochoice_message_decode(packet.bytes, packet.size, &m) == QOS_OK) {
             if (packet.to < SERVERS) {
+                if (packet.from != SERVERS + m.client)
+                    continue;
                 server_hears(packet.to, &m);
             } else if (packet.to - SERVERS < clients) {
                 const uint32_t c = packet.to - SERVERS;
-                if (twochoice_placement_heard(&client[c].placement, now, &m, &answer))
+                if (packet.from != m.server || m.client != c)
+                    continue; /* the caller checks who sent it */
+                client_notes(&client[c], &m);
+                if (twochoice_placement_heard(&client[c].placement, now, &m, &answer)) {
+                    struct asked *r = request_of(&client[c], answer.request);
+                    if (r)
+                        note_gone(r, m.server, answer.turn);
                     post(packet.to, m.server, &answer);
+                }
                 client_steps(c);
             }
         }
@@ -488,7 +820,8 @@ static void judge_pull(const struct twochoice_maintainer_config *c, const struct
 /* A table without a log, its maintainer, and loads that change. In the end all is idle, and comes home. */
 static void pulls_world(void)
 {
-    static unsigned char mem[1 << 18] __attribute__((aligned(64)));
+    static unsigned char mem[1 << 18] __attribute__((aligned(64))), memory[1 << 18] __attribute__((aligned(64)));
+    static struct twochoice_table table;
     struct twochoice_maintainer maintainer;
     struct twochoice_maintainer_config c;
     struct twochoice_table_config t;
