@@ -347,7 +347,8 @@ QOS_API void qos_bucket_refill(struct qos_bucket *bucket, uint64_t now_ns);
 
 /* The bucket's arithmetic on a bare level, for headers that keep buckets in their own layout. All O(1); only
  * qos_level_wait_ns divides. level and depth as in struct qos_bucket, rate_per_s 0..QOS_RATE_MAX, n_sub sub-tokens,
- * 0..QOS_TOKENS_MAX tokens of them. */
+ * 0..QOS_TOKENS_MAX tokens of them. A level above its depth, of a bucket that was made smaller or earned more for a
+ * while, gains nothing and keeps what it has. */
 QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns);
 /* The gate of a request of n_sub sub-tokens: the least level at which it is granted. */
 QOS_API int64_t qos_level_gate(int64_t depth, int64_t n_sub);
@@ -699,6 +700,8 @@ QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per
 {
     /* depth - level may exceed INT64_MAX, never UINT64_MAX: 4 * 10^18 + 8 * 10^18 < 2^64. */
     uint64_t gain, room = qos_wrap_sub((uint64_t)depth, (uint64_t)level);
+    if (level >= depth)
+        return level;
     if (QOS_LIKELY(elapsed_ns < UINT64_C(1) << 23)) /* times at most 2^40: cannot overflow */
         gain = elapsed_ns * rate_per_s;
     else if (__builtin_mul_overflow(elapsed_ns, rate_per_s, &gain))

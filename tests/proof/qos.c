@@ -96,10 +96,10 @@ QOS_API uint64_t qos_div_wide(struct qos_u128 n, uint64_t d, uint64_t *rem);
 
 /*@ predicate level_ok(integer v) = -8000000000000000000 <= v <= 4000000000000000000; */
 
-/*@ requires level_ok(level) && 0 <= depth <= 4000000000000000000 && level <= depth;
+/*@ requires level_ok(level) && 0 <= depth <= 4000000000000000000;
     requires rate_per_s <= 1 << 40;
     assigns \nothing;
-    ensures \result == \min(depth, level + elapsed_ns * rate_per_s); */
+    ensures \result == \max(level, \min(depth, level + elapsed_ns * rate_per_s)); */
 QOS_API int64_t qos_level_refill(int64_t level, int64_t depth, uint64_t rate_per_s, uint64_t elapsed_ns);
 
 /*@ assigns \nothing; ensures \result == \min(n_sub, depth); */

@@ -6,7 +6,6 @@
     X(STEPS, "steps", "5 20 60 120 250")                                                                               \
     X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
     X(QUEUES, "queues", "no yes")                                                                                      \
-    X(ABOVE, "above_depth", "end judge")                                                                               \
     X(LENGTH, "length_ms", "200 50 1000 3000")                                                                         \
     X(CHANNELS, "channels", "1 2 4 8 16 64")                                                                           \
     X(HASHED, "hashed", "no yes")                                                                                      \

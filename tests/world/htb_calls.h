@@ -171,9 +171,6 @@ static void acc_advance(uint64_t now)
             c->rate[r].high = acc_fill(&c->rate[r], c->rate[r].high, ns, more);
             c->limit[r].low = acc_fill(&c->limit[r], c->limit[r].low, ns, 0);
             c->limit[r].high = acc_fill(&c->limit[r], c->limit[r].high, ns, 0);
-            /* Open: what is above the depth of a bucket mints tokens later (htb.worlds). */
-            acc.ends =
-                acc.ends || (c->rate[r].high > c->rate[r].depth && c->rate[r].on && world_choice(acc.w, F_ABOVE) == 0);
         }
     }
     acc.now += ns;
