@@ -1,0 +1,1398 @@
+/* tokenpool_exact.h - small worlds without races: one storage, one monitor at a time, 1 to 4 clients, steady clocks
+ *
+ * Nobody is stopped inside a call, so each answer has one right value, or a narrow range, and plain accounts, kept from the
+ * contract's sentences, know it: what was issued, claimed, spent, put back, forced and reported in each epoch, what each
+ * monitor was told, what was refused. Included by tokenpool.c; X_ and x_ are of these worlds. */
+#ifndef QOS_TESTS_WORLD_TOKENPOOL_EXACT_H
+#define QOS_TESTS_WORLD_TOKENPOOL_EXACT_H
+
+#ifdef WORLD_V02 /* had no weights */
+#define TOKENPOOL_WEIGHT_MAX 1024u
+#define tokenpool_monitor_set_weight(m, id, w) ((void)(m), (void)(id), (void)(w), QOS_OK)
+#endif
+#define X_SLOTS 4u
+#define X_CLIENTS 70u /* of a storage: more than a block of reports */
+#define X_MONITOR 100u
+#define X_NOBODY UINT32_MAX
+#define X_MASK TOKENPOOL_TOKENS_MAX
+#define X_FULL (1u << 26) /* the level that leaves all */
+
+/* A client as the monitor was told, and what it was issued. */
+struct x_slot {
+    uint32_t id, engine;        /* engine: the one that attached last; X_NOBODY */
+    bool joined, fresh, silent; /* fresh: not given terms yet; silent: nothing was heard of it for too long */
+    bool changed, weighed;      /* its terms, its weight changed in this epoch */
+    uint32_t joins;             /* in this epoch */
+    uint64_t reservation, limit, weight, generation;
+    uint64_t silences, under, used, done, beyond, demand;
+    uint64_t wrote;  /* number of the epoch in which its report was written last; 0: never */
+    uint64_t report; /* as the monitor read it last */
+    uint64_t failed; /* claims from an empty pool since the last fill */
+    uint64_t size, gap_ns;
+    double per_ns;
+    enum wants wants;
+    bool remote, slow, lies, many, lied;
+    uint32_t lost, forced, runs, cohort;
+};
+
+/* What the slots got in an epoch. */
+struct x_epoch {
+    uint64_t epoch, bound, capacity, reserved, forced, spent, claimed;
+    struct {
+        uint64_t issued, limit, spent, peak, forced, claimed,
+            starts; /* peak: the most that was spent, before some came back */
+    } of[X_SLOTS];
+};
+
+struct x_engine {
+    struct tokenpool_client client;
+    struct tokenpool_client_state info; /* after its last call */
+    uint32_t slot;
+    bool used, has, first, pending, performed, lost;
+    bool vague; /* it began with what a lie said: its debt is not known */
+    uint64_t epoch, spent, took, open, carried,
+        before; /* of its epoch; open: I/Os under way; debt; forced without one */
+    uint64_t claims, kept;
+    uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer;
+    uint64_t attached_ns, called_ns, called_before_ns, rare_ns, unsteady_ns, debt_ns;
+    double due;
+    struct tokenpool_op op;
+};
+
+struct x_monitor {
+    struct tokenpool_monitor m;
+    bool lives, started, ended, adopts, scanned, begun; /* ended: it began the period that ended last, too */
+    uint64_t offset_ns, next_ns;
+    uint64_t claimed, refused, granted, borrowed;
+    struct tokenpool_monitor_state info;
+};
+
+static struct {
+    bool on;
+    struct world *w;
+    struct world_rng rng;
+    struct tokenpool_config config;
+    uint64_t T, C, batch, check_ns, lease_ns, client_capacity, debt_max, overrun, silent_periods, alert_periods;
+    uint32_t slots, clients, actor, engines, owner;
+    bool ordered, guard, fixed, twins, lied, churns, two, weighs; /* two: monitors; weighs: weights change */
+    struct x_slot slot[X_SLOTS];
+    struct x_engine engine[2 * X_SLOTS];
+    struct x_monitor monitor[2];
+    struct x_epoch epoch[4];
+    uint64_t now, number, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
+    uint64_t lied_number;
+    bool taken; /* a takeover in this epoch */
+    size_t bytes;
+} x;
+
+static struct x_epoch *x_of(uint64_t e)
+{
+    return &x.epoch[e % 4];
+}
+static struct x_epoch *x_current(void)
+{
+    return x_of(tokenpool_word_epoch(storage[0]));
+}
+static uint64_t x_sub(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+static bool x_chance(uint32_t permille)
+{
+    return permille && world_chance(&x.rng, permille);
+}
+static qos_word_t *x_report(const struct x_slot *s)
+{
+    return &storage[tokenpool_storage_report(x.clients, s->id) / 8];
+}
+/* Fields of a report, as the chapter on words has them. */
+static uint64_t x_tag(uint64_t epoch)
+{
+    return epoch % 31 + 1;
+}
+static uint64_t x_phase(uint64_t report)
+{
+    return report >> 54 & 3;
+}
+static bool x_rests(uint64_t report)
+{
+    return (report >> 52 & 3) == 0 && x_phase(report) != 3;
+}
+/* A lie may cost what the contract says: its epoch and the two after it are not judged by sums. */
+static bool x_lied(void)
+{
+    return x.lied && x.number < x.lied_number + 3;
+}
+
+/* ---- what happens to the words ------------------------------------------------------------------------------------------ */
+
+/* K of a report for who was issued so much, at most; *left: of it unspent. rises: who begins to take again will find what
+ * the level leaves. */
+static uint64_t x_kept(uint64_t report, uint64_t issued, uint64_t epoch, bool rises, uint64_t *left)
+{
+    uint64_t level = storage[TOKENPOOL_OFFSET_PERIOD / 8 + 4], spent = report & X_MASK, kept;
+    *left = issued;
+    if (report >> 59 != x_tag(epoch))
+        return issued;
+    kept = min_of(report >> 26 & X_MASK, issued);
+    level = tokenpool_word_epoch(level) == epoch ? level >> 32 : X_FULL;
+    if ((x_rests(report) || (rises && (report >> 52 & 15) == 12)) && level < X_FULL)
+        kept = min_of(kept, spent + (issued * level + X_FULL - 1) / X_FULL);
+    *left = x_sub(kept, spent);
+    return kept;
+}
+
+/* The period that ends, for a monitor that began it: who was heard, and of whom the next period withholds R. */
+static void x_finish(const struct x_monitor *m)
+{
+    const struct x_epoch *e = x_of(m->info.epoch);
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        uint64_t kept = (x_rests(s->report) ? s->report : s->report >> 26) & X_MASK, issued = e->of[i].issued;
+        uint64_t said = s->report & X_MASK;
+        bool heard = s->wrote == x.number && s->report >> 59 == x_tag(e->epoch), last = heard && x_phase(s->report) > 0;
+        struct tokenpool_slot_state state = {0};
+        (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
+        if (s->lied)
+            s->used = state.used; /* even of a slot that was not its own yet */
+        if (!s->joined || s->fresh)
+            continue;
+        /* Promise `report`: reports are clamped to what their client was given. */
+        if (!heard ? state.used != 0 : said <= issued ? state.used != said : state.used > issued + e->claimed)
+            world_fail(x.w, "report", x.now,
+                       "client %" PRIu32 ": %" PRIu64 " used, it said %" PRIu64 ", %" PRIu64 " issued", s->id,
+                       state.used, said, issued);
+        s->used = state.used;
+        s->done += state.used;
+        s->beyond += x_sub(state.used, issued);
+        s->demand = heard ? s->report >> 52 & 3 : 0;
+        if (heard && kept >= issued)
+            s->under = 0;
+        else if (!heard || kept + issued / 8 < issued || state.under_used)
+            s->under++;
+        else
+            s->under = 0;
+        if (last || (heard && s->silent)) {
+            s->silences = 0;
+            s->silent = false;
+        } else if (x.silent_periods != QOS_UNLIMITED && ++s->silences >= x.silent_periods) {
+            s->silent = true;
+        }
+    }
+}
+
+/* A client that always wants more, and came each T / 512 since the epoch before. */
+static bool x_backlogged(const struct x_slot *s)
+{
+    const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
+    return g && g->has && g->epoch == x.shown && s->wants == ALL && !s->remote && s->joined && !s->changed &&
+           !s->weighed && s->limit == TOKENPOOL_TOKENS_MAX && s->gap_ns <= x.T / 512 && !s->forced && !s->runs &&
+           !s->lies && g->attached_ns < x.before_ns && g->rare_ns < x.before_ns && s->size <= x.batch &&
+           g->called_ns + x.T / 256 > x.now && !world_choice(x.w, world_of(s->cohort, F_PAUSE));
+}
+
+/* Promise `weights`: ordered, what backlogged clients got of the pool, by weight, differs by at most two batches. */
+static void x_judge_weights(void)
+{
+    double late = (double)x.C / 256; /* since the last calls */
+    uint64_t claims = 0;
+    uint32_t i, j;
+    for (i = 0; i < x.slots; i++)
+        claims += x.slot[i].joined ? x.slot[i].weight * x.batch : 0;
+    if (claims * min_of(128, x.T / x.check_ns) < 4 * x.C)
+        return; /* "small batches are slow" */
+    for (i = 0; x.ordered && !x.twins && !x.taken && x.number > 2 && i < x.slots; i++)
+        for (j = 0; j < x.slots; j++) {
+            const struct x_slot *s = &x.slot[i], *t = &x.slot[j];
+            double a, b;
+            if (i == j || !x_backlogged(s) || !x_backlogged(t))
+                continue;
+            a = (double)x.engine[s->engine].info.gained / (double)s->weight;
+            b = (double)x.engine[t->engine].info.gained / (double)t->weight;
+            if (a > b + 2 * (double)x.batch + late)
+                world_fail(x.w, "weights", x.now,
+                           "client %" PRIu32 ", weight %" PRIu64 ", got %.0f batches by weight, client %" PRIu32
+                           ", weight %" PRIu64 ", %.2f",
+                           s->id, s->weight, a / (double)x.batch, t->id, t->weight, b / (double)x.batch);
+        }
+}
+
+/* The pool word shows another epoch: monitor `m` swapped it in. */
+static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
+{
+    uint64_t e = tokenpool_word_epoch(pool), apart = x.now - x.begun_ns;
+    struct x_epoch *n = x_of(e);
+    int64_t count = tokenpool_word_count(old);
+    uint64_t claimed = x.ordered ? min_of(count > 0 ? (uint64_t)count : 0, x.served) : x.claimed;
+    uint32_t i;
+    if (x.number && apart < x.T - x.T / 4096)
+        world_fail(x.w, "apart", x.now, "epoch %" PRIu64 " after %.4f T", e, (double)apart / (double)x.T);
+    /* Promise `takeover`: a monitor comes at its next_ns, so an epoch is T long; the first takeover in it starts the next
+     * at most T + lease_ns later, and each other one costs what passed since the last heartbeat. */
+    if (x.number && apart > x.T + x.allowed_ns)
+        world_fail(x.w, "takeover", x.now, "epoch %" PRIu64 " after %.4f T, %.4f more allowed", e,
+                   (double)apart / (double)x.T, (double)x.allowed_ns / (double)x.T);
+    x_judge_weights();
+    m->ended = m->started;
+    if (m->started) {
+        x_finish(m);
+        m->granted += m->info.reserved + claimed;
+        m->borrowed += claimed;
+    }
+    memset(n, 0, sizeof *n);
+    n->epoch = e;
+    m->started = m->begun = true;
+    m->claimed = x.claimed = x.served = x.allowed_ns = 0;
+    x.taken = false;
+    x.put = x.ordered ? 0 : (uint64_t)tokenpool_word_count(pool);
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        s->fresh = s->changed = s->lied = s->weighed = false;
+        s->joins = 0;
+        s->failed = 0;
+        n->of[i].issued = s->joined && !s->silent ? s->reservation : 0;
+        n->of[i].limit = s->joined ? s->limit : 0;
+        n->reserved += n->of[i].issued;
+    }
+    x.number++;
+    x.before_ns = x.begun_ns;
+    x.begun_ns = x.now;
+    world_trace(x.now, 99, "epoch", e);
+}
+
+/* The period word says that the terms are there. */
+static void x_opened(uint64_t e)
+{
+    const struct x_epoch *n = x_of(e);
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        uint64_t terms = storage[TOKENPOOL_OFFSET_TERMS / 8 + s->id];
+        const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
+        if (terms >> 38 != n->of[i].issued || (terms >> 12 & X_MASK) != n->of[i].limit ||
+            (s->joined && (terms >> 5 & 0x7f) != s->generation) || (terms & 31) != x_tag(e))
+            world_fail(x.w, "terms", x.now,
+                       "client %" PRIu32 " is issued %" PRIu64 ", limit %" PRIu64 "; it was told %" PRIu64
+                       " and %" PRIu64 "%s",
+                       s->id, terms >> 38, terms >> 12 & X_MASK, s->reservation, s->limit,
+                       s->silent ? ", and is silent" : "");
+        /* Calls at most T / 4 apart keep the reservation. A call of the last quarter between two ticks (seed 2433) may not
+         * report: open. */
+        if (g && s->joined && s->silent && x.config.poll_ns <= x.T / 8 && !x_lied() && !s->slow && !s->lost &&
+            x.number > 2 && g->has && g->attached_ns + x.T / 8 < x.before_ns && g->rare_ns < x.before_ns &&
+            g->called_ns + x.T / 4 >= x.now + (g->called_ns - g->called_before_ns < x.T / 8 ? x.T / 16 : 0))
+            world_fail(x.w, "reservation", x.now,
+                       "client %" PRIu32 " comes each T / 4, and its reservation is withheld", s->id);
+    }
+}
+
+/* What could be spent of this epoch, if all were: it stays below the bound. */
+static void x_judge_potential(void)
+{
+    const struct x_epoch *e = x_current();
+    int64_t count = tokenpool_word_count(storage[0]);
+    uint64_t sum = e->claimed + (count > 0 ? (uint64_t)count : 0), left, kept;
+    uint32_t i;
+    if (!e->bound || e->epoch != tokenpool_word_epoch(storage[0]) || x_lied() || x.twins)
+        return;
+    if (x.ordered)
+        sum = min_of(count > 0 ? (uint64_t)count : 0, x.served);
+    for (i = 0; i < x.slots; i++) {
+        const struct x_slot *s = &x.slot[i];
+        const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
+        uint64_t word = *x_report(s);
+        if (s->changed) /* its report was cleared */
+            return;
+        if ((word >> 52 & 15) == 12) /* it begins to take again: S may be of what it asks for */
+            word = (word & ~X_MASK) | min_of(word & X_MASK, e->of[i].spent);
+        kept = x_kept(word, e->of[i].issued, e->epoch, true, &left);
+        if (word >> 59 == x_tag(e->epoch)) /* what counts as spent since a start, and is not */
+            kept = x_sub(kept, x_sub(word & X_MASK, e->of[i].spent));
+        if (g && g->info.running && g->info.epoch == e->epoch)
+            kept = min_of(kept, x_sub(g->info.kept, x_sub(g->spent, e->of[i].spent)));
+        sum += kept;
+    }
+    if (sum > e->bound)
+        world_fail(x.w, "bound", x.now,
+                   "%" PRIu64 " tokens of epoch %" PRIu64 " are spent, kept or in the pool, %" PRIu64 " allowed", sum,
+                   e->epoch, e->bound);
+}
+
+static void x_claims(uint64_t old, uint64_t v)
+{
+    struct x_epoch *e = x_of(tokenpool_word_epoch(v));
+    int64_t count = tokenpool_word_count(old);
+    uint64_t n = (x.ordered ? (v >> 32) - (old >> 32) : (old >> 32) - (v >> 32)) & UINT32_MAX;
+    uint64_t got = x.ordered ? n : count <= 0 ? 0 : min_of((uint64_t)count, n);
+    uint32_t i = x.engine[x.actor].slot;
+    e->of[i].claimed += got;
+    e->claimed += got;
+    x.claimed += got;
+    /* Promise `count`: each client makes at most one failed claim between two fills. */
+    if (!x.ordered && got == 0 && ++x.slot[i].failed > 1 && !x.twins && !x_lied())
+        world_fail(x.w, "count", x.now, "client %" PRIu32 " claims from an empty pool for the second time",
+                   x.slot[i].id);
+}
+
+/* A monitor took the storage: all that it knows of a client is its admission. */
+static void x_taken(uint32_t k)
+{
+    uint32_t i;
+    x.owner = k;
+    x.monitor[k].started = false;
+    x.monitor[k].adopts = true;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *t = &x.slot[i];
+        t->fresh = t->joined;
+        t->silent = false;
+        t->silences = t->under = t->used = t->done = t->beyond = 0;
+        t->demand = t->joined ? 3 : 0;
+    }
+}
+
+/* Somebody wrote a word. */
+static void x_wrote(const qos_word_t *word, uint64_t old)
+{
+    uint64_t v = *word, epoch = tokenpool_word_epoch(v);
+    bool client = x.actor < X_MONITOR;
+    uint32_t i;
+    if (word == &storage[0] && !client) {
+        struct x_monitor *m = &x.monitor[x.actor - X_MONITOR];
+        if (epoch != tokenpool_word_epoch(old)) {
+            x_epoch_begins(m, v, old);
+            return;
+        }
+        m->claimed = x.ordered ? m->claimed : x.claimed;
+        if (x.ordered || tokenpool_word_count(v) == tokenpool_word_count(old))
+            return;
+        x.put = x.claimed + (uint64_t)tokenpool_word_count(v);
+        for (i = 0; i < x.slots; i++)
+            x.slot[i].failed = 0;
+    } else if (word == &storage[0]) {
+        x_claims(old, v);
+    } else if (word == &storage[TOKENPOOL_OFFSET_PERIOD / 8]) {
+        epoch = v >> 28 & 0xfffff;
+        if (epoch != x.shown) {
+            x.shown = epoch;
+            x.shown_ns = x.now;
+        }
+        if (x.owner != x.actor - X_MONITOR)
+            x_taken(x.actor - X_MONITOR);
+        if ((v & 1) && !(old & 1))
+            x_opened(epoch);
+    } else if (word == &storage[TOKENPOOL_OFFSET_SERVED / 8]) {
+        x.put = x.served = epoch == tokenpool_word_epoch(storage[0]) ? v >> 32 : 0;
+    } else if (client) {
+        for (i = 0; i < x.slots; i++)
+            if (word == x_report(&x.slot[i])) {
+                x.slot[i].wrote = x.number;
+                world_trace(x.now, x.slot[i].id, "report", v);
+            }
+    }
+}
+
+/* The monitor reads a word. */
+static void x_read(const qos_word_t *word)
+{
+    struct x_monitor *m = &x.monitor[x.actor - X_MONITOR];
+    int64_t count = tokenpool_word_count(storage[0]);
+    uint32_t i;
+    if (word == &storage[0])
+        m->claimed = x.ordered ? min_of(count > 0 ? (uint64_t)count : 0, x.served) : x.claimed;
+    if (word < &storage[tokenpool_storage_report(x.clients, 0) / 8])
+        return;
+    m->scanned = true;
+    for (i = 0; i < x.slots; i++)
+        if (word == x_report(&x.slot[i]))
+            x.slot[i].report = *word;
+}
+
+/* A swap or an addition begins. */
+static void x_tries(const qos_word_t *word)
+{
+    if (x.actor >= X_MONITOR)
+        x_read(word);
+    else if (word == &storage[0] && !x.slot[x.engine[x.actor].slot].remote)
+        x.engine[x.actor].claims++;
+}
+
+/* ---- the monitor's answers ------------------------------------------------------------------------------------------------ */
+
+static void x_judge_slots(const struct x_monitor *m)
+{
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        const struct x_slot *s = &x.slot[i];
+        struct tokenpool_slot_state state;
+        struct qos_stats stats;
+        memset(&state, 0xa5, sizeof state);
+        memset(&stats, 0xa5, sizeof stats);
+        if (tokenpool_monitor_slot_info(&m->m, s->id, &state) != QOS_OK ||
+            tokenpool_monitor_stats(&m->m, s->id, &stats) != QOS_OK)
+            world_fail(x.w, "status", x.now, "no news of client %" PRIu32, s->id);
+        if (state.joined != s->joined ||
+            (s->joined && (state.reservation != s->reservation || state.limit != s->limit ||
+                           state.generation != s->generation || state.silent != s->silent)) ||
+            state.alert != (s->joined && state.under_used >= x.alert_periods))
+            world_fail(x.w, "slot_info", x.now,
+                       "client %" PRIu32 ": joined %d, reservation %" PRIu64 ", limit %" PRIu64 ", silent %d, %" PRIu32
+                       " periods unused, alert %d",
+                       s->id, state.joined, state.reservation, state.limit, state.silent, state.under_used,
+                       state.alert);
+        if (s->joined && (state.used != s->used || state.under_used != s->under || stats.granted != s->done ||
+                          stats.borrowed != s->beyond))
+            world_fail(x.w, "slot_info", x.now,
+                       "client %" PRIu32 ": used %" PRIu64 " of %" PRIu64 ", %" PRIu32 " periods unused of %" PRIu64
+                       ", in all %" PRIu64 " of %" PRIu64 ", beyond %" PRIu64 " of %" PRIu64,
+                       s->id, state.used, s->used, state.under_used, s->under, stats.granted, s->done, stats.borrowed,
+                       s->beyond);
+    }
+}
+
+/* The sums of the reports, when a check read them. */
+static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
+{
+    const struct x_epoch *e = x_of(info->epoch);
+    uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0;
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        uint64_t word = *x_report(s), issued = e->of[i].issued, rest = issued, k = issued;
+        bool fresh = word >> 59 == x_tag(info->epoch) && !m->begun;
+        if (!m->begun)
+            k = x_kept(word, issued, info->epoch, false, &rest);
+        kept += k;
+        left += rest;
+        used += fresh ? word & X_MASK : 0;
+        if (fresh ? (word >> 52 & 3) != 0 : s->demand != 0) {
+            busy += s->joined && (!m->begun || !s->silent);
+            largest = max_of(largest, rest);
+        }
+    }
+    if (info->kept != kept || info->left != left || (info->used != used && !x.lied))
+        world_fail(x.w, "sums", x.now,
+                   "kept %" PRIu64 " of %" PRIu64 ", left %" PRIu64 " of %" PRIu64 ", used %" PRIu64 " of %" PRIu64,
+                   info->kept, kept, info->left, left, info->used, used);
+    if ((x.guard || m->begun) && !x.churns && (info->busy != busy || info->largest != largest))
+        world_fail(x.w, "sums", x.now, "busy %" PRIu32 " of %" PRIu64 ", largest %" PRIu64 " of %" PRIu64, info->busy,
+                   busy, info->largest, largest);
+}
+
+/* The period's own counts. */
+static void x_judge_counts(struct x_monitor *m, const struct tokenpool_monitor_state *info)
+{
+    struct x_epoch *e = x_of(info->epoch);
+    uint64_t joined = 0, bound;
+    struct qos_stats stats;
+    uint32_t i;
+    for (i = 0; i < x.slots; i++)
+        joined += x.slot[i].joined;
+    bound = max_of(info->capacity, e->reserved) + (x.config.overrun ? x.overrun : info->capacity / 20);
+    if (info->epoch != tokenpool_word_epoch(storage[0]) || info->reserved != e->reserved || info->bound != bound ||
+        (x.fixed && info->capacity != x.C) || (m->begun && info->clients != joined))
+        world_fail(x.w, "counts", x.now,
+                   "epoch %" PRIu64 ": capacity %" PRIu64 ", reserved %" PRIu64 " of %" PRIu64 ", bound %" PRIu64
+                   " of %" PRIu64 ", %" PRIu32 " clients of %" PRIu64,
+                   info->epoch, info->capacity, info->reserved, e->reserved, info->bound, bound, info->clients, joined);
+    e->bound = bound;
+    e->capacity = info->capacity;
+    if (info->put != x.put || info->claimed != m->claimed)
+        world_fail(x.w, "counts", x.now, "put %" PRIu64 " of %" PRIu64 ", claimed %" PRIu64 " of %" PRIu64, info->put,
+                   x.put, info->claimed, m->claimed);
+    if (m->begun && m->ended &&
+        (info->last_reserved != m->info.reserved || info->last_bound != m->info.bound ||
+         info->last_capacity != m->info.capacity || info->last_used > info->last_reserved + info->last_claimed))
+        world_fail(x.w, "counts", x.now,
+                   "of the last period: reserved %" PRIu64 " of %" PRIu64 ", bound %" PRIu64 " of %" PRIu64
+                   ", used %" PRIu64 ", claimed %" PRIu64,
+                   info->last_reserved, m->info.reserved, info->last_bound, m->info.bound, info->last_used,
+                   info->last_claimed);
+    (void)tokenpool_monitor_stats(&m->m, QOS_NONE, &stats);
+    if (stats.granted != m->granted || stats.borrowed != m->borrowed || stats.refused != m->refused)
+        world_fail(x.w, "stats", x.now,
+                   "the monitor granted %" PRIu64 " of %" PRIu64 ", lent %" PRIu64 " of %" PRIu64 ", refused %" PRIu64
+                   " of %" PRIu64,
+                   stats.granted, m->granted, stats.borrowed, m->borrowed, stats.refused, m->refused);
+}
+
+/* It took the storage: of periods past it knows what it saw itself. */
+static void x_adopts(struct x_monitor *m)
+{
+    uint32_t i;
+    m->adopts = false;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        struct tokenpool_slot_state state = {0};
+        struct qos_stats stats = {0};
+        (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
+        (void)tokenpool_monitor_stats(&m->m, s->id, &stats);
+        s->used = state.used;
+        s->under = state.under_used;
+        s->done = stats.granted;
+        s->beyond = stats.borrowed;
+    }
+}
+
+static void x_judge_monitor(struct x_monitor *m)
+{
+    struct tokenpool_monitor_state info;
+    uint64_t next, shown = x.now + m->offset_ns;
+    bool begun = false;
+    if (m->adopts)
+        x_adopts(m);
+    (void)tokenpool_monitor_info(&m->m, &info);
+    next = tokenpool_monitor_next_ns(&m->m, shown);
+    if (next < shown || next > shown + x.T)
+        world_fail(x.w, "monitor_waits", x.now, "the monitor is told to wait for %.3f T",
+                   (double)(next - shown) / (double)x.T);
+    if (info.active && m->started && x.owner == (uint32_t)(m - x.monitor)) {
+        x_judge_counts(m, &info);
+        if (m->scanned || m->begun)
+            x_judge_sums(m, &info);
+        m->info = info;
+        begun = m->begun;
+        m->begun = false;
+    }
+    if (x.owner == (uint32_t)(m - x.monitor) && (begun || x_chance(20)))
+        x_judge_slots(m);
+    x_judge_potential();
+    if (x.number && x.now > x.begun_ns + x.T + x.allowed_ns)
+        world_fail(x.w, "takeover", x.now, "no epoch after %.4f T", (double)(x.now - x.begun_ns) / (double)x.T);
+}
+
+/* A monitor died, or starts. From now on its epoch may last T + lease_ns longer, the first time; each other time costs what
+ * passed since the last heartbeat. */
+static void x_allow(uint64_t lease_ns)
+{
+    x.allowed_ns +=
+        (x.taken ? 0 : x_sub(x.now, x.begun_ns) + x.lease_ns) + x_sub(x.now, x.dead_ns) + 2 * x.check_ns + lease_ns;
+    x.taken = true;
+}
+
+static void x_resume(uint32_t k)
+{
+    struct x_monitor *m = &x.monitor[k];
+    enum qos_status s;
+    memset(m, 0, sizeof *m);
+    m->offset_ns = (uint64_t)world_value(x.w, F_BASE);
+    s = tokenpool_monitor_resume(&m->m, memory[k], sizeof memory[k], storage, x.bytes, &x.config);
+    if (s != QOS_OK)
+        world_fail(x.w, "resume", x.now, "monitor %" PRIu32 ": %s", k, qos_strerror(s));
+    m->lives = true;
+    m->next_ns = x.now;
+    x.owner = X_NOBODY; /* so that its first operation is seen as a takeover */
+    x_allow(0);
+}
+
+static void x_monitor_call(uint32_t k)
+{
+    struct x_monitor *m = &x.monitor[k];
+    uint64_t shown = x.now + m->offset_ns;
+    x.actor = X_MONITOR + k;
+    m->scanned = false;
+    tokenpool_monitor_run(&m->m, shown);
+    x_judge_monitor(m);
+    m->next_ns = max_of(tokenpool_monitor_next_ns(&m->m, shown) - m->offset_ns, x.now);
+}
+
+/* ---- the engine's answers --------------------------------------------------------------------------------------------------- */
+
+/* X: what a start may cost. */
+static uint64_t x_start_costs(uint64_t reservation)
+{
+    return max_of(x.batch, reservation / 8);
+}
+
+/* The first epoch of an engine. Promise `restart`: a start costs at most X of what is left of the reservation. */
+static void x_started(const struct x_engine *g, const struct tokenpool_client_state *info, uint64_t n, uint64_t report)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    const struct x_epoch *e = x_of(info->epoch);
+    uint64_t had = min_of(min_of(report >> 26 & X_MASK, info->reservation), info->limit);
+    if (report >> 59 != x_tag(info->epoch) || x_phase(report) >= 2 || x_rests(report) || x.twins ||
+        (s->lies && x.lied) || s->lost || s->slow || s->forced)
+        return;
+    if (info->held + n + x_start_costs(info->reservation) + max_of(report & X_MASK, e->of[g->slot].peak) < had)
+        world_fail(x.w, "restart", x.now,
+                   "client %" PRIu32 ": %" PRIu64 " left of %" PRIu64 ", %" PRIu64 " reported, %" PRIu64
+                   " spent, and a start costs %" PRIu64,
+                   s->id, info->held, had, report & X_MASK, e->of[g->slot].peak, x_start_costs(info->reservation));
+}
+
+/* A call of the engine ended; it spent n tokens (< 0: so many were put back). report: the slot's, before the call. */
+static void x_account(struct x_engine *g, int64_t n, uint64_t report)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    struct tokenpool_client_state info;
+    const struct x_epoch *e;
+    uint64_t allowance, held, spent = n > 0 ? (uint64_t)n : 0;
+    memset(&info, 0xa5, sizeof info);
+    (void)tokenpool_client_info(&g->client, &info);
+    e = x_of(info.epoch);
+    if (g->has && (!info.running || info.epoch != g->epoch)) {
+        g->has = false;
+        g->carried = x_sub(g->spent, min_of(g->info.kept + g->info.gained, g->info.limit));
+    }
+    allowance = min_of(info.kept + info.gained, info.limit);
+    if (!g->has && info.running) {
+        g->has = true;
+        g->epoch = info.epoch;
+        g->spent = g->first ? g->carried + g->before : allowance - info.held - spent;
+        g->before = 0;
+        g->kept = info.reservation;
+        g->vague = s->lies && x.lied;
+        g->took = g->open = 0;
+        if (!g->first)
+            x_started(g, &info, spent, report);
+        g->first = true;
+    }
+    if (g->has) {
+        g->spent = n < 0 ? x_sub(g->spent, (uint64_t)-n) : g->spent + spent;
+        held = x_sub(allowance, g->spent);
+        if (g->vague)
+            held = info.held;
+        if (info.held != held || tokenpool_client_held(&g->client) != held || info.kept > g->kept ||
+            tokenpool_client_epoch(&g->client) != g->epoch)
+            world_fail(x.w, "account", x.now,
+                       "client %" PRIu32 " holds %" PRIu64 " tokens of epoch %" PRIu64 ": kept %" PRIu64
+                       " after %" PRIu64 ", gained %" PRIu64 ", limit %" PRIu64 ", spent %" PRIu64,
+                       s->id, info.held, info.epoch, info.kept, g->kept, info.gained, info.limit, g->spent);
+        if (e->epoch == g->epoch && (info.reservation != e->of[g->slot].issued || info.limit != e->of[g->slot].limit))
+            world_fail(x.w, "terms", x.now,
+                       "client %" PRIu32 " has reservation %" PRIu64 " and limit %" PRIu64 ", issued %" PRIu64
+                       " and %" PRIu64,
+                       s->id, info.reservation, info.limit, e->of[g->slot].issued, e->of[g->slot].limit);
+        g->kept = info.kept;
+        /* Until when they are valid: not beyond the earliest start of the next epoch. */
+        if (e->epoch == g->epoch && x.shown == g->epoch &&
+            info.deadline_ns > max_of(x.begun_ns + x.T, x.now + 1) + g->offset_ns)
+            world_fail(x.w, "outside", x.now, "client %" PRIu32 " holds tokens until %.4f T after its epoch began",
+                       s->id, (double)(info.deadline_ns - g->offset_ns - x.begun_ns) / (double)x.T);
+    } else {
+        g->before += spent; /* forced */
+    }
+    if (info.claims != g->claims || (!info.running && (info.deadline_ns || info.held)))
+        world_fail(x.w, "account", x.now,
+                   "client %" PRIu32 " made %" PRIu64 " claims, %" PRIu64 " counted, and holds %" PRIu64, s->id,
+                   g->claims, info.claims, info.held);
+    g->info = info;
+}
+
+/* n tokens were spent. */
+static void x_spend(struct x_engine *g, uint64_t n, bool forced)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    struct x_epoch *e = x_of(g->epoch);
+    fold(x.now ^ (uint64_t)s->id << 56 ^ n);
+    world_trace(x.now, s->id, forced ? "forced" : "given", n);
+    if (forced)
+        g->debt_ns = x.now;
+    if (!g->has || e->epoch != g->epoch)
+        return;
+    g->took += n;
+    e->spent += n;
+    e->of[g->slot].spent += n;
+    e->of[g->slot].peak = max_of(e->of[g->slot].peak, e->of[g->slot].spent);
+    e->forced += forced ? n : 0;
+    e->of[g->slot].forced += forced ? n : 0;
+    if (!forced && g->epoch != x.shown && x.shown_ns < x.now)
+        world_fail(x.w, "outside", x.now,
+                   "client %" PRIu32 " spent %" PRIu64 " tokens of epoch %" PRIu64 ", which ended %.6f ms before",
+                   s->id, n, g->epoch, (double)(x.now - x.shown_ns) / 1e6);
+    if (x_lied() || s->lied)
+        return;
+    if (e->spent > e->bound + e->forced && e->bound)
+        world_fail(x.w, "bound", x.now, "%" PRIu64 " tokens of epoch %" PRIu64 ", %" PRIu64 " allowed", e->spent,
+                   g->epoch, e->bound + e->forced);
+    /* Promise `issued`: by the client that got it. */
+    if (e->of[g->slot].spent > e->of[g->slot].issued + e->of[g->slot].claimed + e->of[g->slot].forced)
+        world_fail(x.w, "issued", x.now,
+                   "client %" PRIu32 " spent %" PRIu64 " tokens of epoch %" PRIu64 ", %" PRIu64 " issued, %" PRIu64
+                   " claimed",
+                   s->id, e->of[g->slot].spent, g->epoch, e->of[g->slot].issued, e->of[g->slot].claimed);
+    if (e->of[g->slot].spent > e->of[g->slot].limit + e->of[g->slot].forced)
+        world_fail(x.w, "limit", x.now, "client %" PRIu32 ": %" PRIu64 " in epoch %" PRIu64 ", limit %" PRIu64, s->id,
+                   e->of[g->slot].spent, g->epoch, e->of[g->slot].limit);
+}
+
+/* The status of a refusal, for an engine on local memory. */
+static void x_judge_status(const struct x_engine *g, uint64_t n, enum qos_status status)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    const struct x_epoch *e = x_of(g->epoch);
+    const struct tokenpool_client_state *info = &g->info;
+    uint64_t debt = x_sub(g->spent, min_of(info->kept + info->gained, info->limit));
+    uint64_t lack = n + debt - min_of(info->held, n), room = x_sub(info->limit, info->kept + info->gained);
+    bool never = n > info->limit;
+    if (n > x.batch && n > info->reservation + x_sub(e->capacity, e->reserved))
+        never = true;
+    if (status == QOS_ERANGE && !never)
+        world_fail(x.w, "range", x.now, "client %" PRIu32 ": %" PRIu64 " tokens are out of range", s->id, n);
+    if (n > info->held && (status == QOS_EAGAIN || status == QOS_ELIMIT) && n > info->limit)
+        world_fail(x.w, "range", x.now, "client %" PRIu32 ": %" PRIu64 " tokens are above the limit %" PRIu64, s->id, n,
+                   info->limit);
+    if (n > info->held && ((status == QOS_EAGAIN && lack > room) || (status == QOS_ELIMIT && lack <= room)))
+        world_fail(x.w, "range", x.now,
+                   "client %" PRIu32 ": %" PRIu64 " tokens are lacking, %" PRIu64 " below the limit: %s", s->id, lack,
+                   room, qos_strerror(status));
+}
+
+/* A take of n was refused. What it was entitled to, whatever it did before: R x the time left less two checks, for who
+ * comes each T / 4; for who takes all that comes at a rate up to R / T, or always wants more, all of R. */
+static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    const struct x_epoch *e = x_current();
+    uint64_t spent = e->of[g->slot].spent, left, issued = e->of[g->slot].issued, since = x.now - x.begun_ns;
+    bool mine = s->engine == (uint32_t)(g - x.engine), steady;
+    if (g->info.stale || status == QOS_ESTALE) {
+        if ((status == QOS_ESTALE) != g->info.stale || (mine && s->joined && !x.lied && !x.churns && !x.twins))
+            world_fail(x.w, "stale", x.now, "client %" PRIu32 " is told %s", s->id, qos_strerror(status));
+        return;
+    }
+    if (g->has && e->epoch == g->epoch && !s->remote && !g->vague)
+        x_judge_status(g, n, status);
+    if (!mine || !s->joined || s->slow || s->lost || x_lied() || x.twins || x.shown != e->epoch || x.taken ||
+        x.number < 3 || s->changed || !(storage[TOKENPOOL_OFFSET_PERIOD / 8] & 1) || e->of[g->slot].starts ||
+        g->debt_ns + 2 * x.T > x.now || g->attached_ns + x.T / 8 >= x.before_ns || g->rare_ns >= x.before_ns ||
+        spent + n > min_of(e->of[g->slot].limit, issued) ||
+        ((!g->has || g->epoch != x.shown) && (s->remote || since <= x.T / 4 || x.config.poll_ns > x.T / 8)))
+        return;
+    steady = g->unsteady_ns < x.begun_ns && g->has && (s->wants == ALL || (s->wants != BURSTS && !s->forced));
+    if (g->has && g->epoch == x.shown)
+        spent = max_of(spent, g->spent); /* with debts */
+    else if (g->carried || g->before || (g->has && g->spent > min_of(g->info.kept + g->info.gained, g->info.limit)))
+        return;
+    left = steady ? x.T : x_sub(x.T, since + 2 * x.check_ns);
+    left = (uint64_t)((double)issued * (double)left / (double)x.T * 0.999);
+    if (steady && s->wants != ALL &&
+        (double)issued * (double)x_sub(x.T, since) < (double)(2 * s->size + 2) * (double)x.T)
+        return; /* it wants whole requests, and returns the rest of R at the end */
+    if (spent + n + (steady ? s->size : 0) + 2 <= left)
+        world_fail(x.w, "reservation", x.now,
+                   "client %" PRIu32 " is refused %" PRIu64 " tokens (%s): %" PRIu64 " spent of %" PRIu64
+                   ", %.4f T after the epoch began",
+                   s->id, n, qos_strerror(status), spent, issued, (double)since / (double)x.T);
+}
+
+/* Operations of a transport. Those that are slow, or are lost, end later, at another event. */
+static void x_transport(struct x_engine *g, uint64_t need)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    uint64_t report;
+    uint32_t k;
+    for (k = 0; k < 300 && !g->pending && tokenpool_client_next(&g->client, x.now + g->offset_ns, need, &g->op); k++) {
+        bool lost = x_chance(s->lost);
+        g->claims += g->op.offset_bytes == 0 && g->op.kind != TOKENPOOL_READ;
+        if (s->slow || lost) {
+            g->pending = true;
+            g->performed = false;
+            g->lost = lost;
+            g->perform_ns = x.now + world_between(&x.rng, 0, x.T / (s->slow ? 64 : 4096));
+            g->answer_ns = g->perform_ns + world_between(&x.rng, 0, x.T / (s->slow ? 64 : 4096));
+            if (lost && x_chance(500))
+                g->perform_ns = WORLD_NEVER; /* it never arrives */
+            return;
+        }
+        report = *x_report(s);
+        tokenpool_client_done(&g->client, tokenpool_storage_run(storage, &g->op));
+        x_account(g, 0, report);
+    }
+}
+
+/* All operations that are due. */
+static void x_operate(struct x_engine *g, uint64_t need)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    uint64_t report = *x_report(s);
+    if (s->remote)
+        x_transport(g, need);
+    else
+        tokenpool_client_run(&g->client, x.now + g->offset_ns, need);
+    x_account(g, 0, report);
+}
+
+static void x_attach(struct x_engine *g)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    enum qos_status st;
+    bool knows = s->joined && !s->fresh && !s->changed && x.shown;
+    uint32_t generation = x_chance(300) && knows ? (uint32_t)s->generation : 0, k = g->slot;
+    uint64_t offset = g->offset_ns, next = g->next_ns;
+    memset(g, 0, sizeof *g);
+    g->slot = k;
+    g->used = true;
+    g->offset_ns = offset;
+    g->next_ns = next;
+    if (s->remote)
+        st =
+            tokenpool_client_attach_remote(&g->client, s->id, generation, &storage[TOKENPOOL_OFFSET_HEAD / 8], x.bytes);
+    else
+        st = tokenpool_client_attach(&g->client, s->id, generation, storage, x.bytes);
+    if (st != QOS_OK)
+        world_fail(x.w, "attach", x.now, "client %" PRIu32 ": %s", s->id, qos_strerror(st));
+    g->attached_ns = g->rare_ns = g->unsteady_ns = g->called_ns = x.now;
+    s->engine = (uint32_t)(g - x.engine);
+    x_current()->of[k].starts++;
+    world_trace(x.now, s->id, "attach", s->engine);
+}
+
+static enum qos_status x_take(struct x_engine *g, uint64_t n)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    uint64_t shown = x.now + g->offset_ns, report;
+    bool sure;
+    enum qos_status st;
+    if (s->remote)
+        x_operate(g, n);
+    report = *x_report(s);
+    sure = g->has && n <= g->info.held && shown < g->info.deadline_ns && n <= x.client_capacity && !s->remote &&
+           g->info.limit == TOKENPOOL_TOKENS_MAX && !x.twins && !x.lied && !x.churns;
+    if (sure && n <= tokenpool_client_held(&g->client) && x.now == g->called_ns &&
+        tokenpool_client_next_ns(&g->client, shown, n) != shown)
+        world_fail(x.w, "waits", x.now, "client %" PRIu32 " holds %" PRIu64 ", and is told to come later for %" PRIu64,
+                   s->id, g->info.held, n);
+    st = tokenpool_client_take(&g->client, shown, n);
+    x_account(g, st == QOS_OK ? (int64_t)n : 0, report);
+    if (st == QOS_OK) {
+        x_spend(g, n, false);
+        g->open += n;
+        if (!x_chance(world_choice(x.w, F_PUT_BACK) ? 300 : 50)) {
+            tokenpool_client_complete(&g->client, g->open);
+            g->open = 0;
+        }
+        return st;
+    }
+    if (sure && n <= g->info.held)
+        world_fail(x.w, "account", x.now, "client %" PRIu32 " holds %" PRIu64 " tokens, and is refused %" PRIu64 ": %s",
+                   s->id, g->info.held, n, qos_strerror(st));
+    x_refused(g, n, st);
+    if (!g->info.stale && !s->remote && !x.lied && !s->forced &&
+        tokenpool_client_next_ns(&g->client, shown, n) <= shown)
+        world_fail(x.w, "waits", x.now, "client %" PRIu32 " is refused, and told to come at once", s->id);
+    return st;
+}
+
+/* A call that must be refused, and change nothing. */
+static void x_wrong(struct x_engine *g)
+{
+    static uint64_t copy[1024];
+    const struct x_slot *s = &x.slot[g->slot];
+    struct tokenpool_client before = g->client;
+    uint64_t shown = x.now + g->offset_ns;
+    enum qos_status st, want = QOS_ERANGE;
+    struct qos_stats stats;
+    memcpy(copy, storage, x.bytes);
+    switch (world_between(&x.rng, 0, 6)) {
+    case 0: st = tokenpool_client_take(&g->client, shown, 0); break;
+    case 1: st = tokenpool_client_take(&g->client, shown, x.client_capacity + 1); break;
+    case 2: st = tokenpool_client_force(&g->client, shown, 0); break;
+    case 3: st = tokenpool_client_force(&g->client, shown, TOKENPOOL_TOKENS_MAX + 1); break;
+    case 4: want = QOS_ENOENT, st = tokenpool_client_stats(&g->client, s->id + 1, &stats); break;
+    case 5: want = QOS_ENOENT, st = tokenpool_client_attach(&g->client, x.clients, 0, storage, x.bytes); break;
+    default: want = QOS_EMEMORY, st = tokenpool_client_attach(&g->client, s->id, 0, storage, x.bytes - 8); break;
+    }
+    if (st != want || memcmp(&before, &g->client, sizeof before) != 0 || memcmp(copy, storage, x.bytes) != 0)
+        world_fail(x.w, "unchanged", x.now, "client %" PRIu32 ": a wrong call says %s, %s", s->id, qos_strerror(st),
+                   st != want ? "not what is promised" : "and changes something");
+}
+
+static void x_put_back(struct x_engine *g)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    struct x_epoch *e = x_of(g->epoch);
+    uint64_t shown = x.now + g->offset_ns, epoch = g->info.epoch, n = world_between(&x.rng, 1, 2 * s->size), was;
+    uint64_t report = *x_report(s);
+    enum qos_status st;
+    if (x_chance(400))
+        epoch = x_chance(500) ? x_sub(epoch, 1) : epoch + 1;
+    if (g->spent != g->took || g->took != g->open) /* no debts, and nothing that was done */
+        n = min_of(n, g->open);
+    was = g->spent;
+    st = tokenpool_client_put_back(&g->client, shown, epoch, n);
+    if ((st == QOS_OK) != (g->has && epoch == g->epoch) || (st != QOS_OK && st != QOS_ESTALE))
+        world_fail(x.w, "outside", x.now,
+                   "client %" PRIu32 " puts back tokens of epoch %" PRIu64 " in epoch %" PRIu64 ": %s", s->id, epoch,
+                   g->epoch, qos_strerror(st));
+    x_account(g, st == QOS_OK ? -(int64_t)n : 0, report);
+    if (st != QOS_OK || e->epoch != g->epoch)
+        return;
+    n = min_of(min_of(n, was), e->of[g->slot].spent);
+    e->spent -= n;
+    e->of[g->slot].spent -= n;
+    g->took = x_sub(g->took, n);
+    g->open = x_sub(g->open, n);
+    g->unsteady_ns = x.now;
+}
+
+static void x_force(struct x_engine *g)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    uint64_t shown = x.now + g->offset_ns, n = world_between(&x.rng, 1, 2 * s->size), debt, held, report, spent;
+    enum qos_status st;
+    if (!g->first || s->remote)
+        return;
+    report = *x_report(s);
+    st = tokenpool_client_force(&g->client, shown, n);
+    x_account(g, st == QOS_OK ? (int64_t)n : 0, report);
+    spent = g->spent - (st == QOS_OK && g->has ? n : 0);
+    held = g->has ? x_sub(min_of(g->info.kept + g->info.gained, g->info.limit), spent) : 0;
+    debt = g->has ? x_sub(spent, min_of(g->info.kept + g->info.gained, g->info.limit))
+                  : g->carried + g->before - (st == QOS_OK ? n : 0);
+    if (!g->vague &&
+        (g->info.stale ? st != QOS_ESTALE : (st == QOS_EDEBT) != (n > held && (x.debt_max == 0 || debt > x.debt_max))))
+        world_fail(x.w, "debt", x.now,
+                   "client %" PRIu32 " forces %" PRIu64 ": %" PRIu64 " held, a debt of %" PRIu64 ": %s", s->id, n, held,
+                   debt, qos_strerror(st));
+    if (st == QOS_OK)
+        x_spend(g, n, true);
+}
+
+/* A client lies: any report of its own. */
+static void x_lie(struct x_engine *g)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    uint64_t k = x_chance(500) ? X_MASK : world_between(&x.rng, 0, X_MASK);
+    uint64_t n = x_chance(500) ? X_MASK : world_between(&x.rng, 0, 2 * x.C);
+    *x_report(s) = x_tag(x.shown) << 59 | world_between(&x.rng, 1, 7) << 56 | world_between(&x.rng, 0, 3) << 54 |
+                   world_between(&x.rng, 0, 3) << 52 | k << 26 | n;
+    s->wrote = x.number;
+    s->lied = x.lied = true;
+    x.lied_number = x.number;
+    s->engine = X_NOBODY;
+    g->used = false;
+}
+
+/* What its process wants from its engine in one call. */
+static void x_work(struct x_engine *g)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    enum qos_status st = QOS_OK;
+    uint32_t k;
+    if (s->wants == BURSTS && x_chance(700)) {
+        k = (uint32_t)world_between(&x.rng, 1, 20);
+        while (k-- > 0 && x_take(g, world_between(&x.rng, 1, 2 * s->size)) == QOS_OK) {
+        }
+        return;
+    }
+    if (s->wants == IDLE || s->wants == BURSTS || (s->wants != ALL && g->due < (double)s->size)) {
+        g->unsteady_ns = x.now;
+        x_operate(g, 0);
+        return;
+    }
+    for (k = 0; k < 5000 && st == QOS_OK && (s->wants == ALL || g->due >= (double)s->size); k++) {
+        st = x_take(g, s->size);
+        g->due -= st == QOS_OK ? (double)s->size : 0;
+    }
+    if (st != QOS_OK && s->wants != ALL)
+        g->unsteady_ns = x.now;
+}
+
+static void x_engine_call(struct x_engine *g)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    bool mine = s->engine == (uint32_t)(g - x.engine);
+    uint64_t shown = x.now + g->offset_ns, next;
+    x.actor = (uint32_t)(g - x.engine);
+    world_trace(x.now, s->id, "call", x.actor);
+    if (x.now > g->called_ns + x.T / 4)
+        g->rare_ns = x.now;
+    if (x.now > g->called_ns)
+        g->due += s->per_ns * (double)(x.now - g->called_ns);
+    g->due = g->due > (double)s->reservation ? (double)s->reservation : g->due;
+    g->called_before_ns = g->called_ns;
+    g->called_ns = x.now;
+    if (x_chance((uint32_t)world_value(x.w, F_WRONG)))
+        x_wrong(g);
+    if (x_chance(20))
+        tokenpool_client_hint(&g->client);
+    x_work(g);
+    if (x_chance((uint32_t)world_value(x.w, F_PUT_BACK)))
+        x_put_back(g);
+    if (x_chance(s->forced))
+        x_force(g);
+    if (s->many && x_chance(30))
+        tokenpool_client_set_queued(&g->client, x_chance(500)   ? 0
+                                                : x_chance(500) ? TOKENPOOL_BACKLOGGED
+                                                                : world_between(&x.rng, 1, x.C));
+    g->next_ns = x.now + 1 + x.T / 64;
+    if (g->info.stale && !mine) {
+        g->used = false; /* it was replaced, and knows it */
+        return;
+    }
+    if (g->info.stale) {
+        x_attach(g);
+        return;
+    }
+    next = tokenpool_client_next_ns(&g->client, shown, s->wants == ALL ? s->size : 0);
+    if (next > shown + x.T + x.check_ns)
+        world_fail(x.w, "waits", x.now, "client %" PRIu32 " is told to wait for %.3f T", s->id,
+                   (double)(next - shown) / (double)x.T);
+    if (s->gap_ns == 0)
+        g->next_ns = x.now + max_of(next - shown, x.ordered ? x.T / 1024 : x.T / 256);
+    else
+        g->next_ns = x.now + (x_chance(300) ? world_between(&x.rng, 1, s->gap_ns) : s->gap_ns);
+    if (world_choice(x.w, world_of(s->cohort, F_PAUSE)) && x_chance(4))
+        g->next_ns += world_between(&x.rng, 1, (x_chance(200) ? 40 : 3) * x.T);
+}
+
+/* The process of a client starts anew; the former one may go on for a while. */
+static void x_restart(struct x_slot *s)
+{
+    uint32_t k, i = (uint32_t)(s - x.slot);
+    struct x_engine *g = NULL;
+    if (!x.twins && s->engine != X_NOBODY)
+        x.engine[s->engine].used = false;
+    for (k = 0; k < x.engines; k++)
+        if (!x.engine[k].used && x.engine[k].slot == i)
+            g = &x.engine[k];
+    if (!g)
+        return;
+    x.actor = (uint32_t)(g - x.engine);
+    g->next_ns = x.now + world_between(&x.rng, 0, s->gap_ns + x.T / 64);
+    if (x_chance(300))
+        g->next_ns += world_between(&x.rng, 0, (x_chance(200) ? 40 : 3) * x.T); /* it was away */
+    x_attach(g);
+}
+
+/* ---- terms ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t x_others(const struct x_slot *s)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 0; i < x.slots; i++)
+        sum += &x.slot[i] != s && x.slot[i].joined ? x.slot[i].reservation : 0;
+    return sum;
+}
+
+static void x_rate(struct x_slot *s)
+{
+    double all = (double)s->reservation / (double)x.T;
+    s->per_ns = s->wants == HALF ? 0.5 * all : s->wants == MOST ? all : 0;
+}
+
+/* It joined. */
+static void x_joined(struct x_monitor *m, struct x_slot *s)
+{
+    struct tokenpool_slot_state state = {0};
+    s->joined = s->fresh = true;
+    s->silent = false;
+    s->silences = s->under = s->used = s->done = s->beyond = 0;
+    s->demand = 3;
+    s->weight = 1;
+    (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
+    if (state.generation == s->generation || state.generation == 0 || state.generation > 127)
+        world_fail(x.w, "slot_info", x.now, "client %" PRIu32 " joins, and its generation is %" PRIu32, s->id,
+                   state.generation);
+    s->generation = state.generation;
+}
+
+/* join and change, right and wrong ones. *want: what it should say. */
+static enum qos_status x_admit(struct x_monitor *m, struct x_slot *s, uint32_t id, bool holds, enum qos_status *want)
+{
+    uint64_t r = world_between(&x.rng, 0, x_chance(300) ? x.C : x.C / x.slots), fits = QOS_NEVER;
+    uint64_t limit = x_chance(500) ? 0 : r + world_between(&x.rng, 0, x.C / 4), most;
+    bool joins = !s->joined || x_chance(50);
+    enum qos_status st;
+    if (joins && ++s->joins > 5) /* incarnations repeat after seven */
+        id = x.clients;
+    if (x_chance(150))
+        limit = x_chance(300) ? QOS_UNLIMITED : x_sub(r, 1); /* below it */
+    if (x_chance(30))
+        r = TOKENPOOL_TOKENS_MAX + 1;
+    most = max_of(min_of(x_sub(x.C, x_others(s)), x.client_capacity), s->joined ? s->reservation : 0);
+    *want = id >= x.clients                                                              ? QOS_ENOENT
+            : joins && s->joined                                                         ? QOS_EEXIST
+            : r > TOKENPOOL_TOKENS_MAX || (limit != QOS_UNLIMITED && limit && limit < r) ? QOS_ERANGE
+            : !holds                                                                     ? QOS_ESTALE
+            : r > most                                                                   ? QOS_EADMISSION
+                                                                                         : QOS_OK;
+    st = joins ? tokenpool_monitor_join(&m->m, id, r, limit, &fits)
+               : tokenpool_monitor_change(&m->m, id, r, limit, &fits);
+    if (!x.fixed && (st == QOS_EADMISSION || *want == QOS_EADMISSION))
+        *want = st;
+    m->refused += st == QOS_EADMISSION;
+    if (st == QOS_EADMISSION && x.fixed && fits != most)
+        world_fail(x.w, "admission", x.now, "%" PRIu64 " would fit, not %" PRIu64, most, fits);
+    if (st != QOS_OK)
+        return st;
+    s->reservation = r;
+    s->limit = limit && limit != QOS_UNLIMITED ? limit : TOKENPOOL_TOKENS_MAX;
+    s->changed = true;
+    if (s->engine != X_NOBODY)
+        x.engine[s->engine].unsteady_ns = x.now;
+    if (joins)
+        x_joined(m, s);
+    x_rate(s);
+    return st;
+}
+
+static void x_terms(struct x_monitor *m, struct x_slot *s)
+{
+    uint32_t id = s->id, kind = (uint32_t)world_between(&x.rng, x.weighs ? 9 : 0, 9);
+    uint32_t weight = (uint32_t)world_between(&x.rng, 0, 5);
+    enum qos_status st, want;
+    struct tokenpool_monitor_state info;
+    bool holds;
+    (void)tokenpool_monitor_info(&m->m, &info);
+    holds = info.active;
+    x.actor = X_MONITOR + (uint32_t)(m - x.monitor);
+    if (x_chance(30))
+        id = x.clients + (uint32_t)world_between(&x.rng, 0, 1);
+    if (kind == 9) {
+        weight = x_chance(100) ? TOKENPOOL_WEIGHT_MAX + 1 : weight;
+        want = id >= x.clients || !s->joined                  ? QOS_ENOENT
+               : weight == 0 || weight > TOKENPOOL_WEIGHT_MAX ? QOS_ERANGE
+               : holds                                        ? QOS_OK
+                                                              : QOS_ESTALE;
+        st = tokenpool_monitor_set_weight(&m->m, id, weight);
+        s->weight = st == QOS_OK ? weight : s->weight;
+        s->weighed = s->weighed || st == QOS_OK;
+    } else if (kind >= 6) {
+        want = id >= x.clients || !s->joined ? QOS_ENOENT : holds ? QOS_OK : QOS_ESTALE;
+        st = tokenpool_monitor_leave(&m->m, id);
+        if (st == QOS_OK) {
+            s->joined = s->fresh = s->silent = false;
+            s->changed = true;
+        }
+    } else {
+        st = x_admit(m, s, id, holds, &want);
+    }
+    world_trace(x.now, s->id, kind == 9 ? "weight" : kind >= 6 ? "leave" : "terms", (uint64_t)st);
+    if (st != want)
+        world_fail(x.w, "status", x.now, "client %" PRIu32 ", call %" PRIu32 ": %s, not %s", id, kind, qos_strerror(st),
+                   qos_strerror(want));
+    x_judge_slots(m);
+}
+
+/* ---- a world ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t x_pick(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    uint64_t k = world_rand(&x.rng) % 8;
+    return k == 0 ? b : k == 1 ? c : k == 2 ? d : a;
+}
+
+static void x_draw(void)
+{
+    struct world *w = x.w;
+    struct tokenpool_config *c = &x.config;
+    static const uint64_t checks[] = {64, 16, 0, 1};
+    uint64_t parts = checks[world_choice(w, F_CHECK)];
+    bool rare = x_chance(400); /* any value in any field */
+    uint32_t k, i, n;
+    x.T = (uint64_t)world_value(w, F_PERIOD) * 1000;
+    x.C = (uint64_t)world_value(w, F_CAPACITY);
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        n = world_choice(w, world_of(k, F_NUMBER));
+        for (i = 0; i < (n ? 1 + n % 3 : k == 0) && x.slots < X_SLOTS; i++) {
+            x.slot[x.slots].cohort = k;
+            x.slot[x.slots++].engine = X_NOBODY;
+        }
+    }
+    x.clients = x_chance(700) ? x.slots : x_chance(500) ? X_SLOTS + 4 : X_CLIENTS;
+    for (i = 0; i < x.slots; i++)
+        x.slot[i].id = x.clients == x.slots ? i : i == 0 ? x.clients - 1 : i * 2 - 1;
+    c->clients = x.clients;
+    c->capacity = x.C;
+    c->period_ns = x.T;
+    c->batch = (uint32_t)world_value(w, F_BATCH);
+    x.batch = c->batch ? c->batch : min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)), 1000);
+    c->check_ns = parts ? x.T / parts : 0;
+    x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / 8);
+    x.overrun = world_choice(w, F_OVERRUN) == 0 ? 0 : max_of(x.C / 5, 1);
+    c->overrun = world_choice(w, F_OVERRUN) == 0 ? QOS_NOTHING : world_choice(w, F_OVERRUN) == 1 ? 0 : x.overrun;
+    x.ordered = world_choice(w, F_ORDERED) != 0;
+    x.guard = world_choice(w, F_GUARD) != 0;
+    x.two = world_choice(w, F_MONITORS) != 0;
+    x.weighs = x.ordered && x_chance(500);
+    x.fixed = world_choice(w, F_FREE) == 0;
+    c->flags = (x.ordered ? TOKENPOOL_ORDERED : 0) | (x.guard ? TOKENPOOL_GUARD : 0) | (x.fixed ? TOKENPOOL_FIXED : 0);
+    c->silent_periods = world_choice(w, F_SILENT) == 0 ? 0 : world_choice(w, F_SILENT) == 1 ? QOS_UNLIMITED : 3;
+    if (x.two && c->silent_periods == 3) /* open: a monitor that takes the storage back goes on counting, seed 4786 */
+        c->silent_periods = 1;
+    if (rare) {
+        c->alert_periods = (uint32_t)x_pick(0, 1, 2, 3);
+        c->history = (uint32_t)x_pick(0, 1, 3, TOKENPOOL_HISTORY_MAX);
+        c->poll_ns = x_pick(0, 1, x.check_ns, max_of(x.check_ns / 2, 1));
+        c->lease_ns = x_pick(0, x.check_ns, x.T, 2 * x.check_ns);
+        c->client_capacity = x_pick(0, x.C / 2, x.C, x.C);
+        c->debt_max = x_pick(0, QOS_NOTHING, 1, x.C);
+        c->equal_within = x_pick(0, QOS_NOTHING, 1, x.C);
+        c->capacity_step = x_pick(0, QOS_NOTHING, 1, x.C);
+    }
+    x.lease_ns = c->lease_ns ? c->lease_ns : 16 * x.check_ns;
+    x.client_capacity = c->client_capacity ? c->client_capacity : x.C;
+    x.debt_max = c->debt_max == QOS_NOTHING ? 0 : c->debt_max ? c->debt_max : x.batch;
+    x.silent_periods = c->silent_periods ? c->silent_periods : 1;
+    x.alert_periods = c->alert_periods ? c->alert_periods : 10;
+}
+
+static void x_draw_slots(void)
+{
+    static const uint64_t gaps[] = {0, 512, 128, 64, 7, 4, 3, 1};
+    struct world *w = x.w;
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        uint32_t k = s->cohort, n = 0, j;
+        uint64_t calls = gaps[world_choice(w, world_of(k, F_CALLS))];
+        for (j = 0; j < x.slots; j++)
+            n += x.slot[j].cohort == k;
+        s->wants = (enum wants)world_choice(w, world_of(k, F_WANTS));
+        s->remote = world_choice(w, world_of(k, F_TRANSPORT)) > 0;
+        s->slow = world_choice(w, world_of(k, F_TRANSPORT)) == 2;
+        s->lost = s->remote ? (uint32_t)world_value(w, world_of(k, F_LOST)) : 0;
+        s->forced = (uint32_t)world_value(w, world_of(k, F_FORCE));
+        s->lies = world_choice(w, world_of(k, F_LIES)) != 0;
+        s->many = world_choice(w, world_of(k, F_QUEUED)) != 0;
+        s->runs = (uint32_t)world_value(w, world_of(k, F_RUNS));
+        s->reservation = (uint64_t)((double)x.C * world_value(w, world_of(k, F_RESERVED)) / 1000 / n);
+        s->reservation = min_of(s->reservation, x.client_capacity);
+        s->limit = (uint64_t)((double)s->reservation * world_value(w, world_of(k, F_LIMIT)) / 1000);
+        s->size = max_of(1, (uint64_t)world_value(w, world_of(k, F_SIZE)) * x.C / 300);
+        s->size = min_of(s->size, max_of(1, x.client_capacity / 4));
+        if (s->lost) /* open: a request above X, of one that rests, whose report's answer is lost, seed 9930: K is too high */
+            s->size = min_of(s->size, max_of(1, max_of(x.batch, s->reservation / 8) / 2));
+        s->size = s->limit ? min_of(s->size, s->limit) : s->size;
+        s->limit = s->limit ? s->limit : TOKENPOOL_TOKENS_MAX;
+        s->weight = 1;
+        s->demand = 3;
+        s->gap_ns = calls ? x.T / calls : 0;
+        x_rate(s);
+        x.twins |= world_choice(w, world_of(k, F_TWIN)) != 0;
+        x.churns |= world_choice(w, world_of(k, F_CHURN)) != 0;
+    }
+}
+
+static void x_begin(void)
+{
+    struct tokenpool_slot_state state = {0};
+    struct x_monitor *m = &x.monitor[0];
+    enum qos_status st;
+    uint32_t i;
+    memset(storage, 0, sizeof storage);
+    x.actor = X_MONITOR;
+    x.bytes = tokenpool_storage_memsize(&x.config);
+    st = tokenpool_monitor_init(&m->m, memory[0], sizeof memory[0], storage, x.bytes, &x.config);
+    if (x.bytes == 0 || st != QOS_OK) {
+        world_fail(x.w, "init", 0, "a configuration within the ranges is refused: %s",
+                   tokenpool_config_error(&x.config) ? tokenpool_config_error(&x.config) : "memory");
+        return;
+    }
+    m->lives = true;
+    m->offset_ns = (uint64_t)world_value(x.w, F_BASE);
+    x.engines = 2 * x.slots;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        uint64_t limit = s->limit == TOKENPOOL_TOKENS_MAX ? 0 : s->limit;
+        st = tokenpool_monitor_join(&m->m, s->id, s->reservation, limit, NULL);
+        if (st != QOS_OK)
+            world_fail(x.w, "admission", 0, "client %" PRIu32 ": a reservation that fits is refused: %s", s->id,
+                       qos_strerror(st));
+        s->joined = s->fresh = true;
+        (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
+        s->generation = state.generation;
+        x.engine[2 * i].slot = x.engine[2 * i + 1].slot = i;
+        x.engine[2 * i].offset_ns = x.engine[2 * i + 1].offset_ns = (uint64_t)world_value(x.w, F_BASE) / (i + 1);
+        x.engine[2 * i].next_ns = world_between(&x.rng, 0, x.T);
+        x_attach(&x.engine[2 * i]);
+    }
+}
+
+/* After a check of the monitor: terms change, processes start anew, lie, die. */
+static void x_happens(uint32_t who, uint64_t runs_ns)
+{
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        bool churn = x.weighs || world_choice(x.w, world_of(s->cohort, F_CHURN)) != 0;
+        if (who == x.owner && churn && world_rand(&x.rng) % (x.weighs ? 256 : 64) == 0)
+            x_terms(&x.monitor[who], s);
+        if (s->runs && world_rand(&x.rng) % s->runs == 0)
+            x_restart(s);
+        if (s->lies && s->engine != X_NOBODY && world_rand(&x.rng) % 64 == 0)
+            x_lie(&x.engine[s->engine]);
+        else if (s->lies && s->engine == X_NOBODY && world_rand(&x.rng) % 32 == 0)
+            x_restart(s);
+    }
+    if (!runs_ns || who != x.owner || world_between(&x.rng, 0, runs_ns / x.check_ns) != 0)
+        return;
+    x.dead_ns = x.now;
+    if (!x.two) {
+        x.now += world_between(&x.rng, 0, x.T / 64);
+        x_resume(who);
+    } else if (x.monitor[!who].lives) { /* the other one waits, and will take the storage after lease_ns */
+        x.monitor[who].lives = false;
+        x_allow(x.lease_ns + x.check_ns);
+    } else {
+        x_resume(!who);
+    }
+}
+
+/* The next event: the monitor, an engine, an operation under way. */
+static void x_step(uint64_t runs_ns)
+{
+    uint64_t at = WORLD_NEVER;
+    uint32_t k, who = X_NOBODY, m = 0;
+    struct x_engine *g;
+    for (k = 0; k < 2; k++)
+        if (x.monitor[k].lives && x.monitor[k].next_ns < at)
+            at = x.monitor[k].next_ns, m = k;
+    for (k = 0; k < x.engines; k++) {
+        uint64_t due;
+        g = &x.engine[k];
+        if (!g->used)
+            continue;
+        due = !g->pending ? WORLD_NEVER : g->performed ? g->answer_ns : min_of(g->perform_ns, g->answer_ns);
+        due = min_of(due, g->next_ns);
+        if (due < at)
+            at = due, who = k;
+    }
+    x.now = max_of(x.now, at);
+    x.calls++;
+    if (who == X_NOBODY) {
+        x_monitor_call(m);
+        x_happens(m, runs_ns);
+        return;
+    }
+    x.actor = who;
+    g = &x.engine[who];
+    if (g->next_ns <= x.now) {
+        x_engine_call(g);
+    } else if (!g->performed && g->perform_ns <= g->answer_ns) {
+        g->answer = tokenpool_storage_run(storage, &g->op);
+        g->performed = true;
+    } else {
+        uint64_t report = *x_report(&x.slot[g->slot]);
+        g->pending = false;
+        if (g->lost)
+            tokenpool_client_fail(&g->client);
+        else
+            tokenpool_client_done(&g->client, g->answer);
+        x_account(g, 0, report);
+    }
+}
+
+static void x_run(struct world *w)
+{
+    static const uint64_t periods[] = {6, 3, 12, 40};
+    uint64_t until, runs_ns;
+    memset(&x, 0, sizeof x);
+    x.w = w;
+    x.on = true;
+    world_rng_init(&x.rng, w->seed, 0xe8ac7);
+    x_draw();
+    x_draw_slots();
+    x_begin();
+    until = periods[world_choice(w, F_LENGTH)] * x.T;
+    runs_ns = (uint64_t)(world_value(w, F_MONITOR_RUNS) * (double)x.T / 1000);
+    while (!w->broken && x.now < until && x.calls < 60000)
+        x_step(runs_ns);
+    w->events = x.calls;
+    x.on = false;
+}
+
+#endif
