@@ -510,9 +510,9 @@ static void judge_overdue(const struct client *x)
     bool idle = false;
     uint32_t i, w;
     for (i = 0; i < servers; i++)
-        idle |= host[i].hangs_ns == UINT64_MAX && host[i].ops == 0 && now > host[i].idle_ns + 100 * MS;
-    if (world_choice(world, F_MESSAGES_LOST) || world_choice(world, F_LIARS) || world_choice(world, F_WRITE_FAILURES) ||
-        servers < 4 || !idle)
+        idle |= !host[i].deaf && host[i].hangs_ns == UINT64_MAX && host[i].ops == 0 && now > host[i].idle_ns + 100 * MS;
+    if (world_choice(world, F_MESSAGES_LOST) || world_choice(world, F_DAMAGED) || world_choice(world, F_REFUSES) ||
+        world_choice(world, F_LIARS) || world_choice(world, F_WRITE_FAILURES) || servers < 4 || !idle)
         return;
     for (i = 0; i < x->requests; i++)
         for (w = 0; w < x->request[i].k; w++) {
