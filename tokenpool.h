@@ -1665,7 +1665,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
                 (tokenpool_priv_rests(client->report) || (client->report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES);
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
-        if (need <= tokenpool_client_held(client)) /* a request above the lease */
+        if (!rises && need <= tokenpool_client_held(client)) /* a request above the lease; who rises has none yet */
             spent += qos_sat_sub(need, tokenpool_client_priv_unreported(client, client->reservation));
     }
     client->declared = spent;

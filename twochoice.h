@@ -3758,7 +3758,8 @@ QOS_PRIV bool twochoice_priv_offer_at(struct twochoice_placement *placement, str
 QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                       uint32_t slots)
 {
-    uint32_t i, each = (slots + placement->servers - 1) / placement->servers, planned = 0;
+    const uint32_t even = (slots + placement->servers - 1) / placement->servers;
+    uint32_t i, each = (uint32_t)qos_min(even, TWOCHOICE_WRITES_MAX), planned = 0; /* what one message says */
     placement->draws++;
     for (i = 0; i < r->offers; i++)
         if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)

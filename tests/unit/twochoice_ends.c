@@ -891,6 +891,33 @@ static void seeds(void)
     CHECK(memcmp(drawn[0], drawn[2], sizeof drawn[0]) != 0);
 }
 
+/* As many writes as a request may have, and one server: no message says more than TWOCHOICE_WRITES_MAX of them. */
+static void largest_request(void)
+{
+    static struct twochoice_write w[TWOCHOICE_WRITES_MAX];
+    struct twochoice_placement_config config;
+    struct twochoice_placement placement;
+    struct twochoice_place_order o;
+    uint8_t bytes[TWOCHOICE_MESSAGE_BYTES];
+    uint64_t request = 0;
+    size_t size, len = 0;
+    void *mem;
+    memset(&config, 0, sizeof config);
+    config.servers = 1;
+    config.max_writes = TWOCHOICE_WRITES_MAX;
+    for (len = 0; len < TWOCHOICE_WRITES_MAX; len++)
+        w[len].len_bytes = 64 << 20;
+    size = twochoice_placement_memsize(&config);
+    mem = aligned_alloc(64, size);
+    CHECK_EQ(twochoice_placement_init(&placement, mem, size, &config), QOS_OK);
+    CHECK_EQ(twochoice_placement_begin(&placement, 0, w, TWOCHOICE_WRITES_MAX, 0, &request), QOS_OK);
+    twochoice_placement_step(&placement, 0, &o);
+    CHECK_EQ(o.todo, TWOCHOICE_PLACE_SEND);
+    CHECK_EQ(o.message.count, TWOCHOICE_WRITES_MAX);
+    CHECK_EQ(twochoice_message_encode(&o.message, bytes, sizeof bytes, &len), QOS_OK);
+    free(mem);
+}
+
 int main(void)
 {
     check_begin("twochoice_ends");
@@ -915,5 +942,6 @@ int main(void)
     pulled_by_another();
     placement_ends();
     intake_ends();
+    largest_request();
     return check_end();
 }

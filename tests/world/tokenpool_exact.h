@@ -1254,8 +1254,6 @@ static void x_draw_slots(void)
         s->limit = (uint64_t)((double)s->reservation * world_value(w, world_of(k, F_LIMIT)) / 1000);
         s->size = max_of(1, (uint64_t)world_value(w, world_of(k, F_SIZE)) * x.C / 300);
         s->size = min_of(s->size, max_of(1, x.client_capacity / 4));
-        if (s->lost) /* open: a request above X, of one that rests, whose report's answer is lost, seed 9930: K is too high */
-            s->size = min_of(s->size, max_of(1, max_of(x.batch, s->reservation / 8) / 2));
         s->size = s->limit ? min_of(s->size, s->limit) : s->size;
         s->limit = s->limit ? s->limit : TOKENPOOL_TOKENS_MAX;
         s->weight = 1;
