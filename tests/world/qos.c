@@ -358,7 +358,9 @@ static const char *levels(void)
     uint64_t below = between(0, (uint64_t)depth + 2 * TOKENS * SUB), owed, lack, wait, room;
     int64_t level = below > (uint64_t)depth ? -(int64_t)(below - (uint64_t)depth) : depth - (int64_t)below;
     uint64_t rate = between(0, RATES), elapsed = number();
+    int64_t above = (int64_t)between((uint64_t)depth, TOKENS * SUB);
     HOLDS(qos_level_refill(level, depth, rate, elapsed) == refilled(level, depth, rate, elapsed));
+    HOLDS(qos_level_refill(above, depth, rate, elapsed) == above);
     gate = qos_level_gate(depth, n);
     HOLDS(gate == (n < depth ? n : depth));
     wait = qos_level_wait_ns(level, gate, rate);
