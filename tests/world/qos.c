@@ -653,7 +653,7 @@ static const char *memory(void)
         strictest = align > strictest ? align : strictest;
         HOLDS(qos_layout_part(&measured, count, item, align) == NULL);
         overflow = overflow || most > SIZE_MAX - (align - 1) || (item && count > SIZE_MAX / item);
-        most = overflow ? most : (most + align - 1) / align * align;
+        most = overflow ? most : (most + (align - 1)) / align * align;
         overflow = overflow || most > SIZE_MAX - count * item;
         most += overflow ? 0 : count * item;
         if (large)
@@ -663,7 +663,7 @@ static const char *memory(void)
         end = p + count * item;
     }
     overflow = overflow || most > SIZE_MAX - (strictest - 1);
-    need = overflow ? 0 : (most + strictest - 1) / strictest * strictest;
+    need = overflow ? 0 : (most + (strictest - 1)) / strictest * strictest;
     HOLDS(qos_layout_size_bytes(&measured) == need && (large || qos_layout_size_bytes(&placed) == need));
     HOLDS(qos_layout_check(&measured, NULL, need) == (overflow ? qos_layout_check(&measured, NULL, need) : QOS_EINVAL));
     if (overflow)
