@@ -75,8 +75,9 @@
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
  *     twice that. A monitor's clock must not jump ahead.
  *   - A client that starts anew continues where its slot's report stands. Each start
- *     costs itself at most X = max(batch, R / 8), others nothing; an engine that had the
- *     slot before gets QOS_ESTALE. Without debt but an advance, and within its limit.
+ *     costs itself at most X = max(batch, R / 8), after an epoch's last report (T / 64
+ *     before its end) the rest of R, others nothing; an engine that had the slot before
+ *     gets QOS_ESTALE. Without debt but an advance, and within its limit.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
@@ -2385,10 +2386,14 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
         uint64_t word = tokenpool_monitor_priv_stamp(monitor, i);
-        uint64_t terms = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 0, i));
+        uint32_t was = monitor->generation[i];
         monitor->reservation[i] = (uint32_t)tokenpool_priv_reservation(word);
         monitor->limit[i] = (uint32_t)tokenpool_priv_limit(word);
-        monitor->generation[i] = tokenpool_priv_generation(terms);
+        monitor->generation[i] =
+            tokenpool_priv_generation(tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 0, i)));
+        monitor->used[i] = monitor->under[i] = monitor->silent[i] = 0;
+        if (monitor->generation[i] != was) /* another client's */
+            monitor->done[i] = monitor->beyond[i] = 0;
         monitor->demand[i] = monitor->limit[i] ? 3 : 0;
         word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 2, i));
         monitor->weight[i] = 0;

@@ -88,6 +88,41 @@ static void test_holding(void)
     CHECK_WITHIN(now, S, 3 * S);
 }
 
+/* A monitor that takes back a storage which it had lost counts silent periods from then on, and I/Os of another client
+ * that got the slot meanwhile from its first one on. */
+static void test_taken_back(void)
+{
+    struct tokenpool_client a;
+    struct qos_stats stats;
+    uint64_t now, silent_ns = 0;
+    base(0);
+    config.silent_periods = 3;
+    rig_init();
+    rig_join(0, 6000, 0);
+    rig_join(1, 1000, 0);
+    rig_engine(&a, 0);
+    for (now = 0; now < 2 * S + S / 2; now += MS) { /* slot 1 is silent for two periods that count */
+        rig_run(&monitor, now);
+        (void)spend(&a, now, 1);
+    }
+    CHECK(!rig_slot(1).silent);
+    resume(&second, second_memory);
+    for (; now < 4 * S; now += MS) {
+        rig_run(&second, now);
+        if (now == 3 * S + S / 2) {
+            CHECK_EQ(tokenpool_monitor_leave(&second, 0), QOS_OK);
+            CHECK_EQ(tokenpool_monitor_join(&second, 0, 6000, 0, NULL), QOS_OK);
+        }
+    }
+    for (; now < 11 * S && !silent_ns; now += MS) { /* the second one is dead */
+        rig_run(&monitor, now);
+        silent_ns = rig_info().active && rig_slot(1).silent ? now : 0;
+    }
+    CHECK_GE(silent_ns, 7 * S); /* it takes the storage after 4, where an epoch begins: three of them */
+    CHECK_EQ(tokenpool_monitor_stats(&monitor, 0, &stats), QOS_OK);
+    CHECK_EQ(stats.granted, 0);
+}
+
 /* An engine that did not run for any number of periods recovers within one. */
 static void test_sleep(void)
 {
@@ -819,6 +854,7 @@ int main(void)
     check_begin("unit/tokenpool_takeover");
     test_take_is_enough();
     test_holding();
+    test_taken_back();
     test_sleep();
     test_wake_up();
     test_engine_clock();
