@@ -49,6 +49,7 @@ struct acc_request {
     enum acc_life life;
     bool gate;
     uint32_t slot, generation, first, last; /* may have paid: first and above; must have: last and above */
+    uint32_t from;                          /* the class that ended in this call while it waited there; 0: none */
     uint64_t order, since_ns;
     uint64_t n[HTB_RESOURCES_MAX];
     wide flight_ns;
@@ -444,6 +445,7 @@ static void acc_end(uint32_t id)
         if (!oldest)
             break;
         oldest->slot = 0;
+        oldest->from = id;
         oldest->order = ++acc.orders;
     }
     c->tag = acc_largest(0, c->tag - acc.node[c->up].clock);
@@ -454,16 +456,52 @@ static void acc_end(uint32_t id)
     c->generation++;
 }
 
-static void acc_see_ends(void)
+/* Which of several classes that ended in one call came first to best effort, the header may choose. The requests of each
+ * stay in their order, behind those that were there (from 0). */
+static void acc_learn_order(void)
+{
+    uint64_t last[ACC_CLASSES] = {0};
+    const struct htb_request *h = NULL;
+    uint32_t i, n = 0;
+    bool others = false;
+    for (i = 0; i < ACC_REQUESTS; i++) { /* what went by this call came first, or went before its class ended */
+        const struct acc_request *q = &acc.request[i];
+        if (q->life == R_QUEUED && q->slot == 0 && acc_queue[i].state != HTB_QUEUED && q->order > last[q->from])
+            last[q->from] = q->order;
+    }
+    while ((h = htb_queue_next(&acc_tree, 0, h)) != NULL && n++ <= ACC_REQUESTS) {
+        struct acc_request *q = &acc.request[h - acc_queue];
+        if (q->life != R_QUEUED || q->slot != 0) /* of a class that is released */
+            continue;
+        if (q->order <= last[q->from] || (others && q->from == 0))
+            ACC_FAIL("order", "step %" PRIu32 ": the requests of an ended class go to best effort in another order",
+                     acc.step);
+        others = others || q->from != 0;
+        last[q->from] = q->order;
+        q->order = ++acc.orders;
+    }
+}
+
+/* Classes that have expired are ended by the calls that may; `also`, too (ACC_NONE: none). */
+static void acc_see_ends_and(uint32_t also)
 {
     struct htb_class_state s;
-    uint32_t i, ended = 0;
+    uint32_t i;
+    bool ended = false;
+    for (i = 0; i < ACC_REQUESTS; i++)
+        acc.request[i].from = 0;
     for (i = 0; i < acc.classes; i++)
-        if (acc.node[i].used && acc.node[i].over && htb_class_info(&acc_tree, i, &s) == QOS_ENOENT) {
+        if (acc.node[i].used && acc.node[i].over && (i == also || htb_class_info(&acc_tree, i, &s) == QOS_ENOENT)) {
             acc_end(i);
-            ended++;
+            ended = true;
         }
-    acc.ends = acc.ends || (ended > 1 && acc.queues); /* in which order their requests go to best effort is not known */
+    if (ended && acc.queues)
+        acc_learn_order();
+}
+
+static void acc_see_ends(void)
+{
+    acc_see_ends_and(ACC_NONE);
 }
 
 /* htb_expired and a change of classes end all that have expired. */
@@ -656,9 +694,7 @@ static void acc_reserve(bool change)
     parent = t.parent == 0 ? acc.root : t.parent;
     s = change ? htb_change(&acc_tree, acc_shown(), id, &t, ask ? told : NULL)
                : htb_reserve(&acc_tree, acc_shown(), id, &t, ask ? told : NULL);
-    acc_see_ends();
-    if (!change && s == QOS_OK && id < acc.classes && acc.node[id].used && acc.node[id].over)
-        acc_end(id);
+    acc_see_ends_and(!change && s == QOS_OK ? id : ACC_NONE);
     may = acc_may_reserve(id, &t, change, &known, fits);
     acc_say(change ? "change" : "reserve", id, (uint64_t) - (int64_t)s);
     if (world_tracing)
@@ -1130,6 +1166,34 @@ static bool acc_larger(uint32_t id)
     return false;
 }
 
+/* Request k was of a class that ended in this call. Did it go before that, as its own class's? Then it is accounted for. */
+static bool acc_moved_before(uint32_t k)
+{
+    struct acc_request *q = &acc.request[k];
+    struct acc_node *c = &acc.node[q->from];
+    struct htb_class_state info;
+    struct qos_stats s;
+    if (q->from == 0)
+        return false;
+    (void)htb_stats(&acc_tree, 0, &s);
+    (void)htb_class_info(&acc_tree, 0, &info);
+    if (s.granted != acc.node[0].granted || info.outstanding != acc.node[0].outstanding ||
+        (s.waited != acc.node[0].waited && !acc.node[0].waited_unsure))
+        return false;
+    (void)htb_stats(&acc_tree, q->from, &s);
+    c->granted += q->n[0];
+    c->borrowed = s.borrowed;
+    c->waited += q->since_ns < acc.now;
+    q->slot = q->first = q->from;
+    q->last = ACC_NONE;
+    q->generation = c->generation - 1;
+    acc_pay(q->slot, q->first, q->last, q->n, NULL);
+    q->life = R_DISPATCHED;
+    q->flight_ns = acc.by_rate ? 0 : acc_device_ns(q->n);
+    c->outstanding += q->gate; /* it is counted off */
+    return true;
+}
+
 /* Request k of a class is moved out of its queue. */
 static void acc_moved(uint32_t k, bool alone)
 {
@@ -1137,6 +1201,10 @@ static void acc_moved(uint32_t k, bool alone)
     struct acc_way way = {NO, ACC_NONE, ACC_NONE, ACC_NONE, true};
     uint32_t at, i;
     enum tri limits = YES, one, borrowed;
+    if (q->from != 0 && !alone)
+        acc.ends = true; /* whose requests went as those of which class is not known */
+    if (acc_moved_before(k))
+        return;
     if (alone && acc_head(q->slot) != k)
         ACC_FAIL("order", "step %" PRIu32 ": a request of class %" PRIu32 " goes before an older one", acc.step,
                  q->slot);
@@ -1373,8 +1441,6 @@ static void acc_wake(void)
                 ACC_FAIL("dispatch_next", "step %" PRIu32 ": class %" PRIu32 " has own tokens before the time told",
                          acc.step, i);
     acc_advance(to);
-    if (acc.ends)
-        return;
     if (to < told && acc_dispatch_one())
         ACC_FAIL("dispatch_next", "step %" PRIu32 ": a request goes before the time told", acc.step);
     if (to != told)
@@ -1668,8 +1734,6 @@ static void acc_one_step(void)
         to = acc_told_ns - (acc_chance(300) ? 1 : 0);
     if (to < ACC_FAR_NS * 3)
         acc_advance(to);
-    if (acc.ends)
-        return;
     if (acc_chance(300))
         acc_see();
     if (!acc.queues && kind >= 45 && kind < 72)
@@ -1738,7 +1802,7 @@ static void calls_run(struct world *w)
     acc_told_id = ACC_NONE;
     if (!acc_begin())
         return;
-    for (i = acc_chance(500) ? acc.classes / 2 + 1 : 2 * acc.classes; i > 0 && !w->broken; i--)
+    for (i = acc_chance(500) ? acc.classes / 2 + 1 : 2 * acc.classes; i > 0 && !w->broken && !acc.ends; i--)
         acc_reserve(false);
     for (acc.step = 1; acc.step <= steps && !w->broken && !acc.ends; acc.step++)
         acc_one_step();
