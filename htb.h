@@ -343,7 +343,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_submit(struct htb *tree, uint64_t now_
 QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
 /* Time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or a
  * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. Never late. Early at
- * most once for each request: when a class may pass its limit again, but a larger request has the turn. */
+ * most once for each request: when a class may pass its limit again, but a larger request has the turn. HTB_BY_RATE:
+ * O(depth) for each class, too, that may pass its limit before that time. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
 /* The device is done with a request from htb_dispatch. tokens[resources]: its real cost; the difference from the
  * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. QOS_EINVAL: it is not
@@ -1041,7 +1042,7 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *   rings           ring_in, ring_out, ring_settle; advance, move_rings; turn, next_request
  *   where a node is place, place_root, place_up; set_due, run_events, run_expiries
  *   the queues      enqueue, dequeue; htb_submit; resolve (who pays)
- *   a dispatch      htb_dispatch: fill, serve, next_slot, hand_out; htb_dispatch_next_ns: event_ns
+ *   a dispatch      htb_dispatch: fill, serve, next_slot, hand_out; htb_dispatch_next_ns: first_event_ns
  *   the end         htb_complete, htb_cancel: leave, correct; htb_queue_next
  *
  * References
@@ -1518,9 +1519,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         else if (limit_passes)
             wake_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
         else
-            wake_ns = tree->bound == HTB_BY_FLIGHT /* then the root's loans delay no request */
-                          ? htb_priv_ready_ns(tree, id, true, n_sub, now_ns)
-                          : htb_priv_send_ns(tree, id, n_sub, now_ns);
+            wake_ns = htb_priv_ready_ns(tree, id, true, n_sub, now_ns);
     }
     turn_before = tree->cls[parent].u.group.first;
     htb_priv_set_ring(tree, id, limit_passes);
@@ -1569,18 +1568,6 @@ QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool cha
         if (!htb_priv_place(tree, id, now_ns) && !charged)
             return;
     htb_priv_place_root(tree, now_ns);
-}
-
-/* After a rate above them changed: nodes at their limit wait for a time that depends on it. */
-QOS_PRIV void htb_priv_place_limited(struct htb *tree, uint64_t now_ns)
-{
-    const unsigned mask = HTB_PRIV_USED | HTB_PRIV_BACKLOG | HTB_PRIV_OWN | HTB_PRIV_RING;
-    uint32_t id;
-    if (tree->queued == 0)
-        return;
-    for (id = 0; id < tree->classes; id++)
-        if ((tree->node[id].flags & mask) == (HTB_PRIV_USED | HTB_PRIV_BACKLOG))
-            htb_priv_place_up(tree, id, false, now_ns);
 }
 
 QOS_PRIV void htb_priv_append(struct htb_request **tail, struct htb_request *r)
@@ -1955,31 +1942,43 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     return htb_priv_hand_out(tree, r);
 }
 
-/* Next event of a tree without anything to dispatch; 0: it has found something. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_event_ns(struct htb *tree, uint64_t now_ns)
+/* When entry e of the heap `event` can bring a request. A node at its limit waits for its lenders' tokens, too; its event
+ * does not tell these, as they may come back earlier. */
+QOS_PRIV uint64_t htb_priv_event_ns(const struct htb *tree, struct htb_priv_heap_entry e, uint64_t now_ns)
 {
-    while (htb_priv_servable(tree) == QOS_NONE) {
-        uint32_t id = htb_priv_heap_min_id(&tree->event);
-        uint64_t at_ns = htb_priv_heap_min_key(&tree->event);
-        if (tree->root_wake_ns <= at_ns)
-            return tree->root_wake_ns;
-        if (htb_priv_is_stale(tree, id)) {
-            htb_priv_heap_remove(&tree->event, id);
+    const unsigned flags = tree->node[e.id].flags;
+    int64_t n_sub[HTB_RESOURCES_MAX];
+    if (htb_priv_is_stale(tree, e.id))
+        return QOS_NEVER;
+    if (tree->bound == HTB_BY_FLIGHT || (flags & (HTB_PRIV_BACKLOG | HTB_PRIV_RING)) != HTB_PRIV_BACKLOG)
+        return e.key;
+    htb_priv_sub_tokens(tree, htb_priv_next_request(tree, e.id)->tokens, n_sub);
+    now_ns = htb_priv_send_ns(tree, e.id, n_sub, now_ns);
+    return flags & HTB_PRIV_EXPIRES ? qos_min(now_ns, tree->cls[e.id].u.leaf.expires_ns) : now_ns;
+}
+
+/* The first event, if it is before first_ns: those of the heap in preorder, but for what is below later ones. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_first_event_ns(const struct htb *tree, uint64_t first_ns, uint64_t now_ns)
+{
+    uint32_t i = 0;
+    for (;;) {
+        if (i < tree->event.count && htb_priv_heap_at(&tree->event, i).key < first_ns) {
+            first_ns = qos_min(first_ns, htb_priv_event_ns(tree, htb_priv_heap_at(&tree->event, i), now_ns));
+            i = 4 * i + 1;
             continue;
         }
-        if (tree->node[id].flags & HTB_PRIV_RING)
-            return at_ns;
-        /* At its limit: its lenders may have been drained since it was placed, and its time is later by now. */
-        htb_priv_place_up(tree, id, false, now_ns);
-        if (htb_priv_heap_min_id(&tree->event) == id && htb_priv_heap_min_key(&tree->event) == at_ns)
-            return at_ns;
+        while (i != 0 && i % 4 == 0)
+            i = (i - 1) / 4;
+        if (i == 0)
+            return first_ns;
+        i++;
     }
-    return 0;
 }
 
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
     uint64_t event_ns, given_ns = now_ns;
+    uint32_t turn;
     bool full;
     now_ns = htb_priv_now(tree, now_ns);
     if (tree->dispatch.urgent)
@@ -1990,9 +1989,11 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
         return given_ns;
     if ((full && tree->gates == 0) || htb_priv_room_ns(tree, QOS_NONE) == QOS_NEVER)
         return QOS_NEVER;
-    event_ns = htb_priv_event_ns(tree, now_ns);
-    if (event_ns == 0) /* there is a turn, and it may become another's */
-        event_ns = qos_min(htb_priv_room_ns(tree, htb_priv_servable(tree)), htb_priv_heap_min_key(&tree->event));
+    turn = htb_priv_servable(tree);
+    if (turn != QOS_NONE) /* it may become another's */
+        event_ns = qos_min(htb_priv_room_ns(tree, turn), htb_priv_heap_min_key(&tree->event));
+    else
+        event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
     return qos_max(event_ns, given_ns);
 }
 
@@ -2980,7 +2981,6 @@ QOS_PRIV void htb_priv_set_root(struct htb *tree, const uint64_t *rate_per_s, ui
         htb_priv_set_pair(tree, tree->classes, r, rate_per_s[r], QOS_UNLIMITED);
     }
     htb_priv_place_up(tree, tree->classes, false, now_ns);
-    htb_priv_place_limited(tree, now_ns);
 }
 
 /* Terms with their defaults filled in, and limits as in the buckets: QOS_UNLIMITED for none, 0 for nothing. */
@@ -3070,8 +3070,6 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     htb_priv_count_limit(tree, id, limited);
     htb_priv_scale_lead(tree, id, was_per_s, tree->node[id].pair.rate.rate);
     htb_priv_place_up(tree, id, true, now_ns);
-    if (tree->node[id].flags & HTB_PRIV_GROUP)
-        htb_priv_place_limited(tree, now_ns);
 }
 
 QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes, const struct htb_config *config)
@@ -3314,7 +3312,6 @@ QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t i
     struct htb_class want;
     enum qos_status status;
     uint32_t parent;
-    bool moves;
     if (!terms)
         return QOS_EINVAL;
     now_ns = htb_priv_now(tree, now_ns);
@@ -3332,12 +3329,9 @@ QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t i
     if (status != QOS_OK)
         return status;
     want = htb_priv_terms(tree, terms);
-    moves = parent != tree->node[id].parent;
-    if (moves)
+    if (parent != tree->node[id].parent)
         htb_priv_move(tree, id, parent, now_ns);
     htb_priv_apply(tree, id, &want, now_ns);
-    if (moves)
-        htb_priv_place_limited(tree, now_ns); /* nodes that moved have other ancestors now */
     return QOS_OK;
 }
 

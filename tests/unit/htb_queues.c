@@ -964,6 +964,30 @@ static void root_rises_for_one_at_its_limit(void)
     world_close(&w);
 }
 
+/* A class at its limit waits while the root owes: what the root is given back shortens that wait, too, without a question
+ * for the next time in between. */
+static void root_is_given_back_to(void)
+{
+    static const uint64_t less[HTB_RESOURCES_MAX] = {1, 0, 0, 0};
+    struct htb_config config = world_config();
+    struct world w;
+    unsigned way;
+    for (way = 0; way < 2; way++) {
+        world_open(&w, &config);
+        reserve(&w, 1, 0, 0, 0, 0);
+        reserve(&w, 2, 0, 0, 1000, 0);
+        CHECK_EQ(drain(&w, 2, 1, S), 10);
+        submit(&w, 0, 1, 1000000, 0, S + MS);
+        CHECK(htb_dispatch(&w.tree, S + MS) == &pool[0]); /* the root owes for a second */
+        submit(&w, 1, 2, 10, 0, S + MS);
+        CHECK(htb_dispatch(&w.tree, S + MS) == NULL);
+        CHECK_EQ(htb_complete(&w.tree, S + 2 * MS, way == 1 ? HTB_DONE : HTB_NOT_DONE, less, &pool[0]), QOS_OK);
+        CHECK(htb_dispatch(&w.tree, S + 10 * MS - 1) == NULL);
+        CHECK(htb_dispatch(&w.tree, S + 10 * MS) == &pool[1]);
+        world_close(&w);
+    }
+}
+
 /* A clock that goes back and forth adds no tokens. After a wrong time htb_reset_clock continues from the right one. */
 static void one_time(void)
 {
@@ -1403,6 +1427,7 @@ int main(void)
     less_than_a_ns();
     group_rises_for_one_at_its_limit();
     root_rises_for_one_at_its_limit();
+    root_is_given_back_to();
     one_time();
     walk();
     reasons();
