@@ -81,14 +81,14 @@
  *
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
- *   - Placement: k writes reserve at 2k servers, 4k if these are busy, or all; each goes
- *     where one asks, or home; after timeout_ns without an end to another server, too. A
- *     server that lies holds at most ceil(2k / servers) writes of a request until then,
- *     and harms no request that did not reserve there. A client that reserves and does
- *     not write idles a server for at most 4 leads (lead_ns) an ask; clients take turns.
+ *   - Placement: k writes reserve at 2k servers, 4k if busy, or all; each goes where one
+ *     asks within 33 timeout_ns, or home; after timeout_ns without an end also to another
+ *     one. A server that lies holds at most ceil(2k / servers) writes of a request until
+ *     then, and harms none that did not reserve there. A client that reserves and does
+ *     not write idles a server at most 4 leads (lead_ns) an ask; they take turns.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
- *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data is
- *     written elsewhere. Costs: a write and a query O(log n), a message O(k).
+ *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data
+ *     is written elsewhere. Costs: a write and a query O(log n), a message O(k).
  *   - A write: begin; data durable at the target; end; commit; acknowledge. Any thread
  *     may sync. The chapter "table" draws the life of a byte: a server that follows it
  *     loses no acknowledged byte, whatever the order of writes, reads, pulls, cancels,
@@ -388,7 +388,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            Acknowledge it after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more).
  *            QOS_EAGAIN: they are more than max; `replaced` has the first of them, and nothing has changed. Call again
  *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and
- *            never will.
+ *            never will: begin again with a new stamp.
  *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
  *            again. QOS_EIO: call again, or commit and cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced.
  *            Called again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too
@@ -463,8 +463,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_cancel(struct twochoi
 /* Compaction copies the live fragments into the other log while everything else goes on, then swaps the logs. start:
  * QOS_EBUSY if one is under way. step: copies up to max_records; *todo is what to do next. end: swapped:
  * storage.swap succeeded. QOS_EIO: the storage has failed. QOS_EFULL: changes came faster than it copies, or open
- * writes have reserved the room. Both end the compaction, and the active log is as it was; QOS_EINVAL: none is under
- * way. twochoice_table_compact does all of it in one call, with syncs and swap. */
+ * writes have reserved the room. Both end the compaction, and the active log is as it was; step says so again until the
+ * next one ends. QOS_EINVAL: none is under way. twochoice_table_compact does all of it in one call, with syncs and
+ * swap. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_start(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
@@ -497,7 +498,8 @@ QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_conf
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem,
                                                                size_t size_bytes,
                                                                const struct twochoice_placement_config *config);
-/* State of a server from now on: one that is not UP is not drawn. QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
+/* State of a server from now on: nothing is reserved at one that is not UP. QOS_ENOENT: no such server. QOS_ERANGE.
+ * O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement,
                                                                      uint32_t server,
                                                                      enum twochoice_server_state state);
@@ -515,7 +517,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice
 QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
                                        const struct twochoice_message *message, struct twochoice_message *answer);
 /* What to do now: one order a call. A write is sent where a server asked for it; home, if it is small, or if no server
- * is up or answers. O(max_requests), and O(k) for each request that has something to do. */
+ * is up or answers. For the ask of a server that stated wait_ns it waits 2 * wait_ns + timeout_ns at most, and never
+ * more than 33 timeout_ns. O(max_requests), and O(k) for each request that has something to do. */
 QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
                                       struct twochoice_place_order *order);
 /* id: QOS_NONE (QOS_ENOENT otherwise). granted: writes sent; borrowed: of them away from home; refused: reservations
@@ -579,8 +582,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   1. A write has a stamp from its beginning, and no stamp is ever given twice, not even after a crash. The stamp
  *      names the piece: a target stores (object, stamp) apart from all others and overwrites nothing. If a target does
- *      not have a piece that it should read or drop, it reports that; the reader then asks the home again. A write
- *      that begins before T is known (TWOCHOICE_UNBOUND) is bound before T gets a byte.
+ *      not have a piece that it should read or drop, it reports that; the reader then asks the home again.
  *   2. A write counts from write_end on. The last write_end wins; after a commit it is acknowledged.
  *   3. At home, bytes are overwritten in place. So for any byte only one write at home, or one pull that writes there,
  *      is under way (QOS_EAGAIN for the others), from write_begin or pull_ready until write_end, write_cancel or
@@ -595,8 +597,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *      the home answers for each with refers(), once all its changes so far are durable.
  *   7. Delete or truncate: a write at home of the range, without data. begin; remove the bytes at home, durably;
  *      end; commit. In bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
- *   8. Answers may be lost: write_end may be called again, and gives the same answer. On QOS_ENOENT the client may
- *      begin again with a new stamp; on QOS_ESTALE only after it has read what is there.
  *
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. The cost
  * of a query is its cache misses. So a node is 16 cache lines, and its first line shows which of the others to read:
@@ -609,11 +609,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
  *   with the base in the middle. A search compares, without a branch, first the leaders, which are every 8th key, then
  *   the keys of one group. The next node is fetched at once: one miss per level. Nodes get room, or are refilled, on
- *   the way down; there are no parent pointers. A full leaf gives to the one before it, if that is of the same object
- *   and has room as a narrow leaf: so appends fill all leaves but the last. Otherwise a full narrow leaf becomes two. A
- *   full wide leaf, or inner node, first shares with a neighbour; two full neighbours become three (B*-tree). A narrow
- *   leaf that must become wide and has more than 30 is split, alone or with a neighbour, into parts of 18 to 29: at
- *   most two leaves more, with room kept in inner nodes.
+ *   the way down; there are no parent pointers. A full leaf gives to the one before it, if that can be narrow: so
+ *   appends fill all leaves but the last. Otherwise two full neighbours become three (B*-tree), and a narrow one two.
  *
  *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
@@ -673,9 +670,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   Recovery reads log 0 as if it were LOST, and compacts it: it cuts and appends nothing. A power cut in a recovery
  *   leaves the old log or the new one, which say the same.
  *
- * MAINTAINER (Section V-C). It reads the table, TWOCHOICE_PRIV_LOOKS fragments a step, and notes a few pieces of each
- * server. A server with noted pieces is probed, once per idle_ns. It pulls from the idle ones in turn, within a token
- * bucket. A busy or silent server keeps its few notes and costs nothing else.
+ * MAINTAINER (Section V-C). It goes round the table, at most TWOCHOICE_PRIV_LOOKS fragments a step. The server of each
+ * is probed, once per idle_ns, and pieces of idle ones are pulled, within a token bucket. Pieces of a busy or silent
+ * server are passed over. After a round without a pull it rests for idle_ns, unless there is a new write.
  *
  * WHERE WE DIFFER from the paper (docs/papers.md has examples)
  *
@@ -701,7 +698,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees).
  *
  *   Map (without twochoice_priv_)
- *     the tree         descend, seek, find_gap; add, remove, apply, settle; new_node, spread
+ *     the tree         descend, reach, find_gap; add, remove, apply; new_node, spread
  *     records          encode, decode, intact; append, put_mark, fail
  *     commits          change, group; twochoice_table_commit_begin, _end
  *     recovery         twochoice_table_format, _recover: judge, replay, resume
@@ -709,7 +706,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     reads            twochoice_table_find, _query, _next, _refers
  *     pulls            twochoice_table_pull_start, _ready, _finish, _cancel
  *     compaction       twochoice_table_compact_start, _step, _end
- *     the maintainer   twochoice_maintainer_step: look, relist, pull_next
+ *     the maintainer   twochoice_maintainer_step: quiet, rests, visit
  */
 
 #define TWOCHOICE_NODE_BYTES 1024
@@ -719,7 +716,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_LEAF_LEAST 18   /* fewest fragments in a leaf */
 #define TWOCHOICE_INNER_LEAST 29
 #define TWOCHOICE_PRIV_LOOKS 1024u       /* fragments that one step of a maintainer reads */
-#define TWOCHOICE_PRIV_QUEUE 4u          /* pieces of one server that it notes */
 #define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* target of an open write that has none yet */
 
 struct twochoice_priv_fragment {
@@ -762,8 +758,7 @@ struct twochoice_priv_write {
     uint32_t behind;                  /* in the chain of its stamp, or in that of free slots */
     uint32_t before, after;           /* at home: subtrees */
     uint8_t fragments, records;
-    uint16_t doubt;  /* the log that may hold its record though its end failed; 0: none */
-    uint64_t failed; /* changes then: it may be there until they are durable */
+    uint64_t failed; /* changes when its end failed: a log may hold its record until they are durable; 0: none */
 };
 
 /* Which of 128 stamps in a row belong to writes that have ended. */
@@ -829,30 +824,21 @@ struct twochoice_table {
     enum qos_status ended_by; /* why there is none */
 };
 
-/* A server that holds some of the table's bytes, and where a few of them are. */
-struct twochoice_priv_source {
-    uint64_t since_ns; /* time of the last probe or answer */
-    uint64_t object[TWOCHOICE_PRIV_QUEUE], offset[TWOCHOICE_PRIV_QUEUE];
-    uint32_t before, behind;
-    uint8_t queued, state;
-    bool asked, idle, more; /* idle: by its own answer; more: it has fragments that were not noted */
-};
-
-struct twochoice_priv_source_list {
-    uint32_t first, last;
+struct twochoice_priv_source { /* a server that may hold some of the table's bytes */
+    uint64_t since_ns;         /* time of the last probe or answer; QOS_NEVER: there was none */
+    bool idle;                 /* by its own answer */
 };
 
 struct twochoice_maintainer {
     struct twochoice_priv_source *source;
-    /* busy or unknown ones, the one of longest standing first; idle ones, the next one first */
-    struct twochoice_priv_source_list list[2];
     struct qos_bucket bucket;
     uint64_t piece_bytes, idle_load, idle_ns;
-    uint64_t quiet_since_ns;         /* QOS_NEVER: the home is busy */
-    uint64_t object, offset;         /* the cursor of the search */
-    uint64_t round_stamp, looked_ns; /* newest stamp when the round began; time when it ended */
+    uint64_t quiet_since_ns;          /* QOS_NEVER: the home is busy */
+    uint64_t object, offset;          /* the cursor of the round */
+    uint64_t round_stamp, rounded_ns; /* newest stamp when it began; time when the last one ended */
     uint32_t servers;
-    bool limited, looking, drained;
+    bool limited, looking; /* looking: a round is under way */
+    bool again; /* a pull began since the round did, or a server said that it is idle: the next one begins at once */
 };
 
 #ifndef QOS_DECLARE_ONLY
@@ -868,7 +854,6 @@ enum {                                                                          
        TWOCHOICE_PRIV_TORN,
        TWOCHOICE_PRIV_LOST
 };
-enum { TWOCHOICE_PRIV_UNLISTED, TWOCHOICE_PRIV_BUSY_SOURCE, TWOCHOICE_PRIV_IDLE_SOURCE };
 
 QOS_PRIV uint64_t twochoice_priv_tag(uint64_t version, uint32_t target)
 {
@@ -1121,26 +1106,6 @@ QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_fragme
     twochoice_priv_lead(n, level);
 }
 
-/* Leaves form a list. Inner nodes have no links (QOS_NONE). */
-QOS_PRIV void twochoice_priv_link(struct twochoice_table *table, uint32_t left, uint32_t fresh)
-{
-    uint32_t right = table->node[left].next;
-    table->node[fresh].prev = left;
-    table->node[fresh].next = right;
-    table->node[left].next = fresh;
-    if (right != QOS_NONE)
-        table->node[right].prev = fresh;
-}
-
-QOS_PRIV void twochoice_priv_unlink(struct twochoice_table *table, uint32_t i)
-{
-    uint32_t left = table->node[i].prev, right = table->node[i].next;
-    QOS_ASSERT(left != QOS_NONE); /* never the first of its group */
-    table->node[left].next = right;
-    if (right != QOS_NONE)
-        table->node[right].prev = left;
-}
-
 /* The entries of `had` neighbouring children of p, from `first` on, in one row. Returns how many. */
 QOS_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *table, const struct twochoice_priv_node *p,
                                                   uint32_t first, uint32_t had, uint32_t level)
@@ -1158,26 +1123,33 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *table,
     return total;
 }
 
-/* A new child of p after child i, also in the list of leaves. */
-QOS_PRIV_NOINLINE uint32_t twochoice_priv_add_child(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                    uint32_t i, uint32_t level)
+/* A new child of p after child i. Leaves form a list; inner nodes have no links (QOS_NONE). */
+QOS_PRIV_NOINLINE void twochoice_priv_add_child(struct twochoice_table *table, struct twochoice_priv_node *p,
+                                                uint32_t i, uint32_t level)
 {
-    uint32_t fresh = twochoice_priv_new_node(table, level);
-    if (level == 0)
-        twochoice_priv_link(table, p->u.inner.child[i], fresh);
+    const uint32_t fresh = twochoice_priv_new_node(table, level), left = p->u.inner.child[i];
+    struct twochoice_priv_node *n = &table->node[fresh];
+    if (level == 0) {
+        n->prev = left;
+        n->next = table->node[left].next;
+        table->node[left].next = fresh;
+        if (n->next != QOS_NONE)
+            table->node[n->next].prev = fresh;
+    }
     twochoice_priv_inner_shift(p, i + 2, i + 1);
     p->u.inner.child[i + 1] = fresh;
     p->count++;
-    return fresh;
 }
 
 /* Removes child i of p; not the first. */
 QOS_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p,
                                                  uint32_t i, uint32_t level)
 {
-    uint32_t gone = p->u.inner.child[i];
+    const uint32_t gone = p->u.inner.child[i], left = table->node[gone].prev, right = table->node[gone].next;
     if (level == 0)
-        twochoice_priv_unlink(table, gone);
+        table->node[left].next = right;
+    if (level == 0 && right != QOS_NONE)
+        table->node[right].prev = left;
     twochoice_priv_free_node(table, gone);
     twochoice_priv_inner_shift(p, i, i + 1);
     twochoice_priv_set_count(p, level + 1, p->count - 1);
@@ -1192,7 +1164,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, stru
     const struct twochoice_priv_row *row = table->row;
     uint32_t total = twochoice_priv_collect(table, p, first, had, level), at, k;
     for (k = had; k < gets; k++)
-        (void)twochoice_priv_add_child(table, p, first, level);
+        twochoice_priv_add_child(table, p, first, level);
     if (gets < had)
         twochoice_priv_drop_child(table, p, first + 1, level);
     for (k = 0, at = 0; k < gets; k++) {
@@ -1360,19 +1332,6 @@ QOS_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, stru
     twochoice_priv_spread(table, p, first, had, total < (had - 1) * slots ? had - 1 : had, level);
 }
 
-/* The leaf where the key belongs. */
-QOS_PRIV struct twochoice_priv_node *twochoice_priv_descend(const struct twochoice_table *table, uint64_t object,
-                                                            uint64_t offset)
-{
-    struct twochoice_priv_node *n = &table->node[table->root];
-    uint32_t level;
-    for (level = table->height; level > 0; level--) {
-        n = &table->node[n->u.inner.child[twochoice_priv_child(n, object, offset)]];
-        twochoice_priv_prefetch(n);
-    }
-    return n;
-}
-
 /* Makes room for the fragment in its leaf, and for two more entries in every node on the way. */
 QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
@@ -1479,15 +1438,29 @@ QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint6
     }
 }
 
-/* The first fragment that ends after the byte: it holds the byte or comes after it, maybe in another object. *f: that
- * fragment, or nothing. Inline: a call and what it passes through memory are 2 % of a find. */
-QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_reach(
-    const struct twochoice_table *table, uint64_t object, uint64_t offset, struct twochoice_priv_fragment *f)
+/* Where a fragment with this start belongs. Inline, as the next: calls and what they pass through memory are 2 % of a
+ * find. */
+QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_descend(
+    const struct twochoice_table *table, uint64_t object, uint64_t offset)
 {
-    uint64_t key = qos_min(offset, UINT64_MAX - 1); /* no fragment starts at UINT64_MAX, and blank slots do */
-    struct twochoice_priv_at at, before;
-    at.leaf = twochoice_priv_descend(table, object, key);
-    at.slot = twochoice_priv_rank(at.leaf, object, key);
+    struct twochoice_priv_at at;
+    uint32_t level;
+    at.leaf = &table->node[table->root];
+    for (level = table->height; level > 0; level--) {
+        at.leaf = &table->node[at.leaf->u.inner.child[twochoice_priv_child(at.leaf, object, offset)]];
+        twochoice_priv_prefetch(at.leaf);
+    }
+    at.slot = twochoice_priv_rank(at.leaf, object, offset);
+    return at;
+}
+
+/* The first fragment that ends after the byte, which belongs `at` there: it holds the byte or comes after it, maybe in
+ * another object. *f: that fragment, or nothing. */
+QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_around(
+    const struct twochoice_table *table, struct twochoice_priv_at at, uint64_t object, uint64_t offset,
+    struct twochoice_priv_fragment *f)
+{
+    struct twochoice_priv_at before;
     if (QOS_LIKELY(at.slot > 0)) { /* the last that starts at or before it */
         at.slot--;
         *f = twochoice_priv_get(at.leaf, at.slot);
@@ -1504,6 +1477,13 @@ QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_
     at = twochoice_priv_settle(table, at);
     *f = twochoice_priv_fragment_at(at);
     return at;
+}
+
+QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_reach(
+    const struct twochoice_table *table, uint64_t object, uint64_t offset, struct twochoice_priv_fragment *f)
+{
+    uint64_t key = qos_min(offset, UINT64_MAX - 1); /* no fragment starts at UINT64_MAX, and blank slots do */
+    return twochoice_priv_around(table, twochoice_priv_descend(table, object, key), object, offset, f);
 }
 
 /* table->at: the first fragment that ends after the byte. */
@@ -1529,44 +1509,13 @@ QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct two
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_find_gap(struct twochoice_table *table,
                                                           const struct twochoice_priv_fragment *f)
 {
-    struct twochoice_priv_node *leaf = &table->node[table->root];
-    const struct twochoice_priv_node *p, *upper = NULL;
+    const struct twochoice_priv_at place = twochoice_priv_descend(table, f->object, f->offset);
     struct twochoice_priv_fragment other;
-    uint32_t level, rank, behind = 0; /* entry `behind` of `upper`: a lower bound of the leaf behind */
-    for (level = table->height; level > 0; level--) {
-        uint32_t i = twochoice_priv_child(leaf, f->object, f->offset);
-        p = leaf;
-        leaf = &table->node[p->u.inner.child[i]];
-        twochoice_priv_prefetch(leaf);
-        if (i + 1 < p->count) {
-            upper = p;
-            behind = i + 1;
-        }
-    }
-    rank = twochoice_priv_rank(leaf, f->object, f->offset);
-    if (rank > 0 || leaf->prev != QOS_NONE) { /* the fragment before may reach into it */
-        table->at.leaf = rank > 0 ? leaf : &table->node[leaf->prev];
-        table->at.slot = (rank > 0 ? rank : table->at.leaf->count) - 1;
-        other = twochoice_priv_get(table->at.leaf, table->at.slot);
-        if (other.object == f->object && other.end > f->offset)
-            return QOS_EAGAIN;
-    }
-    table->at.leaf = leaf;
-    table->at.slot = rank;
-    if (rank < leaf->count) {
-        other = twochoice_priv_get(leaf, rank);
-        if (other.object == f->object && other.offset < f->end)
-            return QOS_EAGAIN;
-    } else if (upper && upper->u.inner.object[behind] == f->object && upper->u.inner.offset[behind] < f->end) {
-        const struct twochoice_priv_node *next = &table->node[leaf->next]; /* read only if it may overlap */
-        other = twochoice_priv_get(next, 0);
-        if (other.object == f->object && other.offset < f->end) {
-            table->at.leaf = &table->node[leaf->next];
-            table->at.slot = 0;
-            return QOS_EAGAIN;
-        }
-    }
-    return twochoice_priv_takes(leaf, f) ? QOS_OK : QOS_EBUSY;
+    table->at = twochoice_priv_around(table, place, f->object, f->offset, &other);
+    if (other.object == f->object && other.offset < f->end)
+        return QOS_EAGAIN;
+    table->at = place;
+    return twochoice_priv_takes(place.leaf, f) ? QOS_OK : QOS_EBUSY;
 }
 
 /* The same, and makes room. */
@@ -1580,10 +1529,16 @@ QOS_PRIV bool twochoice_priv_make_gap(struct twochoice_table *table, const struc
     return status == QOS_OK;
 }
 
-/* Gives bytes the tag of f; 0: they are at home. table->at is the first fragment that ends after f->offset. */
+/* Gives bytes the tag of f; 0: they are at home. */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_fragment old;
+    if (f->tag == 0) {
+        twochoice_priv_seek(table, f->object, f->offset);
+    } else if (twochoice_priv_make_gap(table, f)) {
+        twochoice_priv_add(table, f);
+        return;
+    }
     for (;;) {
         old = twochoice_priv_fragment_at(table->at);
         if (old.object != f->object || old.offset >= f->end)
@@ -1608,18 +1563,6 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const
         twochoice_priv_add(table, f);
 }
 
-/* The same, wherever it is. */
-QOS_PRIV void twochoice_priv_replace(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
-{
-    if (f->tag == 0)
-        twochoice_priv_seek(table, f->object, f->offset);
-    else if (twochoice_priv_make_gap(table, f)) {
-        twochoice_priv_add(table, f);
-        return;
-    }
-    twochoice_priv_apply(table, f);
-}
-
 /* Enough nodes for max_fragments: if each leaf and each inner node holds as few entries as it may. */
 QOS_PRIV uint32_t twochoice_priv_nodes(uint32_t max_fragments)
 {
@@ -1642,6 +1585,8 @@ QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
     table->height = 0;
     table->fragments = 0;
     table->version = table->first_version = table->longest_bytes = 0;
+    __builtin_memset(table->log, 0, sizeof table->log);
+    table->active = 0;
     __builtin_memset(table->ended, 0, (table->ended_mask + (size_t)1) * sizeof *table->ended);
     table->root = twochoice_priv_new_node(table, 0);
 }
@@ -1735,7 +1680,6 @@ QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void
         table->storage = *config->storage;
     table->max_records = qos_default(config->max_log_bytes, QOS_UNLIMITED) / TWOCHOICE_RECORD_BYTES;
     table->mark_every = (uint32_t)qos_default(config->mark_commits, TWOCHOICE_MARK_COMMITS);
-    table->log[0].highest = table->has_storage ? 0 : TWOCHOICE_VERSION_MAX;
     table->ended_by = QOS_EINVAL;
     table->home = config->home;
     table->free_write = table->home_root = QOS_NONE;
@@ -1749,6 +1693,7 @@ QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void
     for (i = 0; i < table->max_pulls; i++)
         table->pull[i].state = TWOCHOICE_PRIV_FREE;
     twochoice_priv_clear(table);
+    table->log[0].highest = table->has_storage ? 0 : TWOCHOICE_VERSION_MAX;
     return QOS_OK;
 }
 
@@ -2394,7 +2339,7 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         if (d.type == TWOCHOICE_PRIV_ENDED) {
             twochoice_priv_set_ended(table, d.version, d.offset, d.end);
         } else if (d.type == TWOCHOICE_PRIV_REDIRECT || d.type == TWOCHOICE_PRIV_HOME) {
-            twochoice_priv_replace(table, &f);
+            twochoice_priv_apply(table, &f);
             twochoice_priv_note_ended(table, d.version);
             if (d.type == TWOCHOICE_PRIV_REDIRECT)
                 table->longest_bytes = qos_max(table->longest_bytes, d.end - d.offset);
@@ -2427,8 +2372,6 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
     if (table->log[table->active].state != TWOCHOICE_PRIV_NONE)
         return QOS_EBUSY;
     twochoice_priv_clear(table);
-    __builtin_memset(table->log, 0, sizeof table->log);
-    table->active = 0;
     table->last_id = 0;
     if (table->storage.create(table->storage.ctx, TWOCHOICE_MARK_LOG) == 0 &&
         table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) == 0 &&
@@ -2493,9 +2436,7 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
     if (table->log[table->active].state != TWOCHOICE_PRIV_NONE)
         return QOS_EBUSY;
     twochoice_priv_clear(table);
-    __builtin_memset(table->log, 0, sizeof table->log);
     __builtin_memset(&mark, 0, sizeof mark);
-    table->active = 0;
     status = twochoice_priv_replay(table, r, &log_end);
     r->dropped_bytes = log_end - r->valid_bytes;
     if (status == QOS_OK || status == QOS_ECORRUPT) {
@@ -2508,10 +2449,8 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
         status = QOS_OK;
     if (status == QOS_OK)
         status = twochoice_priv_resume(table, &mark, damaged);
-    if (status != QOS_OK) {
+    if (status != QOS_OK)
         twochoice_priv_clear(table);
-        table->log[table->active].state = TWOCHOICE_PRIV_NONE;
-    }
     return status;
 }
 
@@ -2708,7 +2647,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     table->stamped[*stamp & table->stamps] = slot;
     w->fragments = (uint8_t)(room ? 2 - local : 0);
     w->records = records;
-    w->doubt = 0;
+    w->failed = 0;
     twochoice_priv_hold(table, w);
     if (local)
         twochoice_priv_add_home(table, slot);
@@ -2771,12 +2710,6 @@ QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, con
     }
 }
 
-/* A short name of the active log. */
-QOS_PRIV uint16_t twochoice_priv_log_name(const struct twochoice_table *table)
-{
-    return (uint16_t)(table->log[table->active].id % UINT16_MAX + 1);
-}
-
 QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table, uint64_t stamp,
                                                   struct twochoice_piece *replaced, size_t max, size_t *n)
 {
@@ -2803,10 +2736,8 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
         status = twochoice_priv_change(table, f, stamp);
     if (status != QOS_OK) {
         twochoice_priv_hold(table, w);
-        if (table->changes != before && table->has_storage) { /* its record was written */
-            w->doubt = twochoice_priv_log_name(table);
+        if (table->changes != before) /* its record was written */
             w->failed = table->changes;
-        }
         *n = 0;
         return status;
     }
@@ -2826,7 +2757,7 @@ QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *tab
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     if (!w)
         return QOS_ENOENT;
-    if (w->doubt == twochoice_priv_log_name(table) && w->failed > table->log[table->active].changes)
+    if (w->failed > table->log[table->active].changes)
         return QOS_EIO; /* no commit cut the record off yet */
     twochoice_priv_unhold(table, w);
     twochoice_priv_close_write(table, w);
@@ -3035,7 +2966,6 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
             *n = i;
             return status;
         }
-        twochoice_priv_seek(table, p->f.object, p->f.offset);
         twochoice_priv_apply(table, &p->f);
     }
     twochoice_priv_close_pull(table, p);
@@ -3248,15 +3178,17 @@ QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m
         return status;
     __builtin_memset(maintainer, 0, sizeof *maintainer);
     twochoice_priv_maintainer_layout(&layout, mem, maintainer, config);
-    __builtin_memset(maintainer->source, 0, config->servers * sizeof *maintainer->source);
-    for (i = 0; i < 2; i++)
-        maintainer->list[i].first = maintainer->list[i].last = QOS_NONE;
+    for (i = 0; i < config->servers; i++) {
+        maintainer->source[i].since_ns = QOS_NEVER;
+        maintainer->source[i].idle = false;
+    }
     maintainer->servers = config->servers;
     maintainer->limited = rate != QOS_UNLIMITED;
     maintainer->piece_bytes = qos_default(config->piece_bytes, UINT64_C(1) << 20);
     maintainer->idle_load = config->idle_load;
     maintainer->idle_ns = qos_default(config->idle_ns, UINT64_C(100000000));
     maintainer->quiet_since_ns = QOS_NEVER;
+    maintainer->again = true;
     return qos_bucket_init(&maintainer->bucket, 0, maintainer->limited ? rate : 0, maintainer->piece_bytes);
 }
 
@@ -3266,36 +3198,14 @@ QOS_PRIV bool twochoice_priv_passed(uint64_t since_ns, uint64_t now_ns, uint64_t
     return since_ns > now_ns || now_ns - since_ns >= span_ns;
 }
 
-/* From the list that a server is in, if any, to the front or the end of another one. */
-QOS_PRIV void twochoice_priv_relist(struct twochoice_maintainer *maintainer, uint32_t id, uint32_t state, bool front)
-{
-    struct twochoice_priv_source *source = maintainer->source, *s = &source[id];
-    struct twochoice_priv_source_list *l = &maintainer->list[s->state == TWOCHOICE_PRIV_IDLE_SOURCE];
-    if (s->state != TWOCHOICE_PRIV_UNLISTED) {
-        *(s->before == QOS_NONE ? &l->first : &source[s->before].behind) = s->behind;
-        *(s->behind == QOS_NONE ? &l->last : &source[s->behind].before) = s->before;
-    }
-    s->state = (uint8_t)state;
-    if (state == TWOCHOICE_PRIV_UNLISTED)
-        return;
-    l = &maintainer->list[state == TWOCHOICE_PRIV_IDLE_SOURCE];
-    s->before = front ? QOS_NONE : l->last;
-    s->behind = front ? l->first : QOS_NONE;
-    *(s->before == QOS_NONE ? &l->first : &source[s->before].behind) = id;
-    *(s->behind == QOS_NONE ? &l->last : &source[s->behind].before) = id;
-}
-
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
                                               uint64_t load)
 {
-    struct twochoice_priv_source *s;
-    if (target >= maintainer->servers || maintainer->source[target].state == TWOCHOICE_PRIV_UNLISTED)
+    if (target >= maintainer->servers || maintainer->source[target].since_ns == QOS_NEVER) /* it was not asked */
         return;
-    s = &maintainer->source[target];
-    s->asked = true;
-    s->idle = load <= maintainer->idle_load;
-    s->since_ns = now_ns;
-    twochoice_priv_relist(maintainer, target, s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE, false);
+    maintainer->source[target].since_ns = now_ns;
+    maintainer->source[target].idle = load <= maintainer->idle_load;
+    maintainer->again = maintainer->again || maintainer->source[target].idle;
 }
 
 /* Has the home been idle for long enough? If not, *next_ns: the earliest time at which it will have been. */
@@ -3313,124 +3223,54 @@ QOS_PRIV bool twochoice_priv_quiet(struct twochoice_maintainer *maintainer, uint
     return now_ns - maintainer->quiet_since_ns >= maintainer->idle_ns;
 }
 
-/* Reads up to TWOCHOICE_PRIV_LOOKS fragments from the cursor on, and notes some of each server. */
-QOS_PRIV void twochoice_priv_look(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
-                                  uint64_t now_ns)
+/* Is it too early for a new round? Then *next_ns is when it begins. */
+QOS_PRIV bool twochoice_priv_rests(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
+                                   uint64_t now_ns, uint64_t *next_ns)
 {
-    struct twochoice_priv_fragment f;
-    struct twochoice_priv_at at = twochoice_priv_reach(table, maintainer->object, maintainer->offset, &f);
-    uint32_t i;
-    if (maintainer->object == 0 && maintainer->offset == 0) {
-        maintainer->round_stamp = table->version;
-        maintainer->looking = true;
-    }
-    for (i = 0; at.leaf && i < TWOCHOICE_PRIV_LOOKS; i++, at = twochoice_priv_after(table, at)) {
-        struct twochoice_priv_source *s;
-        uint32_t target;
-        f = twochoice_priv_get(at.leaf, at.slot);
-        target = twochoice_priv_target(f.tag);
-        maintainer->object = f.object;
-        maintainer->offset = f.end;
-        if (target >= maintainer->servers)
-            continue;
-        s = &maintainer->source[target];
-        if (s->queued == TWOCHOICE_PRIV_QUEUE) {
-            s->more = true;
-            continue;
-        }
-        s->object[s->queued] = f.object;
-        s->offset[s->queued++] = f.offset;
-        if (s->state == TWOCHOICE_PRIV_UNLISTED) {
-            s->asked = s->asked && !twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns);
-            twochoice_priv_relist(maintainer, target,
-                                  s->asked && s->idle ? TWOCHOICE_PRIV_IDLE_SOURCE : TWOCHOICE_PRIV_BUSY_SOURCE,
-                                  !s->asked);
-        }
-    }
-    if (!at.leaf) {
-        maintainer->looking = false;
-        maintainer->looked_ns = now_ns;
-        maintainer->object = maintainer->offset = 0;
-    }
+    if (maintainer->looking)
+        return false;
+    *next_ns = qos_sat_add(maintainer->rounded_ns, maintainer->idle_ns);
+    if (!maintainer->again && maintainer->round_stamp == table->version &&
+        !twochoice_priv_passed(maintainer->rounded_ns, now_ns, maintainer->idle_ns))
+        return true;
+    maintainer->looking = true;
+    maintainer->again = false;
+    maintainer->object = maintainer->offset = 0;
+    maintainer->round_stamp = table->version;
+    return false;
 }
 
-/* Takes the next noted piece of an idle server. QOS_OK: its pull has started. QOS_ENOENT: it was gone, or is pulled
- * already. QOS_EAGAIN: the rate allows it from order->next_ns on. */
-QOS_PRIV enum qos_status twochoice_priv_pull_next(struct twochoice_maintainer *maintainer,
-                                                  struct twochoice_table *table, uint64_t now_ns, uint32_t id,
-                                                  struct twochoice_order *order)
+/* At a redirected piece: pulls it, asks its server for the load, or waits for the rate. QOS_EBUSY: nothing is to be
+ * done with it now. */
+QOS_PRIV enum qos_status twochoice_priv_visit(struct twochoice_maintainer *maintainer, uint64_t now_ns,
+                                              struct twochoice_table *table, const struct twochoice_piece *piece,
+                                              struct twochoice_order *order)
 {
-    struct twochoice_priv_source *s = &maintainer->source[id];
-    enum qos_status status = QOS_ENOENT;
-    uint32_t last = s->queued - 1u;
-    struct twochoice_piece piece;
-    uint64_t len;
-    twochoice_table_find(table, s->object[last], s->offset[last], &piece);
-    if (piece.target == id) {
-        len = qos_min(piece.end - piece.offset, maintainer->piece_bytes);
-        if (maintainer->limited) {
-            order->next_ns = qos_bucket_next_ns(&maintainer->bucket, now_ns, len);
-            if (order->next_ns > now_ns)
-                return QOS_EAGAIN;
-        }
-        status = twochoice_table_pull_start(table, piece.object, piece.offset, len, &order->pull, &order->piece);
-        if (status == QOS_EFULL)
-            return status;
-        if (status == QOS_OK && maintainer->limited)
-            (void)!qos_bucket_take(&maintainer->bucket, now_ns, order->piece.end - order->piece.offset);
-        if (status == QOS_OK && order->piece.end < piece.end) {
-            s->offset[last] = order->piece.end; /* the remainder comes next */
-            return QOS_OK;
-        }
-    }
-    s->queued = (uint8_t)last;
-    if (last == 0) {
-        maintainer->drained = maintainer->drained || s->more;
-        s->more = false;
-        twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_UNLISTED, false);
-    }
-    return status;
-}
-
-/* Pulls from an idle server, or asks for the load of one that may be idle again. QOS_ENOENT: there is none now. */
-QOS_PRIV enum qos_status twochoice_priv_serve(struct twochoice_maintainer *maintainer, struct twochoice_table *table,
-                                              uint64_t now_ns, struct twochoice_order *order)
-{
-    uint32_t id, tries;
-    for (tries = 0; tries < TWOCHOICE_PRIV_LOOKS && (id = maintainer->list[1].first) != QOS_NONE; tries++) {
-        struct twochoice_priv_source *s = &maintainer->source[id];
-        enum qos_status status;
-        if (twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns)) { /* not known any more: ask again */
-            s->asked = false;
-            twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, true);
-            continue;
-        }
-        status = twochoice_priv_pull_next(maintainer, table, now_ns, id, order);
-        if (status == QOS_OK && s->state == TWOCHOICE_PRIV_IDLE_SOURCE) /* the next one's turn */
-            twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_IDLE_SOURCE, false);
-        if (status == QOS_ENOENT || status == QOS_EBUSY)
-            continue;
-        order->todo = status == QOS_OK ? TWOCHOICE_COPY : TWOCHOICE_WAIT;
-        if (status == QOS_OK)
-            order->next_ns = now_ns;
+    struct twochoice_priv_source *s = &maintainer->source[piece->target];
+    const uint64_t len = qos_min(piece->end - piece->offset, maintainer->piece_bytes);
+    enum qos_status status;
+    if (twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns)) { /* not known, or not any more */
+        s->since_ns = now_ns;
+        s->idle = false; /* until it answers */
+        order->todo = TWOCHOICE_ASK_LOAD;
+        order->piece = *piece;
         return QOS_OK;
     }
-    id = maintainer->list[0].first;
-    if (id == QOS_NONE)
-        return QOS_ENOENT;
-    if (maintainer->source[id].asked &&
-        !twochoice_priv_passed(maintainer->source[id].since_ns, now_ns, maintainer->idle_ns)) {
-        order->next_ns = qos_sat_add(maintainer->source[id].since_ns, maintainer->idle_ns);
-        return QOS_ENOENT;
+    if (!s->idle)
+        return QOS_EBUSY;
+    if (maintainer->limited) {
+        order->next_ns = qos_bucket_next_ns(&maintainer->bucket, now_ns, len);
+        if (order->next_ns > now_ns)
+            return QOS_OK;
     }
-    maintainer->source[id].asked = true;
-    maintainer->source[id].idle = false; /* until it answers */
-    maintainer->source[id].since_ns = now_ns;
-    twochoice_priv_relist(maintainer, id, TWOCHOICE_PRIV_BUSY_SOURCE, false);
-    order->todo = TWOCHOICE_ASK_LOAD;
-    order->next_ns = now_ns;
-    twochoice_priv_piece(&order->piece, 0, 0, 0, twochoice_priv_tag(0, id));
-    order->piece.target = id;
+    status = twochoice_table_pull_start(table, piece->object, piece->offset, len, &order->pull, &order->piece);
+    if (status != QOS_OK)
+        return status;
+    if (maintainer->limited)
+        (void)!qos_bucket_take(&maintainer->bucket, now_ns, order->piece.end - order->piece.offset);
+    maintainer->offset = order->piece.end;
+    maintainer->again = true;
+    order->todo = TWOCHOICE_COPY;
     return QOS_OK;
 }
 
@@ -3438,7 +3278,10 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
                                                   struct twochoice_table *table, uint64_t local_load,
                                                   struct twochoice_order *order)
 {
-    bool again;
+    struct twochoice_priv_fragment f;
+    struct twochoice_priv_at at;
+    struct twochoice_piece piece;
+    uint32_t i;
     QOS_ASSERT(maintainer && table && order);
     order->todo = TWOCHOICE_WAIT;
     if (!twochoice_priv_quiet(maintainer, now_ns, local_load, &order->next_ns))
@@ -3446,19 +3289,25 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
     order->next_ns = QOS_NEVER;
     if (table->pulls_open == table->max_pulls || table->fragments == 0) /* until one ends; until there is a redirect */
         return QOS_OK;
-    if (twochoice_priv_serve(maintainer, table, now_ns, order) == QOS_OK)
+    if (twochoice_priv_rests(maintainer, table, now_ns, &order->next_ns))
         return QOS_OK;
-    /* A new round: there were new writes, an idle server has more pieces than were noted, or no note is left. */
-    again = maintainer->round_stamp != table->version || maintainer->drained;
-    if (maintainer->list[0].first == QOS_NONE && maintainer->list[1].first == QOS_NONE && !maintainer->looking &&
-        !again) {
-        again = twochoice_priv_passed(maintainer->looked_ns, now_ns, maintainer->idle_ns);
-        order->next_ns = qos_min(order->next_ns, qos_sat_add(maintainer->looked_ns, maintainer->idle_ns));
+    order->next_ns = now_ns; /* there is more to look at */
+    at = twochoice_priv_reach(table, maintainer->object, maintainer->offset, &f);
+    for (i = 0; at.leaf && i < TWOCHOICE_PRIV_LOOKS; i++, at = twochoice_priv_after(table, at)) {
+        f = twochoice_priv_get(at.leaf, at.slot);
+        if (f.object == maintainer->object) /* a part of it may be pulled already */
+            f.offset = qos_max(f.offset, maintainer->offset);
+        twochoice_priv_piece(&piece, f.object, f.offset, f.end, f.tag);
+        maintainer->object = f.object;
+        maintainer->offset = f.offset;
+        if (piece.target < maintainer->servers &&
+            twochoice_priv_visit(maintainer, now_ns, table, &piece, order) == QOS_OK)
+            return QOS_OK;
+        maintainer->offset = f.end;
     }
-    if (maintainer->looking || again) {
-        maintainer->drained = maintainer->drained && maintainer->looking;
-        twochoice_priv_look(maintainer, table, now_ns);
-        order->next_ns = now_ns; /* there is more to read, or to probe */
+    if (!at.leaf) {
+        maintainer->looking = false;
+        maintainer->rounded_ns = now_ns;
     }
     return QOS_OK;
 }
@@ -3738,11 +3587,11 @@ QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *placement)
     return found;
 }
 
-/* Plans a reservation for `each` writes; false: there is no place for it. */
+/* Plans a reservation for `left` writes; false: there is no place for it. */
 QOS_PRIV bool twochoice_priv_offer_at(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                      uint32_t server, uint32_t each)
+                                      uint32_t server, uint32_t left)
 {
-    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, each, false, 0, 0, 0, 0};
+    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, left, false, 0, 0, 0, 0};
     uint32_t i;
     for (i = 0; i < r->offers && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED; i++)
         ;
@@ -3754,12 +3603,13 @@ QOS_PRIV bool twochoice_priv_offer_at(struct twochoice_placement *placement, str
     return true;
 }
 
-/* Plans reservations for `slots` writes more, at servers that have nothing of the request, and did not fail it. */
+/* Plans reservations for `slots` writes more, at servers that have nothing of the request, and did not fail it: one
+ * each, or, at all servers, as many as fit evenly, the first with one more. */
 QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                       uint32_t slots)
 {
-    const uint32_t even = (slots + placement->servers - 1) / placement->servers;
-    uint32_t i, each = (uint32_t)qos_min(even, TWOCHOICE_WRITES_MAX), planned = 0; /* what one message says */
+    const uint32_t each = slots / placement->servers, larger = slots % placement->servers;
+    uint32_t i, planned = 0, n = 0;
     placement->draws++;
     for (i = 0; i < r->offers; i++)
         if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
@@ -3768,17 +3618,18 @@ QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, str
         if (r->sent[i].state != TWOCHOICE_PRIV_WRITE_ENDED &&
             (r->sent[i].again || (r->sent[i].state == TWOCHOICE_PRIV_WRITE_BOUND && !r->sent[i].small)))
             placement->drawn[r->sent[i].server] = placement->draws;
-    for (i = 0; i < r->writes && placement->include_home && planned < slots; i++) {
-        uint32_t home = r->sent[i].home;
-        if (r->sent[i].state == TWOCHOICE_PRIV_WRITE_UNBOUND && placement->state[home] == TWOCHOICE_UP &&
-            placement->drawn[home] != placement->draws && twochoice_priv_offer_at(placement, r, home, each))
-            planned += each;
-    }
-    while (planned < slots) {
-        uint32_t server = twochoice_priv_draw(placement);
-        if (server == QOS_NONE || !twochoice_priv_offer_at(placement, r, server, each))
+    for (i = 0; planned < slots; i++) {
+        const uint32_t left = (uint32_t)qos_min(each + (n < larger), TWOCHOICE_WRITES_MAX); /* what one message says */
+        uint32_t server = placement->include_home && i < r->writes ? r->sent[i].home : QOS_NONE;
+        if (server == QOS_NONE)
+            server = twochoice_priv_draw(placement);
+        else if (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || placement->state[server] != TWOCHOICE_UP ||
+                 placement->drawn[server] == placement->draws)
+            continue;
+        if (server == QOS_NONE || !twochoice_priv_offer_at(placement, r, server, left))
             break;
-        planned += each;
+        planned += left;
+        n++;
     }
     return planned;
 }
@@ -3868,7 +3719,8 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
         answer->state = TWOCHOICE_UP;
         return message->type == TWOCHOICE_ASK;
     }
-    if (o->state == TWOCHOICE_PRIV_OFFER_ASKS) /* repeated, or late */
+    if (o->state == TWOCHOICE_PRIV_OFFER_ASKS ||
+        (o->state == TWOCHOICE_PRIV_OFFER_KNOWN && message->type == TWOCHOICE_ANSWER)) /* repeated, or late */
         return false;
     if (o->state == TWOCHOICE_PRIV_OFFER_WAITS) {
         uint64_t took = qos_elapsed_ns(o->at_ns, now_ns), old = placement->round_trip_ns;
@@ -4110,13 +3962,16 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
     return twochoice_priv_order(placement, r, &r->offer[worst], TWOCHOICE_RELEASE, out);
 }
 
-/* Until when a server may be silent: a quarter of the timeout for an answer; beyond twice its bound for an ask. */
+/* Until when a server may be silent: a quarter of the timeout for an answer; for an ask beyond twice its bound, which
+ * counts as 16 timeouts at most. */
 QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
                                            const struct twochoice_priv_offer *o)
 {
+    const uint64_t timeout_ns = placement->timeout_ns;
     if (o->state == TWOCHOICE_PRIV_OFFER_WAITS)
-        return o->at_ns + placement->timeout_ns / 4;
-    return o->state == TWOCHOICE_PRIV_OFFER_KNOWN ? o->at_ns + 2 * o->wait_ns + placement->timeout_ns : QOS_NEVER;
+        return o->at_ns + timeout_ns / 4;
+    return o->state == TWOCHOICE_PRIV_OFFER_KNOWN ? o->at_ns + 2 * qos_min(o->wait_ns, 16 * timeout_ns) + timeout_ns
+                                                  : QOS_NEVER;
 }
 
 /* Is the fastest server that was declined asked again? No other is unless this one is. */
@@ -4191,9 +4046,14 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
     r->due_ns = twochoice_priv_overdue(placement, r, now_ns);
     if (r->small)
         return twochoice_priv_go_home(placement, r, true, now_ns, out);
-    for (i = 0; i < r->offers; i++)
-        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_REFUSED && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
-            slots += r->offer[i].left;
+    for (i = 0; i < r->offers; i++) {
+        struct twochoice_priv_offer *o = &r->offer[i];
+        if (placement->state[o->server] != TWOCHOICE_UP && /* it is not asked any more, or again */
+            (o->state == TWOCHOICE_PRIV_OFFER_PLANNED || o->state == TWOCHOICE_PRIV_OFFER_DECLINED))
+            o->state = TWOCHOICE_PRIV_OFFER_REFUSED;
+        if (o->state != TWOCHOICE_PRIV_OFFER_REFUSED && o->state != TWOCHOICE_PRIV_OFFER_UNUSED)
+            slots += o->left;
+    }
     if (slots < r->unbound) {
         r->back -= (uint32_t)qos_min(r->back, r->unbound - slots);
         slots += twochoice_priv_plan(placement, r, 2 * (r->unbound - slots));

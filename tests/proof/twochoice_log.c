@@ -1,6 +1,6 @@
 // proves: the scan of a log in twochoice.h (read, checksum, decode, torn or damaged, check) does nothing undefined,
 // proves: whatever the storage returns (value analysis: Eva)
-// eva: -eva-precision 1 -eva-use-spec twochoice_priv_growth,twochoice_priv_replace,twochoice_priv_read -eva-split-return auto -no-warn-unsigned-overflow
+// eva: -eva-precision 1 -eva-use-spec twochoice_priv_growth,twochoice_priv_apply,twochoice_priv_read -eva-split-return auto -no-warn-unsigned-overflow
 // slow plants
 // plant: twochoice.h|pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES|pos - r->base <= sizeof r->buf
 //
@@ -18,7 +18,7 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, con
 /*@ requires \valid(table);
     assigns table->fragments, table->at \from *table, *f;
     ensures table->fragments <= table->max_fragments; */
-QOS_PRIV void twochoice_priv_replace(struct twochoice_table *table, const struct twochoice_priv_fragment *f);
+QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f);
 
 /*@ requires \valid(buf + (0 .. len - 1)) && \valid(got);
     assigns buf[0 .. len - 1], *got, \result \from pos, log;

@@ -162,7 +162,7 @@ struct home {
     struct reader readers[READERS];
     uint64_t drop_count, up_at; /* up_at: when it starts again */
     uint32_t run_number;
-    bool down, compacting, swap_due, swapped, dead, formatted, log_lost, pulled;
+    bool down, compacting, swap_due, swapped, dead, formatted, log_lost, pulled, mark_old; /* mark_old: it failed */
     uint64_t swaps, compacted;          /* compacted: what a compaction may have made durable */
     uint64_t given;                     /* the latest stamp */
     uint8_t older[WORLD_STORAGE_BYTES]; /* the log at some time */
@@ -219,6 +219,7 @@ static int on_write(void *ctx, int log, uint64_t offset, const void *buf, size_t
     int failed;
     (void)ctx;
     failed = touched() || world_storage_write(&me->disk, me->handle[log], offset, buf, len);
+    me->mark_old |= failed && log == TWOCHOICE_MARK_LOG;
     TRACE("    write log %d (file %d), %zu bytes at %" PRIu64 ": %s\n", log, me->handle[log], len, offset,
           failed ? "failed" : "ok");
     return failed;
@@ -228,6 +229,7 @@ static int on_sync(void *ctx, int log)
     int failed;
     (void)ctx;
     failed = touched() || world_storage_sync(&me->disk, me->handle[log]);
+    me->mark_old = log == TWOCHOICE_MARK_LOG ? failed : me->mark_old;
     TRACE("    sync log %d (file %d): %s\n", log, me->handle[log], failed ? "failed" : "ok");
     return failed;
 }
@@ -1341,6 +1343,7 @@ static void recover(void)
     enum qos_status st = QOS_EIO;
     uint64_t w, k = 0, tries, came_back = 0;
     const struct world_storage_config faults = me->disk.config;
+    const bool mark_old = me->mark_old; /* the latest acknowledgements came without a mark */
     crashes++;
     for (w = 1; w <= me->write_count; w++)
         if (me->writes[w].run == me->run_number && me->writes[w].over == UINT64_MAX)
@@ -1411,8 +1414,8 @@ static void recover(void)
     least = me->acked_change;
     if (damage == SHORTER) {
         const uint64_t covered = 2 * (uint64_t)me->config.mark_commits + 2;
-        least =
-            me->acks > covered && covered < NEWEST ? me->newest[(me->acks - 1 - covered) % NEWEST] : me->first_state;
+        least = me->acks > covered && covered < NEWEST && !mark_old ? me->newest[(me->acks - 1 - covered) % NEWEST]
+                                                                    : me->first_state;
     }
     k = state_like(&m, least);
     for (w = 0; k == UINT64_MAX && w < doubts_so_far(); w++) {
@@ -1651,8 +1654,8 @@ static void begin_home(const struct world_storage_config *d)
     me->write_count = me->drop_count = me->acked_change = me->first_state = me->acks = me->older_len = me->given = 0;
     me->state_count = 1;
     me->run_number = 0;
-    me->compacting = me->swap_due = me->swapped = me->dead = me->log_lost = me->down = me->pulled = me->formatted =
-        false;
+    me->compacting = me->swap_due = me->swapped = me->dead = me->log_lost = me->down = me->pulled = me->mark_old =
+        me->formatted = false;
     me->compacted = me->next_doubt = 0;
     me->handle[0] = me->handle[1] = me->handle[2] = -1;
     me->active_log = 0;
@@ -1771,7 +1774,7 @@ static void table_world(struct world *w)
         }
         step_home(weight, sum);
     }
-    for (me = homes; me < homes + count; me++) {
+    for (me = homes; me < homes + count; me++)
         if (!w->broken && !me->dead) { /* at the end what is acknowledged is there */
             if (me->config.storage) {
                 world_storage_cut(&me->disk);
@@ -1780,8 +1783,8 @@ static void table_world(struct world *w)
             if (!w->broken && !me->dead)
                 check_now();
         }
+    for (me = homes; me < homes + count; me++) /* a recovery may have read the other one's */
         world_storage_free(&me->disk);
-    }
     me = homes;
 }
 

@@ -45,7 +45,7 @@ struct sent {
 struct client {
     struct twochoice_placement placement;
     struct asked {
-        uint64_t id, begun_ns, wait_ns, places; /* wait_ns: the longest bound that a server stated; places: reserved */
+        uint64_t id, begun_ns, wait_ns; /* wait_ns: the longest bound that a server stated */
         uint32_t k, open;
         struct sent sent[EACH];
         uint32_t asks[SERVERS], offers; /* asks: that came and were not used */
@@ -383,11 +383,8 @@ static void client_sends(struct client *x, uint32_t c, const struct twochoice_pl
     if (o->message.type == TWOCHOICE_RESERVE) {
         if (o->message.count == 0 || &x->request[o->tag] != r)
             FAULT("writes", "a reservation for no write, or another tag");
-        for (i = 0; i < r->offers && i < OFFERS && r->offer[i].server != o->server; i++) {
-        }
-        if (x->state[o->server] != TWOCHOICE_UP && i == r->offers) /* not again where it was declined */
+        if (x->state[o->server] != TWOCHOICE_UP)
             FAULT("drawn", "server %" PRIu32 " is drawn, and is not up", o->server);
-        r->places += o->message.count;
         i = r->offers++;
         if (i < OFFERS) {
             memset(&r->offer[i], 0, sizeof r->offer[i]);
@@ -416,8 +413,7 @@ static void client_notes(struct client *x, const struct twochoice_message *m)
     }
 }
 
-/* Promises `reserves`, `small`: at once k writes reserve at 2k servers that are up; at fewer, if there are no more, for 2k writes. Small
- * writes go home. */
+/* Promises `reserves`, `small`: at once k writes reserve at 2k servers that are up, or all. Small writes go home. */
 static void judge_begun(const struct client *x, const struct asked *r)
 {
     uint32_t i, j, large = 0, up = 0, drawn = 0;
@@ -432,7 +428,7 @@ static void judge_begun(const struct client *x, const struct asked *r)
         }
         drawn += j < r->offers;
     }
-    if (2 * large <= up ? drawn != 2 * large : drawn < up && r->places < 2 * large)
+    if (drawn != (2 * large < up ? 2 * large : up))
         FAULT("reserves", "%" PRIu32 " writes reserve at %" PRIu32 " servers, of %" PRIu32 " that are up", large, drawn,
               up);
 }
