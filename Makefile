@@ -407,7 +407,7 @@ SANITIZED := $(foreach t,$(filter san/%,$(TESTS)),$(call verdict,$t))
 .PHONY: sanitized
 sanitized: $(SANITIZED)
 $(call verdict,build/coverage): $(SANITIZED)
-$(call verdict,build/plants): $(TEST_OBJECTS)
+$(call verdict,build/plants): $(TEST_OBJECTS) $(WORLD:%.c=$(B)/native/%.o)
 OBJECTS_stack := $(HEADERS:%.h=$(B)/bodies/native_%.o)
 OBJECTS_freestanding := $(foreach v,native $(CROSS),$(HEADERS:%.h=$(B)/bodies/$v_%.o))
 $(foreach s,stack freestanding,$(eval $(call verdict,build/$s): $(OBJECTS_$s)))

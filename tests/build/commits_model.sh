@@ -20,18 +20,18 @@ expect "the model has the states of the header" [ "$(states "$model" '')" = "$(s
 
 
 expect "one change, one compaction, two power cuts: every state" held "$(spin_search small "$model" '-DCHANGES=1 -DATTEMPTS=1 -DCUTS=2 -DMARKS=1')"
-expect "marks of two commits: every state" held "$(spin_search marks "$model" '-DCHANGES=1 -DATTEMPTS=0 -DCUTS=1 -DMARKS=4')"
+expect "marks of two commits: every state" held "$(spin_search marks "$model" '-DCHANGES=1 -DATTEMPTS=0 -DCUTS=1 -DMARKS=4' -O0)"
 room='-DCHANGES=2 -DATTEMPTS=1 -DCUTS=1 -DMARKS=0 -DROOM=3'
 expect "logs of three records: every state" held "$(spin_search room "$model" "$room")"
 if [ "${1:-}" = all ]; then
-    expect "two compactions, two power cuts: every state" held "$(spin_search two "$model" '-DCHANGES=1 -DATTEMPTS=2 -DCUTS=2 -DMARKS=1')"
-    expect "two changes, two compactions, one power cut: every state" held "$(spin_search large "$model" '-DCHANGES=2 -DATTEMPTS=2 -DCUTS=1 -DMARKS=1')"
+    expect "two compactions, two power cuts: every state" held "$(spin_search two "$model" '-DCHANGES=1 -DATTEMPTS=2 -DCUTS=2 -DMARKS=1' -DCOLLAPSE)"
+    expect "two changes, two compactions, one power cut: every state" held "$(spin_search large "$model" '-DCHANGES=2 -DATTEMPTS=2 -DCUTS=1 -DMARKS=1' -DCOLLAPSE)"
 fi
 
 planted() { # NAME DEFINES SED-EXPRESSION: breadth first, so that the trace is the shortest
     sed "$3" "$model" >"$out/planted.pml"
     cmp -s "$model" "$out/planted.pml" && { bad "$1: its text is not in the model"; return; }
-    found=$(spin_search planted "$PWD/$out/planted.pml" "$2" -DBFS)
+    found=$(spin_search planted "$PWD/$out/planted.pml" "$2" '-O0 -DBFS')
     expect "planted: $1: ${found:-not found}" eval '[[ "$found" == *violated* ]]'
     # shellcheck disable=SC2086  # several defines
     (cd "$out/planted" && spin -t $2 model.pml 2>/dev/null) | grep -vE '^(spin|#|-)|processes|^ *[0-9]+:|=|^ *timeout' | sed 's/^ *//' | grep -v '^$' >"$out/trace"

@@ -9,7 +9,8 @@
 # run again. C tests of unit/, property/, paper/ and fuzz/ that have no such variant are linked with the bodies here.
 # A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
 # structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
-# `// coverage: no`.
+# `// coverage: no`; one that is long and reaches ten branches or fewer that no other does, `// coverage: report`: it counts in
+# `report` (make coverage) alone.
 set -u
 . "$(dirname "$0")/../lib.sh"
 mode=${1:-assert} only=${2:-}
@@ -53,6 +54,7 @@ ${MAKE:-make} --no-print-directory -s -k sanitized || true
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     name=${t#tests/} name=${name%.c}
+    [ "$(says "$t" coverage)$mode" != reportassert ] || continue
     case ${name#*/} in "$only"*) ;; *) continue ;; esac
     if [ -s "build/san/$name.profraw" ]; then echo "build/san/$name.profraw" >&5; continue; fi
     # Simulations that run natively only are long, and reach nothing new, unless they say `coverage: yes`

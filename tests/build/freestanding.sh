@@ -85,11 +85,11 @@ grep -Hn '^ *# *include' $headers | grep -vE ':# *include (<(stddef|stdint|stdbo
     { echo "only <stddef.h>, <stdint.h>, <stdbool.h> and \"qos.h\" may be included"; exit 1; }
 
 printf '#include "%s"\n' $headers >"$out/all.c"
-# gcc at -Os, for a kernel's code model; clang at -O2; riscv64 at -O0. For the other targets the objects of make test are
+# gcc at -Os, for a kernel's code model; clang at -O2; WebAssembly and riscv64 at -O0. For the other targets the objects of make test are
 # examined: gcc at -O2 (native), -O1 or -O0, with the flags above, which show floating point (the Makefile).
 todo "$out/all.c" -O0 -O2 -Os >"$out/todo"
 if [ "${1:-}" != all ]; then
-    sed -i -n -e "s| -Os gcc .*|& $KERNEL_CODE|p" -e '/ -O2 clang/p' -e '/ -O0 riscv64/p' "$out/todo"
+    sed -i -n -e "s| -Os gcc .*|& $KERNEL_CODE|p" -e '/ -O2 clang -m/p' -e '/ -O0 clang --target/p' -e '/ -O0 riscv64/p' "$out/todo"
     ${MAKE:-make} --no-print-directory -s objects-freestanding || exit 1
     for object in build/bodies/{native,aarch64,armhf,i386,riscv64,s390x}_*.o; do
         what=$(basename "$object") what=${what/i386/i686}
@@ -113,7 +113,7 @@ QOS_API uint64_t plant_share(uint64_t total, uint64_t part) { return (uint64_t)(
 END
 for plant in malloc double; do
     echo "#include \"plant_$plant.h\"" >"$out/plant_$plant.c"
-    todo "$out/plant_$plant.c" -O2 | while read -r line; do
+    todo "$out/plant_$plant.c" -O0 | while read -r line; do
         case "$plant $line" in double*i686*) continue ;; esac
         if said=$(bash -c "$line"); then
             echo "the planted header that uses $plant was not found: $line"

@@ -30,7 +30,7 @@ source_of() { # property/htb_tree -> tests/property/htb_tree.c or .cc
 build() {
     local source compiler extra= h objects= world=
     source=$(source_of "$1") || { echo "no such test"; return 1; }
-    case $source in tests/world/*) world="$(echo examples/world/*.c) -ffp-contract=off -lm" ;; esac
+    case $source in tests/world/*) world="$world_objects -ffp-contract=off -lm" ;; esac
     if ! has_own_bodies "$source"; then
         for h in $(bodies_of_test "$source"); do
             if [ "$h" = "$4" ] || [ "$4" = qos ]; then
@@ -92,7 +92,8 @@ baseline() {
     printf '%-8s  %-34s %-34s %s\n' BROKEN "(no bug planted)" "$1" "fails without a bug: $dir/log"
 }
 export -f bug try build objects_in source_of baseline says has_own_bodies bodies_of_test
-export out
+world_objects=$(for s in examples/world/*.c; do echo "build/native/${s%.c}.o"; done | xargs)
+export out world_objects
 
 failed=0
 tests/build/plant.pl list tests/plants/*.txt >"$out/list" || exit 1
@@ -137,7 +138,7 @@ fi
 awk '{for (i = 5; i <= NF; i++) {sub(/:.*/, "", $i); print $i}}' "$out/todo" | sort -u >"$out/tests"
 objects=$(while read -r t; do [ ! -f "tests/$t.cc" ] || objects_in "tests/$t.cc" | grep '^build/'; [ ! -f "tests/$t.c" ] || has_own_bodies "tests/$t.c" || echo "build/native/$t"; done <"$out/tests")
 # shellcheck disable=SC2086
-${MAKE:-make} --no-print-directory -s $objects || finish 1
+${MAKE:-make} --no-print-directory -s $objects $world_objects || finish 1
 cp ./*.h "$out/"
 for h in $(awk '{print $2}' "$out/todo.all" | sort -u); do tests/build/plant.pl apply_all "tests/plants/$h.txt" "$out" || finish 1; done
 tried=$(awk '{n += NF - 4} END {print n + 0}' "$out/todo")

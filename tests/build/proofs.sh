@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: the statements of tests/proof/, with Frama-C: contracts hold for every argument (deductive: WP and z3), and no
 # input makes a decoder's behaviour undefined (value analysis: Eva). Bugs planted into a copy of the header are found.
-# usage: tests/build/proofs.sh [all]     all: also the sources that say `// slow` (make prove)
+# usage: tests/build/proofs.sh [all]     all (make prove): also the sources that say `// slow`, and every length (any_message.h)
 #
 # A source of tests/proof/ says in its first lines
 #     // wp: f g           every goal of these functions must be proved, unsigned overflow included
@@ -26,7 +26,7 @@ tells() { sed -n "1,20s,^// $2: *,,p" "$1"; }
 frama() { # HEADERS-DIRECTORY SOURCE FLAG...: in that directory, as Frama-C looks for headers there first
     local dir=$1 source=$root/$2
     shift 2
-    (cd "$dir" && frama-c -c11 -machdep gcc_x86_64 -cpp-extra-args="-I. -I$root/tests/proof" -warn-unsigned-overflow "$@" "$source")
+    (cd "$dir" && frama-c -c11 -machdep gcc_x86_64 -cpp-extra-args="-I. -I$root/tests/proof $lengths" -warn-unsigned-overflow "$@" "$source")
 }
 
 deductive() { # SOURCE HEADERS-DIRECTORY LOG [FUNCTION]
@@ -100,7 +100,9 @@ export -f one plant copy prove deductive values all_proved tells frama
 root=$PWD
 # A goal takes well below a second on an idle machine; a busy machine must not decide. A bug's goal is never proved.
 patience_s=240
-export out root patience_s
+lengths=
+[ "${1:-}" != all ] || lengths=-DEVERY_LENGTH
+export out root patience_s lengths
 
 for source in tests/proof/*.c; do
     if sed -n '1,20p' "$source" | grep -q '^// slow$' && [ "${1:-}" != all ]; then continue; fi

@@ -1,7 +1,7 @@
 // proves: whatever the words that tokenpool.h reads from shared or remote memory hold, a client does nothing
 // proves: undefined. It takes, runs and completes in any order, at any times, and its operations give any answer (value
 // analysis: Eva)
-// eva: -eva-precision 1 -eva-split-return auto -eva-slevel 20 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
+// eva: -eva-precision 1 -eva-split-return auto -eva-slevel 2 -no-warn-unsigned-overflow -eva-use-spec qos_sat_add,qos_sat_sub,qos_sat_mul,qos_elapsed_ns,qos_mul_div_floor,qos_mul_div_ceil
 // slow plants
 // plant: tokenpool.h|(int64_t)((pool >> 32) ^ (UINT64_C(1) << 31)) - (INT64_C(1) << 31)|(int64_t)(pool ^ (UINT64_C(1) << 63)) - (INT64_C(1) << 31)
 #include "__fc_builtin.h"

@@ -2,6 +2,7 @@
 // proves: 1,000 clients and 20 % with 10,000, at 1,570,000 tokens a period. No period issues more than 105 % of its
 // proves: capacity. Of a node with few I/Os for each of 10 to 1,000 clients: at most 16 operations a client and period
 // variants: native
+// coverage: report
 #include "tokenpool.h"
 #include "check.h"
 

@@ -2,6 +2,7 @@
 // proves: period, whoever polls more often, at T from 1 ms to 10 s, with reservations and limits beside it; and at least
 // proves: 99 % of what idle clients leave is used. Without it who polls more often gets nearly all
 // variants: native
+// coverage: report
 #include "check.h"
 #include "tokenpool.h"
 

@@ -5,6 +5,7 @@
 // flags: -Iexamples/simulate
 // links: -lm
 // variants: native
+// coverage: report
 //
 // One seed of each case; QOS_TEST_LONG=1: three seeds, and 10,000 servers.
 #include "check.h"
