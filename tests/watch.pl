@@ -2,13 +2,14 @@
 #     watch.pl notes FILE PID          until the process PID ends, writes to FILE each time in which this process, with
 #                                      its priority, got no processor for 50 ms or more: cpu, from, to; and each in
 #                                      which the disk that holds FILE had requests and ended none for 50 ms: disk, from, to
-#     watch.pl now PID                 prints a mark: the time, and the processor time of all and of PID with its
-#                                      descendants
+#     watch.pl now PID                 prints a mark: the time, and the processor time of all, of PID with its
+#                                      descendants, and of those with a low priority
 #     watch.pl since FILE PID MARK     prints what kept PID from running since that mark; status 0: that explains a
 #                                      late result
 #     watch.pl calm SECONDS            waits for an undisturbed second, at most SECONDS
 # It explains a late result if the processors or the disk stood still for 0.1 s and 1 % of the time, or others used a quarter
-# of the processors or more (processes with a low priority, as those beside the real tests in `make test`, do not count). It
+# of the processors or more. Others are also those with a low priority: in another session or group it takes little from
+# them. Only the lowest one (SCHED_IDLE or 19), that of what runs beside the real tests in `make test`, does not count. It
 # asks the kernel alone: the program under test has no say.
 use strict;
 use Time::HiRes qw(time sleep);
@@ -16,6 +17,7 @@ my $command = shift;
 sub mark {
     my $root = shift;
     my (%parent, %used);
+    my $lowest = 0;
     for my $dir (glob "/proc/[0-9]*") {
         open my $f, "<", "$dir/stat" or next;
         my $line = <$f> // next;
@@ -23,6 +25,7 @@ sub mark {
         my @field = split / /, $rest;
         $parent{$pid} = $field[1];
         $used{$pid} = $field[11] + $field[12] + $field[13] + $field[14]; # its own time, and that of children that have ended
+        $lowest += $used{$pid} if $field[16] == 19 || $field[38] == 5; # nice; policy: SCHED_IDLE
     }
     my $ours = 0;
     for my $pid (keys %used) {
@@ -34,7 +37,15 @@ sub mark {
     my (undef, $user, $nice, $system, $idle, $io, @rest) = split " ", <$f>;
     my $busy = $user + $system;
     $busy += $_ for @rest[0 .. 2]; # interrupts, and the host's part
-    return (time, $busy, $ours, $busy + $nice + $idle + $io);
+    return (time, $busy, $ours, $busy + $nice + $idle + $io, $nice, $lowest);
+}
+# Of two marks: the processor time of others, and all of it. When the last process of the lowest priority has ended, what it
+# used is no longer seen: then those with a low one do not count.
+sub others {
+    my ($old, $now) = @_;
+    my @d = map {$now->[$_] - $old->[$_]} 0 .. 5;
+    my $low = $d[5] < 0 || $d[4] < $d[5] ? 0 : $d[4] - $d[5];
+    return ($d[1] + $low - $d[2], $d[3]);
 }
 if ($command eq "notes") {
     my ($file, $pid) = @ARGV;
@@ -75,14 +86,14 @@ if ($command eq "notes") {
             $last = $now;
         }
         my @now = mark(0);
-        exit 0 if $longest < 0.05 && $now[1] - $old[1] < 0.25 * ($now[3] - $old[3]);
+        my ($others, $all) = others(\@old, \@now);
+        exit 0 if $longest < 0.05 && $others < 0.25 * $all;
     }
 } else {
     my ($file, $pid, @old) = (@ARGV[0, 1], split " ", $ARGV[2]);
     my @now = mark($pid);
-    my $all = $now[3] - $old[3];
+    my ($others, $all) = others(\@old, \@now);
     my (%still, %end);
-    my $others = $now[1] - $old[1] - ($now[2] - $old[2]);
     # Times that two processors reported count once.
     open my $f, "<", $file;
     for (sort {$a->[1] <=> $b->[1]} map {[split]} <$f>) {

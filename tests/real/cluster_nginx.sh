@@ -106,6 +106,7 @@ kills() {
 }
 bytes() {
     local a b got
+    watch_mark # of what is judged by time, not of all before it
     for k in 1 2; do
         curl -s -m 5 -o "$d/large$k" -H 'X-Tenant: files' "$(web $k)/large" & pid[large$k]=$!
     done
@@ -123,6 +124,7 @@ bytes() {
         (while curl -s -o "$d/bulk$k" -H 'X-Tenant: bulk' "$(web 1)/large"; do :; done) & pid[bulk$k]=$!
     done
     sleep 1
+    watch_mark
     wrk -t1 -c2 -d4 -H 'X-Tenant: files' "$(web 1)/large" >"$d/wrk"
     for k in 1 2 3 4; do kill "${pid[bulk$k]}"; wait "${pid[bulk$k]}" 2>/dev/null; done
     got=$(sed -n 's/^Transfer.*: *\([0-9]*\)[.0-9]*MB$/\1/p' "$d/wrk")

@@ -24,15 +24,17 @@ sections="${*:-pairs ids connections lock metrics}"
 watch_mark
 limit=550
 case " $sections " in *" all "*) limit=3600 ;; esac
-timeout $limit /usr/bin/python3 tests/real/nginx_matrix.py "$module" "$d" $sections 2>"$d/err" >"$d/out"
-status=$?
-cat "$d/err"
+# A result is judged when it comes, by what happened since the section began: earlier calm says nothing.
 while IFS= read -r line; do
     case $line in
     TIME:*) expect_time "${line#TIME: }" false ;;
+    "status "*) status=${line#status } ;;
     *) echo "$line" ;;
     esac
-done <"$d/out"
+    case $line in "# "*" took "*) watch_mark ;; esac
+    echo "$line" >>"$d/out"
+done < <(timeout $limit /usr/bin/python3 tests/real/nginx_matrix.py "$module" "$d" $sections 2>"$d/err"; echo "status $?")
+cat "$d/err"
 ! grep -q '^FAILED' "$d/out" || failed=1
 expect "it came to its end" [ $status = 0 ]
 for section in $sections; do
