@@ -30,10 +30,16 @@ cat >"$out/judge.html" <<'HTML'
     for (let i = 0; i < 200 && !now; i++) await settle()
     const wanted = new URLSearchParams(location.search).get("judge")
     if (wanted === "numbers") {
-        now.forEach((r, i) => {
-            r.tenths.forEach((t, k) => lines.push([i, k, ...t].join(" ")))
-            lines.push([i, "all", ...r.totals].join(" "))
-        })
+        const first = location.hash
+        for (const link of [first, ...new URLSearchParams(location.search).getAll("then").map((then) => "#header=" + then)]) {
+            if (link !== first) location.hash = link
+            await settle()
+            lines.push(link)
+            now.forEach((r, i) => {
+                r.tenths.forEach((t, k) => lines.push([i, k, ...t].join(" ")))
+                lines.push([i, "all", ...r.totals].join(" "))
+            })
+        }
     } else {
         say("it starts", now && drawn().length > 5000)
         const wide = document.documentElement
@@ -90,24 +96,31 @@ cat >"$out/judge.html" <<'HTML'
 </script>
 HTML
 cat "$page" "$out/judge.html" >"$out/judged.html"
-browser() { # WIDTH QUERY FLAG...: prints the findings
-    timeout 300 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile" --window-size="$1",1200 --virtual-time-budget=300000 "${@:3}" \
-        --dump-dom "file://$out/judged.html$2" 2>"$out/err" | sed -n '/<pre id="findings">/,/^end$/p' | sed 's/.*<pre id="findings">//; /^end$/d'
+# NAME WIDTH QUERY: leaves its findings in $out/NAME
+browser() {
+    timeout 300 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile.$1" --window-size="$2",1200 --virtual-time-budget=300000 \
+        --dump-dom "file://$out/judged.html$3" 2>"$out/$1.err" | sed -n '/<pre id="findings">/,/^end$/p' | sed 's/.*<pre id="findings">//; /^end$/d; s/&amp;/\&/g' >"$out/$1"
 }
-for with in "htb" "htb&database_rate=70&flood=1&stall=1&restart=1" "htb&qos=0&seed=8" "htb&device=1&backup_does=1&single=1" "htb&device=3&backup_does=5&backup_limit=20&web_demand=60" \
-    "tags" "tags&reward=1&gold_time=50&stall=1&device=3" "pshift" "pshift&shop_reservation=20000&shop_demand=20000&restart=1" "twochoice" "twochoice&hang=1&lost=1&moves=1" \
-    "tokenpool" "tokenpool&restart=1&monitor=1&scanner_limit=10&seed=9"; do
+# The page is opened by the first link; the others follow in the same page, from another header or other settings.
+links=("tokenpool&restart=1&monitor=1&scanner_limit=10&seed=9" "htb" "htb&database_rate=70&flood=1&stall=1&restart=1" "htb&qos=0&seed=8" "htb&device=1&backup_does=1&single=1" "htb&device=3&backup_does=5&backup_limit=20&web_demand=60" "tags" "tags&reward=1&gold_time=50&stall=1&device=3" "pshift" "pshift&shop_reservation=20000&shop_demand=20000&restart=1" "twochoice" "twochoice&hang=1&lost=1&moves=1" "tokenpool")
+query="?judge=numbers"
+for with in "${links[@]:1}"; do query+="&then=$(sed 's/&/%26/g; s/=/%3D/g' <<<"$with")"; done
+# A browser waits more than it computes: side by side.
+browser numbers 1200 "$query#header=${links[0]}" &
+browser controls 1200 "?judge=controls" &
+browser layout 400 "?judge=layout" &
+wait
+for with in "${links[@]}"; do
     # shellcheck disable=SC2086
     $native ${with//&/ } >"$out/native" || bad "the native run fails: $with"
-    browser 1200 "?judge=numbers#header=$with" >"$out/page"
+    awk -v link="#header=$with" '/^#/ {on = $0 == link; next} on' "$out/numbers" >"$out/page"
     expect "the browser's $(wc -l <"$out/native") lines of numbers are the native ones: $with" diff -q "$out/native" "$out/page"
 done
 for run in 1200:controls:280 400:layout:20; do # width, what is judged, its findings
     IFS=: read -r width what least <<<"$run"
-    browser "$width" "?judge=$what" >"$out/$what"
     grep BAD "$out/$what" && failed=1
     expect "$width pixels: $(grep -c '^ok' "$out/$what") findings, none bad" [ "$(grep -c '^ok' "$out/$what")" -ge "$least" ]
-    grep -iE 'CONSOLE.*(error|uncaught)' "$out/err" && bad "the browser reports an error"
+    grep -iE 'CONSOLE.*(error|uncaught)' "$out/$what.err" && bad "the browser reports an error"
 done
 # Pictures to look at.
 for kind in 1200,1330:1 400,3000:1 1200,1330:0; do
@@ -115,5 +128,5 @@ for kind in 1200,1330:1 400,3000:1 1200,1330:0; do
         --window-size=${kind%:*} --screenshot="$out/${kind%,*}_$([ ${kind#*:} = 0 ] && echo dark || echo light).png" "file://$page" >/dev/null 2>&1
 done
 expect "dark is dark: another picture than light" [ -s "$out/1200_dark.png" -a "$(cksum <"$out/1200_dark.png")" != "$(cksum <"$out/1200_light.png")" ]
-rm -rf "$out/profile"
+rm -rf "$out"/profile*
 finish $failed
