@@ -204,8 +204,9 @@ QUICKSTARTS := $(wildcard examples/quickstart/*.c)
 REAL := $(wildcard tests/real/*.sh tests/vm/*.sh)
 SCRIPTS := $(wildcard tests/build/*.sh)
 SAYING := $(C_TESTS) $(CC_TESTS) $(BENCH_SOURCES) $(TOOLS:%=examples/%/main.c) $(QUICKSTARTS) $(REAL) $(SCRIPTS)
-EXAMPLES := $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B)/examples/quickstart_%) $(filter) \
-    $(if $(wildcard $(or $(NGINX_SOURCE),/usr/share/nginx/src)/configure),$(nginx_module))
+# The module first: nginx's configure runs one command after the other.
+EXAMPLES := $(if $(wildcard $(or $(NGINX_SOURCE),/usr/share/nginx/src)/configure),$(nginx_module)) \
+    $(TOOLS:%=$(B)/examples/%) $(QUICKSTARTS:examples/quickstart/%.c=$(B)/examples/quickstart_%) $(filter)
 
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
@@ -399,8 +400,8 @@ $(call verdict,$(1)): $(B)/$(1)
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
 # Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a tenth of a processor.
-# All other tests get the remaining processor time, by the scheduling policy `behind`; so no core idles while a test
-# waits for a disk or a clock. A real test that is still inconclusive runs once more at the end, alone.
+# All other tests get the remaining processor time, by the scheduling policy `behind`, one more at a time than there are cores;
+# so no core idles while a test waits for a disk, a clock or a browser. A real test that is still inconclusive runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
 # The objects that these scripts use, too; coverage.sh counts what the sanitized tests have run.
 SANITIZED := $(foreach t,$(filter san/%,$(TESTS)),$(call verdict,$t))
@@ -414,7 +415,7 @@ $(foreach s,stack freestanding,$(eval $(call verdict,build/$s): $(OBJECTS_$s)))
 .PHONY: objects-stack objects-freestanding
 objects-stack: $(OBJECTS_stack)
 objects-freestanding: $(OBJECTS_freestanding)
-LONG := $(foreach s,lint proofs freestanding fuzzers flags plants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
+LONG := $(foreach s,playground proofs lint freestanding fuzzers flags plants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
 SIDE := $(LONG) $(filter-out $(LONG),$(SCRIPTS))
 test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS),$(call verdict,$t))
 BESIDE := $(foreach s,$(REAL),$(if $(filter no,$(call says,$s,alone)),$s))
@@ -422,7 +423,7 @@ test-real: $(foreach t,$(filter-out $(BESIDE),$(REAL)),$(call verdict,$(t:tests/
 test-beside: $(foreach t,$(BESIDE),$(call verdict,$(t:tests/%.sh=%)))
 test-examples: $(foreach t,$(EXAMPLES:$(B)/%=%),$(call verdict,$t))
 side-lane:
-	@$(behind) $(MAKE) --no-print-directory -k -j$(JOBS) test-side
+	@$(behind) $(MAKE) --no-print-directory -k -j$$(($(JOBS) + 1)) test-side
 real-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-real
 beside-lane:
