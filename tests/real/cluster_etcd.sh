@@ -56,7 +56,7 @@ store() { here timeout 10 etcdctl --cacert "$work/ca.pem" --endpoints "$url" "${
 begin_member() { # 1 [OPTION...]
     on "e$1" etcd --cert-file "$work/etcd.pem" --key-file "$work/etcd.key" --name "e$1" --data-dir "$data$1" --listen-client-urls "${urls[$1 - 1]}" --advertise-client-urls "${urls[$1 - 1]}" \
         --listen-peer-urls "${peers[$1 - 1]#*=}" --initial-advertise-peer-urls "${peers[$1 - 1]#*=}" \
-        --initial-cluster "$(IFS=,; echo "${peers[*]}")" --heartbeat-interval 50 --election-timeout 500 "${@:2}" >>"$work/etcd.out" 2>&1 </dev/null &
+        --initial-cluster "$(IFS=,; echo "${peers[*]}")" --heartbeat-interval 50 --election-timeout 500 --bcrypt-cost 4 "${@:2}" >>"$work/etcd.out" 2>&1 </dev/null &
     pid[e$1]=$!
 }
 begin_etcd() {
