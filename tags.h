@@ -290,7 +290,8 @@ struct tags_shared;
  * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns and
  * the longest time of one request at a limit (up to a second), until a now_ns reaches the latest again. A now_ns more
  * than a year ahead is ignored. So stale ones give no client anything, and wrong ones between right ones, however
- * many, at most a second and limit_burst_ns of its limit, if a second of it is a request or more.
+ * many, at most a second and limit_burst_ns of its limit, if a second of it is a request or more, and what it owes for
+ * forced requests.
  *
  * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
  * at their limits, or several that are due by reservation, take O(log n) for each of them: once for each of their
@@ -391,9 +392,9 @@ QOS_API QOS_NODISCARD enum qos_status tags_stats(const struct tags *tags, uint32
 /* One client, or all (QOS_NONE). Owner only. */
 QOS_API QOS_NODISCARD enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_state *out);
 
-/* The client of several servers. send: rho and delta for the next request to this server. done: a server's answer
- * arrived, served in this phase, with this many units (1, or the cost with count_cost). lost: the request that carried
- * rho and delta never reached the server. */
+/* The client of several servers. send: rho and delta for the next request to this server, not for a forced one, which
+ * carries none. done: a server's answer arrived, served in this phase, with this many units (1, or the cost with
+ * count_cost). lost: the request that carried rho and delta never reached the server. */
 QOS_API void tags_tracker_send(const struct tags_tracker *tracker, struct tags_tracker_server *server, uint32_t *rho,
                                uint32_t *delta);
 QOS_API void tags_tracker_done(struct tags_tracker *tracker, enum tags_phase phase, uint32_t units,
@@ -2282,7 +2283,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
         spacing = qos_mul_div_ceil(QOS_NS_PER_S, tags->config.count_cost ? tags->config.cost_max : 1, limit);
         tags->spacing_ns = qos_max(tags->spacing_ns, qos_min(spacing, QOS_NS_PER_S));
     }
-    if (terms->reservation_per_s) {
+    if (terms->reservation_per_s && terms->reservation_per_s != tags_priv_held(tags, id)) {
         tags_priv_rate_set(reserve, terms->reservation_per_s, clock);
         pool->rate_max = qos_max(pool->rate_max, terms->reservation_per_s);
         oldest = qos_sat_sub(qos_sat_sub(clock, tags->config.reserve_lag_ns), tags_priv_deadline(tags, id));
@@ -3339,7 +3340,7 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     found.slot = tags->oldest;
     found.cost = slot->cost;
     found.serial = slot->serial;
-    status = tags_complete(tags, now_ns, &found, qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags)));
+    status = tags_fail(tags, now_ns, &found, qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags)));
     tags_priv_count(tags, found.client, offsetof(struct tags_priv_counters, given_up), 1);
     *grant = found;
     return status;

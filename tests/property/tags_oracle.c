@@ -550,7 +550,7 @@ static void change(struct check_rng *rng, unsigned id)
         at_least(&c->rbase, &c->rcount, c->R, reserve_floor((int64_t)run.now, c, false));
         at_least(&c->lbase, &c->lcount, c->L, (int64_t)run.now);
     }
-    if (c->R && deadline(c) < (int64_t)run.now - o.behind_ns - o.lag_ns) {
+    if (came_back && c->R && deadline(c) < (int64_t)run.now - o.behind_ns - o.lag_ns) {
         int64_t late = (int64_t)run.now - o.behind_ns - o.lag_ns - deadline(c);
         at_least(&c->rbase, &c->rcount, c->R, rkey(c) + late);
     }

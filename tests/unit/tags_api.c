@@ -621,6 +621,7 @@ static void given_up(void)
     CHECK_EQ(tags_complete(&tags, 11 * MS, &g[1], MS), QOS_ESTALE);
     CHECK_EQ(tags_complete(&tags, 11 * MS, &g[2], MS), QOS_OK);
     CHECK_EQ(report(QOS_NONE).given_up, 1);
+    CHECK_EQ(report(QOS_NONE).failed, 1);
     CHECK_EQ(report(QOS_NONE).at_device, 0);
     close_tags();
 

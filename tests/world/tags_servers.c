@@ -191,6 +191,10 @@ static void make(uint32_t i, const struct world_request *q)
     if (world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE))) && !t->leaves &&
         tags_force(&server[r->server].tags, run.now, i, r->cost, &r->grant) == QOS_OK) {
         r->cancel = false;
+        if (run.tracker) { /* it carries nothing: the next one tells it */
+            tags_tracker_server_lost(&at->told, r->rho, r->delta);
+            r->rho = r->delta = 0;
+        }
         to_device(id, TAGS_PHASE_FORCED);
         return;
     }
