@@ -147,7 +147,7 @@ static struct {
     struct tags_config config;
     uint32_t steps, tries;                                            /* tries: wrong calls */
     uint64_t ends, granted, borrowed, served[TAGS_PHASES], cancelled; /* so far */
-    uint64_t now, shown, end_ns, base_shift, weight_scale, digest, last_shown;
+    uint64_t now, shown, end_ns, base_shift, weight_scale, digest, last_shown, begin_shown;
     uint32_t depth, at_device, queued, unlimited; /* unlimited: requests that wait for no limit */
     bool ps, draining, forces, cancels, thinks, all_fit, calm, jumped, leaps, accounts, other_terms, fifo_clock, lies;
     double reference_at, limit_burst_ns, lag_ns, cost_max, estimate_ns; /* estimate_ns: the first, at most */
@@ -497,6 +497,12 @@ static void oracle_charged(void)
 {
 #if !WORLD_TAGS_V02
     uint32_t i;
+    struct tags_state all;
+    if (run.config.attribute && world_choice(run.w, F_TOLD) && !run.jumped &&
+        tags_info(&tags, QOS_NONE, &all) == QOS_OK &&
+        all.device_ns > run.last_shown - run.begin_shown + 1) /* also of completions that share a now_ns */
+        world_fail(run.w, "charged", run.now, "%" PRIu64 " ns were charged in all, of %" PRIu64, all.device_ns,
+                   run.last_shown - run.begin_shown);
     if (run.ps || run.cancels || !run.calm || !run.fifo_clock ||
         !(run.depth == 1 || (run.device_config.channels == 1 && world_choice(run.w, F_TOLD))))
         return;
@@ -1387,7 +1393,7 @@ static void oracle_refused(void)
     static unsigned char *before;
     static size_t room;
     const size_t bytes = tags_memsize(&run.config);
-    const uint32_t way = run.tries++ % 24, i = run.tries / 5 % tenants, id = tenant[i].id;
+    const uint32_t way = run.tries++ % 25, i = run.tries / 5 % tenants, id = tenant[i].id;
     const uint64_t now = run.last_shown;
     struct tags_client terms = tenant[i].terms;
     struct tags_choice c = {id, TAGS_PHASE_WEIGHT};
@@ -1461,6 +1467,13 @@ static void oracle_refused(void)
         if (grouped())
             wanted = QOS_EEXIST,
             s = tags_group_add(&tags, now, group_id(tenant[i].group), &terms, group[tenant[i].group].first, 8);
+        break;
+    case 24: /* a group reserves what its clients do */
+        if (grouped() && tenant[i].terms.reservation_per_s) {
+            terms = group[tenant[i].group].terms;
+            terms.reservation_per_s = 0;
+            wanted = QOS_EADMISSION, s = tags_change(&tags, now, group_id(tenant[i].group), &terms);
+        }
         break;
     default: /* a grant that was given back before, by now perhaps of a slot that another one has */
         if (run.ends >= OLD)
@@ -1565,6 +1578,7 @@ static void setup(struct world *w)
         return;
     }
     run.config = c;
+    run.begin_shown = now_shown();
     add_groups();
     for (i = 0; i < tenants; i++) {
         struct tags_client terms = tenant[i].terms;
