@@ -1,7 +1,8 @@
 /* htb_shares.h - who gets how much: tenants whose queues are never empty, in a small tree
  *
- * In most worlds nobody has a rate, weights are any, and the device takes all at once; some pause and come back. In the
- * others everybody has a rate, and the device is slower than the sum of these. Accounts are doubles. */
+ * In most worlds nobody has a rate, weights are any, and the device takes all at once; some pause and come back. There
+ * requests may cost other than they claim, or so much that the clocks of rings overflow. In the others everybody has a
+ * rate, and the device is slower than the sum of these. Accounts are doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_SHARES_H
 #define QOS_TESTS_WORLD_HTB_SHARES_H
 
@@ -26,7 +27,10 @@ static struct {
     uint32_t nodes;
     uint64_t now, root;
     bool slow;
-    double left; /* of the root's rate */
+    bool vague;       /* a request costs any size of its tenant, not what it claimed */
+    bool large;       /* of two resources, so the cost is in ns: a request takes up to an hour of the root */
+    double left;      /* of the root's rate */
+    double corrected; /* requests; each correction rounds by 2^-16 */
 } sh;
 static struct htb sh_tree;
 static unsigned char sh_memory[32768] __attribute__((aligned(64)));
@@ -64,7 +68,7 @@ static void sh_judge(uint32_t at)
         a->high[other] = fmax(a->high[other], d);
         b->low[at] = -a->high[other];
         b->high[at] = -a->low[other];
-        most = (a->largest / a->weight + b->largest / b->weight) * 1.001 + 1e-3;
+        most = (a->largest / a->weight + b->largest / b->weight) * 1.001 + 1e-3 + sh.corrected / 65536;
         if (a->high[other] - a->low[other] > most)
             SH_FAIL("weights", "%" PRIu32 " and %" PRIu32 " differ by %g per weight, allowed %g", at, other,
                     a->high[other] - a->low[other], most);
@@ -113,9 +117,12 @@ static uint64_t sh_go(void)
         if (!sh.node[id].group && sh.node[id].on)
             sh_submit(id);
     while (!sh.w->broken && (r = htb_dispatch(&sh_tree, sh.now)) != NULL) {
+        uint64_t cost[HTB_RESOURCES_MAX] = {0};
         id = r->class_id;
-        sh_given(id, r->tokens[0]);
-        if (htb_complete(&sh_tree, sh.now, HTB_DONE, NULL, r) != QOS_OK)
+        cost[0] = sh.vague ? sh_size(&sh.node[id]) : r->tokens[0];
+        sh.corrected += sh.vague;
+        sh_given(id, cost[0]);
+        if (htb_complete(&sh_tree, sh.now, HTB_DONE, sh.vague ? cost : NULL, r) != QOS_OK)
             SH_FAIL("once", "a completion is refused");
         if (sh.node[id].on)
             sh_submit(id);
@@ -164,7 +171,10 @@ static void sh_draw(void)
     uint32_t groups, id;
     sh.nodes = (uint32_t)world_between(&sh.rng, 3, SH_NODES);
     sh.slow = world_chance(&sh.rng, 200);
-    sh.root = world_scale(&sh.rng, 1000, 100000000);
+    sh.vague = !sh.slow && world_chance(&sh.rng, 300);
+    sh.large = !sh.slow && !sh.vague && world_chance(&sh.rng, 300);
+    sh.root = sh.large ? 1000 : world_scale(&sh.rng, 1000, 100000000);
+    size = sh.large ? 4000000 : size;
     if (sh.slow && size > sh.root / 200)
         size = sh.root / 200 + 1;
     groups = sh.nodes > 5 ? (uint32_t)world_between(&sh.rng, 0, 2) : 0;
@@ -173,7 +183,7 @@ static void sh_draw(void)
         struct sh_node *t = &sh.node[id];
         t->group = id <= groups;
         t->up = t->group ? 0 : id <= 2 * groups ? id - groups : (uint32_t)world_between(&sh.rng, 0, groups);
-        t->weight = weight[world_rand(&sh.rng) % (sizeof weight / sizeof *weight)];
+        t->weight = weight[world_rand(&sh.rng) % (sh.large ? 3 : sh.vague ? 5 : sizeof weight / sizeof *weight)];
         t->most = world_between(&sh.rng, 1, size);
         t->least = world_chance(&sh.rng, 500) ? t->most : 1;
         t->largest = t->group ? 0 : (double)t->most;
@@ -199,7 +209,8 @@ static void shares_run(struct world *w)
     sh_draw();
     sh.now = 1000000000;
     c.classes = SH_NODES;
-    c.rate_per_s[0] = sh.root;
+    c.resources = sh.large ? 2 : 1;
+    c.rate_per_s[0] = c.rate_per_s[1] = sh.root;
     c.start_ns = sh.now;
     c.bound = HTB_BY_RATE;
     c.dispatch_max = 1;

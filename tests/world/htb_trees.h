@@ -29,6 +29,7 @@ static struct {
     double gone; /* trees so far: each had debts */
     bool queues, grouped, all_in_time;
     double total, idle_since_s, idle_total, burst_s, interval_s;
+    double above, above_s; /* of all classes: tokens above the root's rate in the worst window */
 } jo;
 static struct htb jo_tree[JO_TREES];
 static struct htb_request jo_request[JO_TREES][JO_CLASSES][JO_DEPTH];
@@ -60,6 +61,21 @@ static void jo_begin(uint32_t id)
     jo.idle_total = jo.total;
 }
 
+/* `trees_total`: all trees together pass the root's rate, a bucket of it in each, and a debt for each class in each. If
+ * one exchanges late, what its classes take of their own is lent by others, for as long: not judged. */
+static void jo_all(double n)
+{
+    double root = (double)jo.config.rate_per_s[0], most = 2 * root * jo.burst_s;
+    uint32_t id;
+    for (id = 1; id < jo.classes; id++)
+        most += (double)jo.class_of[id].n;
+    most *= jo.trees + jo.gone;
+    jo.above = fmax(0, jo.above - root * (jo_s() - jo.above_s)) + n;
+    jo.above_s = jo_s();
+    if (jo.all_in_time && jo.above > most * 1.0001 + 2)
+        JO_FAIL("trees_total", "all classes: %.0f tokens above the root's rate, %.0f allowed", jo.above, most);
+}
+
 static void jo_given(uint32_t id, double n)
 {
     struct jo_class *c = &jo.class_of[id];
@@ -75,6 +91,7 @@ static void jo_given(uint32_t id, double n)
                     trees * 2 * limit * jo.burst_s + debts * (double)c->n);
     }
     jo.total += n;
+    jo_all(n);
 }
 
 /* `trees_own`: R less N / 256 of it, less 3 T R for each move of the demand. `trees_idle`: of the root's rate at most
