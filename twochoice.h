@@ -82,7 +82,7 @@
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
  *   - Placement: k writes reserve at 2k servers, 4k if busy, or all; each goes where one
- *     asks within 33 timeout_ns, or home; after timeout_ns without an end also to another
+ *     asks within 17 timeout_ns, or home; after timeout_ns without an end also to another
  *     one. A server that lies holds at most ceil(2k / servers) writes of a request until
  *     then, and harms none that did not reserve there. A client that reserves and does
  *     not write idles a server at most 4 leads (lead_ns) an ask; they take turns.
@@ -517,8 +517,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice
 QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
                                        const struct twochoice_message *message, struct twochoice_message *answer);
 /* What to do now: one order a call. A write is sent where a server asked for it; home, if it is small, or if no server
- * is up or answers. For the ask of a server that stated wait_ns it waits 2 * wait_ns + timeout_ns at most, and never
- * more than 33 timeout_ns. O(max_requests), and O(k) for each request that has something to do. */
+ * is up or answers. For the ask of a server that stated wait_ns, and service_ns of each write that it took since, it
+ * waits twice their sum and timeout_ns at most, and never more than 17 timeout_ns. O(max_requests), and O(k) for each
+ * request that has something to do. */
 QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
                                       struct twochoice_place_order *order);
 /* id: QOS_NONE (QOS_ENOENT otherwise). granted: writes sent; borrowed: of them away from home; refused: reservations
@@ -3963,14 +3964,14 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
 }
 
 /* Until when a server may be silent: a quarter of the timeout for an answer; for an ask beyond twice its bound, which
- * counts as 16 timeouts at most. */
+ * counts as 8 timeouts at most. */
 QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
                                            const struct twochoice_priv_offer *o)
 {
     const uint64_t timeout_ns = placement->timeout_ns;
     if (o->state == TWOCHOICE_PRIV_OFFER_WAITS)
         return o->at_ns + timeout_ns / 4;
-    return o->state == TWOCHOICE_PRIV_OFFER_KNOWN ? o->at_ns + 2 * qos_min(o->wait_ns, 16 * timeout_ns) + timeout_ns
+    return o->state == TWOCHOICE_PRIV_OFFER_KNOWN ? o->at_ns + 2 * qos_min(o->wait_ns, 8 * timeout_ns) + timeout_ns
                                                   : QOS_NEVER;
 }
 

@@ -207,9 +207,9 @@ static void sends(const struct twochoice_message *m)
             else if (p->state == ASKING)
                 CHECK_GE(better(p->request, p, ends(p, 0), true), unbound(p->request)); /* declined for a reason */
             else
-                CHECK_GE(now, p->at + (p->state == SENT         ? TIMEOUT / 4
-                                       : p->wait < 16 * TIMEOUT ? 2 * p->wait + TIMEOUT
-                                                                : 33 * TIMEOUT));
+                CHECK_GE(now, p->at + (p->state == SENT        ? TIMEOUT / 4
+                                       : p->wait < 8 * TIMEOUT ? 2 * p->wait + TIMEOUT
+                                                               : 17 * TIMEOUT));
             request[p->request].lost += p->state != ASKING;
         }
         close_place(p);
@@ -509,7 +509,7 @@ static void run(uint64_t seed, uint32_t requests)
     CHECK(check_mem_free(&mem));
 }
 
-/* Servers that state waits of an hour, again and again, and never ask: the write goes home after 33 timeouts. */
+/* Servers that state waits of an hour, again and again, and never ask: the write goes home after 17 timeouts. */
 static void waits_of_an_hour(void)
 {
     static unsigned char mem[1 << 18] __attribute__((aligned(64)));
@@ -541,7 +541,7 @@ static void waits_of_an_hour(void)
     }
     CHECK_EQ(o.todo, TWOCHOICE_PLACE_BIND);
     CHECK_EQ(o.server, 1);
-    CHECK_LE(ns, (n > 2 ? 67 : 34) * TIMEOUT); /* two rounds of servers, or one */
+    CHECK_LE(ns, (n > 2 ? 35 : 18) * TIMEOUT); /* two rounds of servers, or one */
 }
 
 int main(void)

@@ -54,7 +54,8 @@
     X(LIARS, "liars", "no one")                                                                                        \
     X(SILENT, "silent", "0 1 2")                                                                                       \
     X(MESSAGES_LOST, "messages_lost", "0 50")                                                                          \
-    X(WRITE_FAILURES, "writes_failed", "0 50")
+    X(WRITE_FAILURES, "writes_failed", "0 50")                                                                         \
+    X(CLOCKS, "clocks_set_back", "no yes")
 #define WORLD_COHORTS 0u
 #define WORLD_COHORT(X) X(NONE, "none", "0")
 #include "examples/world/storage.h"
@@ -108,7 +109,7 @@ struct map {
 };
 struct pending {
     struct twochoice_commit commit;
-    uint64_t change, swaps;
+    uint64_t change, swaps, len; /* len: of the active log when it began */
     uint32_t todo;
     bool used, failed, lost; /* lost: the sync of the active log failed */
 };
@@ -167,6 +168,10 @@ struct home {
     uint64_t given;                     /* the latest stamp */
     uint8_t older[WORLD_STORAGE_BYTES]; /* the log at some time */
     uint64_t older_len;
+    uint64_t sure_len,
+        told_len; /* of file `sure`, when the latest commit that was acknowledged began, and when it ended:
+                                  * what is written behind that counts the former bytes as durable */
+    int sure;
 };
 
 static struct home homes[HOMES], *me = homes;
@@ -198,6 +203,7 @@ static int on_create(void *ctx, int log)
     world_storage_close(&me->disk, me->handle[log]);
     me->handle[log] = world_storage_create(&me->disk, log == 2 ? 2 : log == me->active_log ? 0 : 1);
     TRACE("    create log %d: file %d\n", log, me->handle[log]);
+    me->sure = me->handle[log] == me->sure ? -1 : me->sure;
     return me->handle[log] < 0;
 }
 static int on_read(void *ctx, int log, uint64_t offset, void *buf, size_t len, size_t *got)
@@ -893,6 +899,12 @@ static bool new_since(uint64_t change, uint64_t older)
     return change > older && !same(&me->states[change - me->first_state], &me->states[older - me->first_state], NULL);
 }
 
+static uint64_t active_len(void)
+{
+    const int file = me->handle[me->active_log];
+    return file < 0 ? 0 : me->disk.file[file].now_len;
+}
+
 static void step_commit(void)
 {
     struct pending *p = &me->commits[world_between(&rng, 0, COMMITS - 1)];
@@ -900,11 +912,13 @@ static void step_commit(void)
     if (!p->used) {
         p->failed = p->lost = false;
         p->change = number_of_latest();
+        p->swaps = me->swaps;
         if (twochoice_table_commit_begin(&me->table, &p->commit) != QOS_OK) {
             eio++;
             return;
         }
         p->todo = p->commit.logs;
+        p->len = active_len(); /* a torn tail was cut */
         p->used = true;
         TRACE("%" PRIu64 " commit of change %" PRIu64 " begins, logs %u\n", now, p->change, p->todo);
         return;
@@ -929,6 +943,11 @@ static void step_commit(void)
             FAULT("acknowledged", "a commit is durable after a failed sync, and no compaction has ended");
         TRACE("%" PRIu64 " change %" PRIu64 " is durable\n", now, p->change);
         acknowledge(p->change);
+        if (p->swaps == me->swaps) {
+            me->sure = me->handle[me->active_log];
+            me->sure_len = p->len;
+            me->told_len = active_len();
+        }
         break;
     case QOS_EIO:
         eio++;
@@ -1227,12 +1246,27 @@ static void find_maybe(const struct map *m, uint64_t found)
 /* The disk changes what it has, which no crash does. Promise `damage`: recover says so, or its table has all that was acknowledged; if
  * the log lost its end (`shorter`), all that the mark covers: what was acknowledged 2 * mark_commits + 2 commits ago. */
 enum damage { SOUND, DAMAGED, SHORTER };
+
+/* Is there a whole record behind the hole that was written when bytes of the hole were durable, and says so? */
+static bool hole_shows(const struct world_file *f, uint64_t from, uint64_t to)
+{
+    const uint64_t n = TWOCHOICE_RECORD_BYTES, behind = to > me->told_len ? to : me->told_len;
+    uint64_t at;
+    if (me->sure != me->disk.on_disk[0] || from / n * n >= me->sure_len)
+        return false;
+    for (at = (behind + n - 1) / n * n; at + n <= f->disk_len; at += n)
+        if (at / 512 == (at + n - 1) / 512 && f->disk[at + n - 1])
+            return true;
+    return false;
+}
+
 static enum damage damage_disk(void)
 {
     const uint32_t kind = world_choice(world, F_DAMAGE);
     const int file = me->disk.on_disk[kind == 6 ? TWOCHOICE_MARK_LOG : 0];
     struct world_file *f;
     uint64_t records, at, to, n = TWOCHOICE_RECORD_BYTES;
+    bool shows = false;
     if (file < 0 || kind == 0 || !world_chance(&more, 600))
         return SOUND;
     f = &me->disk.file[file];
@@ -1246,7 +1280,10 @@ static enum damage damage_disk(void)
     case 2: f->disk_len = (to + world_between(&more, 0, 1)) * n - world_between(&more, 0, 1) * 7; break;
     case 3:
         to = world_between(&more, 0, (f->disk_len - 1) / 512);
+        if (me->sure == file && me->sure_len && me->sure_len <= f->disk_len && world_chance(&more, 700))
+            to = (me->sure_len - 1) / 512; /* the end of what was acknowledged, which no mark may cover yet */
         memset(f->disk + to * 512, 0, f->disk_len - to * 512 < 512 ? f->disk_len - to * 512 : 512);
+        shows = hole_shows(f, to * 512, to * 512 + 512);
         break;
     case 4: me->disk.on_disk[0] = -1; break;
     case 5:
@@ -1275,7 +1312,8 @@ static enum damage damage_disk(void)
     TRACE("%" PRIu64 " damage %" PRIu32 " of record %" PRIu64 " or %" PRIu64 " of %" PRIu64 "\n", now, kind, at, to,
           records);
     damages++;
-    return kind == 2 || kind == 3 || kind == 5 ? SHORTER : DAMAGED;
+    me->sure = -1;
+    return kind == 2 || (kind == 3 && !shows) || kind == 5 ? SHORTER : DAMAGED;
 }
 
 /* Promise `foreign`: the log of another server is refused, and nothing is changed. */
@@ -1638,8 +1676,9 @@ static void begin_home(const struct world_storage_config *d)
     c->max_writes = (uint32_t)world_value(world, F_WRITES_MAX);
     c->max_pulls = (uint32_t)world_value(world, F_PULLS_MAX);
     c->home = me->id;
-    c->mark_commits =
-        world_choice(world, F_DAMAGE) && world_chance(&more, 700) ? 1 : (uint32_t)world_value(world, F_MARK);
+    c->mark_commits = world_choice(world, F_DAMAGE) && world_choice(world, F_DAMAGE) != 3 && world_chance(&more, 700)
+                          ? 1
+                          : (uint32_t)world_value(world, F_MARK);
     c->max_log_bytes = world_choice(world, F_LOG) * UINT64_C(96) * (c->max_fragments + 2);
     c->storage = world_choice(world, F_LOGGED) ? NULL : &storage;
     world_storage_init(&me->disk, d, world->seed + (uint64_t)(me - homes));
@@ -1657,6 +1696,7 @@ static void begin_home(const struct world_storage_config *d)
     me->compacting = me->swap_due = me->swapped = me->dead = me->log_lost = me->down = me->pulled = me->mark_old =
         me->formatted = false;
     me->compacted = me->next_doubt = 0;
+    me->sure = -1;
     me->handle[0] = me->handle[1] = me->handle[2] = -1;
     me->active_log = 0;
     size = twochoice_table_memsize(c);
@@ -1739,6 +1779,8 @@ static void table_world(struct world *w)
     d.capacity_bytes = (uint64_t)world_value(w, F_FULL);
     d.sync_sticky = !WORLD_V02; /* the storage of twochoice.h: after a failed sync all calls fail until create */
     d.kept_permille = (uint32_t)world_value(w, F_KEPT);
+    if (world_choice(w, F_DAMAGE) == 3 && world_chance(&more, 500)) /* records behind a hole tell that it is one */
+        d.kept_permille = 1000;
     cells = (uint64_t)world_value(w, F_CELLS);
     scale = (uint64_t)world_value(w, F_SCALE);
     place = world_choice(w, F_PLACE) ? UINT64_MAX - cells * scale : 0;

@@ -12,13 +12,13 @@
 #define ENTRIES 2048u
 #define OFFERS 96u /* of a request */
 
-enum what { BEGIN, CLIENT, SERVER, DONE, SAID, SILENCE, OWNS, CHANGES };
+enum what { BEGIN, CLIENT, SERVER, DONE, SAID, SILENCE, OWNS, CHANGES, SET_BACK };
 
 /* A reservation, as its server knows it. */
 struct entry {
     uint64_t client, request, turn, seq; /* seq: of the server's asks so far, when it came */
-    uint32_t count, asked;
-    bool released, repeated; /* repeated: its message came again, and reserves again or not */
+    uint32_t count, asked, came;         /* came: of the writes that were asked for */
+    bool released, repeated;             /* repeated: its message came again, and reserves again or not */
 };
 struct op {
     uint64_t client, request, turn, len;
@@ -55,8 +55,8 @@ struct client {
             bool gone; /* refused, or released */
         } offer[OFFERS];
     } request[REQUESTS];
-    uint32_t requests, open, max_requests, soon; /* soon: writes that were sent again before the timeout */
-    uint64_t wakes_ns, begun, sent, borrowed;
+    uint32_t requests, open, max_requests, soon;        /* soon: writes that were sent again before the timeout */
+    uint64_t wakes_ns, begun, sent, borrowed, ahead_ns; /* ahead_ns: its clock is so far ahead of `now` */
     enum twochoice_server_state state[SERVERS];
 };
 
@@ -136,12 +136,15 @@ static bool waits(const struct host *h, uint64_t of, uint64_t since)
 static void server_begins(uint32_t j, const struct op *op)
 {
     struct host *h = &host[j];
+    struct entry *e = entry_of(h, op->client, op->request, op->turn);
     if (h->ops == 64)
         return;
     h->op[h->ops++] = *op;
     h->cost += op->len + h->op_cost;
     if (h->lies)
         return;
+    if (op->request && e && e->came < e->asked)
+        e->came++;
     if (op->request)
         twochoice_intake_arrived(&h->intake, now, op->client, op->request, op->turn, op->len);
     else
@@ -171,7 +174,16 @@ static void judge_answer(struct host *h, const struct twochoice_message *m, cons
 static void judge_flight(struct host *h)
 {
     struct twochoice_intake_state info;
+    uint32_t i, awaited = 0;
+    bool known = h->entries < ENTRIES;
     (void)twochoice_intake_info(&h->intake, &info);
+    for (i = 0; i < h->entries; i++) {
+        awaited += h->entry[i].released ? 0 : h->entry[i].asked - h->entry[i].came;
+        known &= !h->entry[i].repeated;
+    }
+    if (known && info.lost == 0 && info.asked != awaited)
+        FAULT("in_flight", "%" PRIu32 " writes are said to be asked for and not there, it is %" PRIu32, info.asked,
+              awaited);
     if (info.ops != h->ops || info.cost_bytes != h->cost || info.reservations > max_reservations || info.lost < h->lost)
         FAULT("in_flight",
               "%" PRIu64 " operations of cost %" PRIu64 " are said to be in flight, there are %" PRIu32 " of %" PRIu64,
@@ -298,7 +310,7 @@ static void server_hears(uint32_t j, const struct twochoice_message *m)
         if (answer.state == TWOCHOICE_UP && e && (e->released || e->asked == e->count)) {
             e->repeated = true;
             e->released = false;
-            e->asked = 0;
+            e->asked = e->came = 0;
         }
         if (answer.state == TWOCHOICE_UP && !e && h->entries < ENTRIES) {
             e = &h->entry[h->entries++];
@@ -525,7 +537,7 @@ static void client_steps(uint32_t c)
     struct twochoice_place_order o;
     uint32_t n;
     for (n = 0; n < 1000 && !world->broken; n++) {
-        twochoice_placement_step(&x->placement, now, &o);
+        twochoice_placement_step(&x->placement, now + x->ahead_ns, &o);
         if (o.todo == TWOCHOICE_PLACE_WAIT)
             break;
         if (o.todo == TWOCHOICE_PLACE_SEND)
@@ -538,6 +550,7 @@ static void client_steps(uint32_t c)
     judge_overdue(x);
     judge_goes(x);
     judge_counts(x);
+    o.next_ns -= o.next_ns == QOS_NEVER ? 0 : x->ahead_ns;
     if (o.next_ns != QOS_NEVER && (x->wakes_ns <= now || o.next_ns < x->wakes_ns)) {
         x->wakes_ns = o.next_ns > now ? o.next_ns : now + 1;
         wake(CLIENT, c, x->wakes_ns - now);
@@ -566,7 +579,7 @@ static void client_begins(uint32_t c)
     if (world_chance(&more, 50)) { /* Promise `refused` */
         w[0].home = world_chance(&more, 500) ? servers : w[0].home;
         st = w[0].home == servers ? QOS_ENOENT : QOS_ERANGE;
-        if (twochoice_placement_begin(&x->placement, now, w,
+        if (twochoice_placement_begin(&x->placement, now + x->ahead_ns, w,
                                       st == QOS_ENOENT           ? k
                                       : world_chance(&more, 500) ? 0
                                                                  : EACH + 1,
@@ -574,7 +587,7 @@ static void client_begins(uint32_t c)
             FAULT("refused", "a request that is wrong begins");
         w[0].home = r->sent[0].home;
     }
-    st = twochoice_placement_begin(&x->placement, now, w, k, x->requests, &r->id);
+    st = twochoice_placement_begin(&x->placement, now + x->ahead_ns, w, k, x->requests, &r->id);
     if (st != (x->open < x->max_requests ? QOS_OK : QOS_EFULL))
         FAULT("open", "a request begins with %d, %" PRIu32 " of %" PRIu32 " are open", (int)st, x->open,
               x->max_requests);
@@ -602,7 +615,7 @@ static void client_hears_end(const struct said *e)
     s = &x->request[i].sent[e->write];
     wanted = x->request[i].open ? QOS_OK : QOS_ENOENT;
     durable = s->server != e->server || s->ended || !world_chance(&rng, (uint32_t)world_value(world, F_WRITE_FAILURES));
-    st = twochoice_placement_ended(&x->placement, now, e->request, e->write, durable);
+    st = twochoice_placement_ended(&x->placement, now + x->ahead_ns, e->request, e->write, durable);
     if (st != wanted)
         FAULT("open", "the end of a write says %d, not %d", (int)st, (int)wanted);
     s->failed |= !durable;
@@ -643,6 +656,17 @@ static void server_own(uint32_t j)
     server_works(j);
     server_asks(j);
     wake(OWNS, j, world_between(&more, 1, 40 * MS));
+}
+
+/* A client's clock is set back, by up to an hour. */
+static void set_back(uint32_t c)
+{
+    if (client[c].ahead_ns == 0)
+        return;
+    client_steps(c);
+    client[c].ahead_ns -= world_scale(&more, 1, client[c].ahead_ns);
+    client_steps(c);
+    wake(SET_BACK, c, world_between(&more, 1, 3000 * MS));
 }
 
 /* A client that reserves much and does not write. */
@@ -719,6 +743,9 @@ static void writes_begin(void)
             twochoice_placement_init(&client[i].placement, placements[i], sizeof placements[i], &c) != QOS_OK)
             FAULT("init", "a placement within the ranges is refused");
         wake(BEGIN, i, world_between(&rng, 1, 30 * MS));
+        client[i].ahead_ns = world_choice(world, F_CLOCKS) ? 3600000 * MS : 0;
+        if (client[i].ahead_ns)
+            wake(SET_BACK, i, world_between(&more, 1, 3000 * MS));
     }
     for (i = 0; i < silent; i++)
         wake(SILENCE, i, 1);
@@ -740,6 +767,7 @@ static void writes_event(const struct world_event *e)
     case SILENCE: be_silent(e->index); break;
     case OWNS: server_own(e->index); break;
     case CHANGES: change_state(e->index); break;
+    case SET_BACK: set_back(e->index); break;
     }
 }
 
@@ -769,7 +797,7 @@ static void writes_world(void)
                 if (packet.from != m.server || m.client != c)
                     continue; /* the caller checks who sent it */
                 client_notes(&client[c], &m);
-                if (twochoice_placement_heard(&client[c].placement, now, &m, &answer)) {
+                if (twochoice_placement_heard(&client[c].placement, now + client[c].ahead_ns, &m, &answer)) {
                     struct asked *r = request_of(&client[c], answer.request);
                     if (r)
                         note_gone(r, m.server, answer.turn);
@@ -824,7 +852,7 @@ static void pulls_world(void)
     struct twochoice_table_state info;
     struct twochoice_order o;
     struct twochoice_piece piece[64];
-    uint64_t said_ns[SERVERS] = {0}, load[SERVERS], busy_ns = 0, local = 0, stamp, step, offset;
+    uint64_t said_ns[SERVERS] = {0}, load[SERVERS], busy_ns = 0, local = 0, stamp, step, offset, longest, last = 3000;
     uint32_t n = 0, i;
     size_t got;
     memset(&c, 0, sizeof c);
@@ -834,6 +862,7 @@ static void pulls_world(void)
     c.piece_bytes = world_scale(&rng, 100, 100000);
     c.idle_load = world_between(&rng, 0, 2);
     c.idle_ns = world_scale(&rng, MS, 200 * MS);
+    longest = c.piece_bytes * 30 < 100000 ? c.piece_bytes * 30 : 100000;
     t.max_fragments = 300;
     t.max_pulls = 2;
     t.home = servers;
@@ -845,14 +874,20 @@ static void pulls_world(void)
         FAULT("init", "a maintainer within the ranges is refused");
         return;
     }
-    for (now = 1, step = 0; step < 3000 && !world->broken; step++) {
+    for (now = 1, step = 0; step < last && !world->broken; step++) {
         const bool calm = step >= 1000;
+        if (step ==
+            1000) /* from now on each pull takes a few steps: to ask, to wait for the rate, to copy, for a round */
+            for (stamp = offset = 0; twochoice_table_next(&table, stamp, offset, piece); offset = piece->end) {
+                last += 8 * ((piece->end - piece->offset) / c.piece_bytes + 1);
+                stamp = piece->object;
+            }
         world->events++;
         if (!calm && world_chance(&rng, 200)) {
             offset = world_between(&rng, 0, 1000000);
             if (twochoice_table_write_begin(&table, world_between(&rng, 0, 5),
                                             (uint32_t)world_between(&rng, 0, servers - 1), offset,
-                                            world_scale(&rng, 1, 100000), &stamp) == QOS_OK &&
+                                            world_scale(&rng, 1, longest), &stamp) == QOS_OK &&
                 twochoice_table_write_end(&table, stamp, piece, 64, &got) != QOS_OK)
                 FAULT("end", "an open write does not end");
         }
@@ -875,14 +910,14 @@ static void pulls_world(void)
         } else if (o.todo == TWOCHOICE_WAIT && (calm || world_chance(&rng, 500))) {
             if (o.next_ns == QOS_NEVER && calm)
                 break;
-            now = o.next_ns == QOS_NEVER || o.next_ns > now + 1000 * MS ? now + 10 * MS
-                  : o.next_ns > now                                     ? o.next_ns
-                                                                        : now + 1;
+            now = o.next_ns == QOS_NEVER || (o.next_ns > now + 1000 * MS && !calm) ? now + 10 * MS
+                  : o.next_ns > now                                                ? o.next_ns
+                                                                                   : now + 1;
         }
         now += world_scale(&rng, 1, MS);
     }
     (void)twochoice_table_info(&table, &info);
-    if (!world->broken && step < 3000 && info.fragments)
-        FAULT("comes_home", "all is idle, %" PRIu32 " fragments are left, and the maintainer waits for ever",
-              info.fragments);
+    if (!world->broken && info.fragments)
+        FAULT("comes_home", "all is idle, %" PRIu32 " fragments are left after %" PRIu64 " steps", info.fragments,
+              step);
 }
