@@ -1942,8 +1942,8 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     return htb_priv_hand_out(tree, r);
 }
 
-/* When entry e of the heap `event` can bring a request. A node at its limit waits for its lenders' tokens, too; its event
- * does not tell these, as they may come back earlier. */
+/* When entry e of the heap `event` can bring a request. A node at its limit waits for its lenders' tokens, too; its
+ * event does not tell these, as they may come back earlier. */
 QOS_PRIV uint64_t htb_priv_event_ns(const struct htb *tree, struct htb_priv_heap_entry e, uint64_t now_ns)
 {
     const unsigned flags = tree->node[e.id].flags;

@@ -74,10 +74,9 @@
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
  *     twice that. A monitor's clock must not jump ahead.
- *   - A client that starts anew continues where its slot's report stands. Each start
- *     costs itself at most X = max(batch, R / 8), after an epoch's last report (T / 64
- *     before its end) the rest of R, others nothing; an engine that had the slot before
- *     gets QOS_ESTALE. Without debt but an advance, and within its limit.
+ *   - A client that starts anew continues where its slot's report stands, in its limit,
+ *     without debt but an advance. A start costs itself at most X = max(batch, R / 8), in
+ *     the last T / 64 the rest of R, others nothing. An engine before gets QOS_ESTALE.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
