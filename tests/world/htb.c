@@ -32,7 +32,8 @@
     X(AGAIN, "again", "no shift weights")                                                                              \
     X(RESOURCES, "resources", "1 2")                                                                                   \
     X(GROUP_WEIGHT, "group_weight", "0 3")                                                                             \
-    X(MAXIMIZER, "maximizer", "no yes")
+    X(MAXIMIZER, "maximizer", "no yes")                                                                                \
+    X(LOOPS, "loops", "each_alone together backwards")
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "0 1 2 3 10 30 100 300")                                                                      \
     X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
@@ -61,6 +62,20 @@ static void htb_drawn(struct world *w, uint64_t random);
 #include "examples/world/clocks.h"
 #include "examples/world/devices.h"
 #include "htb_reference.h"
+
+/* What version 0.2 did not have: a latency of a class, and claims at the gate. */
+#ifndef WORLD_V02
+#define WORLD_V02 0
+#define latency_of(terms) (&(terms)->latency_ns)
+#else
+static uint64_t *latency_of(const struct htb_class *terms)
+{
+    static uint64_t none;
+    (void)terms;
+    none = 0;
+    return &none;
+}
+#endif
 #include "htb_calls.h"
 #include "htb_trees.h"
 #include "htb_shares.h"
@@ -138,6 +153,11 @@ static struct {
     double reference_at;
     double free_work, free_could; /* while requests enough to keep the device busy were there */
     uint64_t busy_since, weight_scale, shift;
+    uint64_t stalls_ns; /* when `stalls` is judged next; 0: not in this world */
+    uint64_t idle_ns;   /* when something was given last, or the device had something to do */
+    double forced_tokens;
+    double gate_ns;    /* how long requests at the gate may count as in flight */
+    double service_ns; /* of the largest request, at a channel */
     double
         long_ns; /* the time at the device of the longest request, or of one of each class, if it is more than burst_ns; else 0 */
     uint64_t
@@ -303,6 +323,8 @@ static double at_work_ns(void)
 static void oracle_own(struct tenant *t, double n)
 {
     double bucket = 2 * t->rate * run.burst_ns, most = bucket + t->largest + t->rate * run.long_ns;
+    if (run.by_flight && run.device_config.channels >= 16) /* open: trials of the bound cost neighbours some more */
+        most += 12 * bucket;
     if (t->rate <= 0 || !t->reserved || !t->exact)
         return;
     if (t->queued > 0) {
@@ -393,6 +415,7 @@ static void given(uint32_t i, uint64_t n)
     digest(run.now);
     digest(((uint64_t)i << 40) + n);
     t->given += (double)n;
+    run.idle_ns = run.now;
     oracle_limit(t, (double)n, true);
     oracle_group(t->group, (double)n, true);
     oracle_own(t, (double)n);
@@ -559,7 +582,10 @@ static void try_loop(uint32_t i)
         run.waiting_loops--;
         given(i, t->pending.claim);
         t->used += (double)t->pending.claim;
-        to_device(id);
+        if (world_choice(run.w, F_LOOPS)) /* a loop that does not wait for the device */
+            forget(id);
+        else
+            to_device(id);
         return;
     }
     /* Promise `next`: the told time is the first one, if nobody else takes. */
@@ -599,12 +625,17 @@ static void make(uint32_t i, const struct world_request *q)
             if (unlimited(t))
                 run.outstanding_unlimited++;
             t->forced = true;
+            run.forced_tokens += (double)q->claim;
             t->used += (double)q->claim;
             waits(i, 1);
             given(i, q->claim);
             to_device(id);
             return;
         }
+        /* By flight the root's rate counts in admission only: what is queued puts nobody in debt. */
+        if (run.by_flight && t->rate <= 0 && t->limit <= 0 && t->group == 0 && run.forced_tokens < ROOT * DEBT_NS / 2)
+            world_fail(run.w, "force", run.now, "client %" PRIu32 " is refused, all forced %.0f tokens", t->id,
+                       run.forced_tokens);
     }
     life[id] = QUEUED;
     due_ns[id] = (double)run.now >= t->turn_ns && t->rate > 0 ? (double)run.now + (double)q->claim / t->rate : 0;
@@ -647,6 +678,24 @@ static void make(uint32_t i, const struct world_request *q)
             world_fail(run.w, "once", run.now, "a queued request cannot be cancelled");
         }
     }
+}
+
+/* What tenant i wants now, until it is refused. */
+static void asks(uint32_t i)
+{
+    struct tenant *c = &tenant[i];
+    struct world_request q;
+    uint64_t t;
+    if (c->has_pending)
+        try_loop(i);
+    while (!c->has_pending && !run.draining && unused_count > 1 && world_client_next(&c->client, run.now, &q)) {
+        make(i, &q);
+        run.w->events++;
+    }
+    t = c->has_pending ? world_clock_when(&run.clock, c->told_ns)
+        : run.draining ? WORLD_NEVER
+                       : world_client_next_ns(&c->client);
+    wake(i, t > run.now ? t : run.now + (c->has_pending ? run.end_ns / 1000 : 1)); /* a loop that is told to come now */
 }
 
 /* All that the scheduler gives now. Returns how many. */
@@ -711,15 +760,42 @@ static void completed(const struct world_io *io)
 static void oracle_idle(void)
 {
     uint32_t i;
-    if (!run.by_flight || run.at_device > 0 || run.device.waiting || run.clock.config.fault)
+    if (!run.by_flight || run.at_device > 0 || run.device.waiting || run.clock.config.fault) {
+        run.idle_ns = run.now;
         return;
-    for (i = 0; i < tenants; i++)
+    }
+    for (i = 0; i < tenants && (double)(run.now - run.idle_ns) < run.gate_ns; i++)
         if (tenant[i].queued && tenant[i].mode == GATE)
             return; /* it may have the turn, and is taken to be at the device until the time of its tokens has passed */
     for (i = 0; i < tenants; i++)
         if (tenant[i].queued && unlimited(&tenant[i]) && tenant[i].reserved)
             world_fail(run.w, "idle", run.now, "the device has nothing to do, and client %" PRIu32 " waits",
                        tenant[i].id);
+}
+
+/* `stalls`: stalls of up to lag_ns are made up. Before each stall but the first, a class that always has requests enough
+ * outstanding has its rate since the beginning. Of a device that gives twice the root's rate with its stalls. */
+static void oracle_stalls(void)
+{
+    const struct world_device_config *d = &run.device_config;
+    uint32_t i;
+    if (run.stalls_ns == 0 || run.now < run.stalls_ns || run.now > run.end_ns)
+        return;
+    run.stalls_ns += d->pause_every_ns;
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        const struct world_client_config *c = &t->client.config;
+        double behind = t->rate * (double)run.now - t->given,
+               most = t->rate * (2 * run.burst_ns + 0.05 * (double)d->pause_ns) + t->largest;
+        if (t->rate <= 0 || t->limit > 0 || t->mode != QUEUE || !t->exact || c->arrivals != WORLD_CLOSED ||
+            c->think_ns || world_choice(run.w, world_of(t->cohort, F_CHURN)) != 0 ||
+            world_value(run.w, world_of(t->cohort, F_CANCEL)) > 0 ||
+            (double)c->outstanding * (double)c->cost_min < 4 * t->rate * run.service_ns)
+            continue;
+        if (behind > most * 1.001 + 2)
+            world_fail(run.w, "stalls", run.now, "client %" PRIu32 " is %.3f ms behind its rate, allowed %.3f", t->id,
+                       behind / t->rate / 1e6, most / t->rate / 1e6);
+    }
 }
 
 /* `weights_loop` in the long run: equal callers at the gate that always come back get the same, within a tenth. Not
@@ -929,6 +1005,12 @@ static void setup(struct world *w)
     run.jump = f == WORLD_CLOCK_JUMP;
     run.at_once = world_choice(w, F_DEVICE_MAX) == 0 && world_choice(w, F_ORDER) == 0;
     run.keeps_up &= run.at_once;
+    run.gate_ns = fmax(20e6, 4 * run.largest * d->channels) + 10e6; /* flight_max_ns, and the rest of one */
+    run.service_ns = run.largest * d->channels / least;
+    if (d->pause_ns && !d->pause_channel && !d->hashed && !d->provisioned && d->order == WORLD_IN_ORDER && !f &&
+        run.clock.config.drift_ppm == 0 && run.at_once && slots >= 2 * d->channels &&
+        least * (double)(d->pause_every_ns - d->pause_ns) >= 2 * ROOT * (double)d->pause_every_ns)
+        run.stalls_ns = 2 * d->pause_every_ns - d->pause_ns;
 }
 
 static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
@@ -1017,24 +1099,19 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             polled = false;
         }
         while (world_queue_take(&run.wakes, run.now, &e)) {
-            struct tenant *c = &tenant[e.index];
-            struct world_request q;
-            if (e.at_ns != c->wakes_ns)
+            if (e.at_ns != tenant[e.index].wakes_ns)
                 continue;
-            c->wakes_ns = WORLD_NEVER;
+            tenant[e.index].wakes_ns = WORLD_NEVER;
             polled = false;
-            if (c->has_pending)
-                try_loop(e.index);
-            while (!c->has_pending && !run.draining && unused_count > 1 && world_client_next(&c->client, run.now, &q)) {
-                make(e.index, &q);
-                w->events++;
+            if (world_choice(w, F_LOOPS) == 0 || tenant[e.index].mode != LOOP) {
+                asks(e.index);
+                continue;
             }
-            t = c->has_pending ? world_clock_when(&run.clock, c->told_ns)
-                : run.draining ? WORLD_NEVER
-                               : world_client_next_ns(&c->client);
-            wake(e.index, t > run.now ? t
-                                      : run.now + (c->has_pending ? run.end_ns / 1000
-                                                                  : 1)); /* a loop that is told to come now */
+            for (i = 0; i < tenants; i++) { /* one thread asks for all in its order */
+                uint32_t j = world_choice(w, F_LOOPS) == 1 ? i : tenants - 1 - i;
+                if (tenant[j].mode == LOOP && (tenant[j].has_pending || j == e.index))
+                    asks(j);
+            }
         }
         if (dispatch() > 0 && polled && !use_reference && run.now < told && run.clock.config.fault == WORLD_CLOCK_TRUE)
             world_fail(w, "dispatch_next", run.now, "a request could go %" PRIu64 " ns before the told time",
@@ -1042,6 +1119,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
         for (i = 0; i < tenants && w->events % 64 == 0; i++)
             oracle_own(&tenant[i], 0);
         oracle_idle();
+        oracle_stalls();
         waits_ns = use_reference ? 0 : htb_dispatch_next_ns(&tree, run.shown);
         if (run.draining && run.at_device <= 0 && run.waiting_loops == 0) {
             uint64_t queued = 0;
@@ -1076,6 +1154,43 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
     world_queue_free(&run.wakes);
 }
 
+static void choose(struct world *w, struct world_rng *r, uint32_t field, uint32_t low, uint32_t high)
+{
+    w->choice[field] = (uint8_t)world_between(r, low, high);
+}
+
+/* Cohorts beside each other: few requests and many, both reserved, on a device with room or one that stalls; or loops. */
+static void beside_drawn(struct world *w, struct world_rng *r)
+{
+    bool loops = world_chance(r, 400), stalls = !loops && world_chance(r, 300), gates = !loops && world_chance(r, 300);
+    const bool few = !loops && !stalls && !gates; /* requests, of a device that needs many */
+    uint32_t k;
+    choose(w, r, F_BOUND, 0, loops);
+    choose(w, r, F_LOOPS, loops, loops ? 2 : 0);
+    if (!loops) {
+        choose(w, r, F_LENGTH, 2, 2 + stalls);
+        choose(w, r, F_COST, 0, gates ? 2 : 0);
+        choose(w, r, F_CHANNELS, stalls ? 0 : few ? 4 : 2, 5);
+        choose(w, r, F_SPREAD, few, 2);
+        choose(w, r, F_CAPACITY, stalls ? 2 : 0, 3);
+        w->choice[F_CAPACITY] = w->choice[F_CAPACITY] == 1 ? 0 : w->choice[F_CAPACITY];
+        choose(w, r, F_PAUSE, stalls, stalls ? 2 : 0);
+        choose(w, r, F_PAUSE_EVERY, stalls, stalls);
+    }
+    for (k = 0; k < (loops ? 1 : 2); k++) {
+        choose(w, r, world_of(k, F_NUMBER), loops ? 2 : 1, loops ? 4 : 1);
+        choose(w, r, world_of(k, F_OUT), k == 0 ? 0 : 3, k == 0 ? 2 + stalls : 4);
+        choose(w, r, world_of(k, F_SIZE), few && k == 1, 1);
+        choose(w, r, world_of(k, F_MODE), loops ? 2 : gates && k == 0, loops ? 2 : gates && k == 0);
+        if (loops)
+            continue;
+        choose(w, r, world_of(k, F_ARRIVALS), 0, k == 0 && world_chance(r, few ? 200 : 500) ? 4 : 0);
+        choose(w, r, world_of(k, F_DEMAND), 0, 2);
+        choose(w, r, world_of(k, F_RATE), few ? 2 : k == 0 && !gates ? 1 : 0, gates ? 0 : 3);
+        choose(w, r, world_of(k, F_FORCE), 0, gates);
+    }
+}
+
 /* Small programs are many, as they are short: a world of devices takes as long as a hundred of them. */
 static void htb_drawn(struct world *w, uint64_t random)
 {
@@ -1085,6 +1200,10 @@ static void htb_drawn(struct world *w, uint64_t random)
     if (w->choice[F_PROGRAM] == 0)
         return;
     memset(w->choice, 0, sizeof w->choice);
+    if (kind < 28) {
+        beside_drawn(w, &r);
+        return;
+    }
     w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 160 ? 3 : 1;
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);

@@ -376,7 +376,7 @@ static void acc_end_claims(uint32_t above)
 static bool acc_terms_right(const struct htb_class *t)
 {
     uint32_t r;
-    if (t->weight > 1000000 || t->burst_ns > UINT64_C(1000000000000) || t->latency_ns > UINT64_C(1000000000000))
+    if (t->weight > 1000000 || t->burst_ns > UINT64_C(1000000000000) || *latency_of(t) > UINT64_C(1000000000000))
         return false;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         uint64_t limit = t->limit_per_s[r];
@@ -416,7 +416,7 @@ static void acc_apply(uint32_t id, const struct htb_class *t)
     c->terms = *t;
     c->terms.weight = t->weight ? t->weight : 1;
     c->terms.burst_ns = ((t->burst_ns ? t->burst_ns : acc.config.burst_ns) + 999) / 1000 * 1000;
-    c->terms.latency_ns = t->group ? 0 : (t->latency_ns + 999) / 1000 * 1000;
+    *latency_of(&c->terms) = t->group ? 0 : (*latency_of(t) + 999) / 1000 * 1000;
     for (r = 0; r < HTB_RESOURCES_MAX; r++) {
         uint64_t limit = t->limit_per_s[r];
         if (r >= acc.resources) {
@@ -611,7 +611,7 @@ static struct htb_class acc_draw_terms(uint32_t id, bool change)
         case 3: t.rate_per_s[0] = (UINT64_C(1) << 40) + 1; break;
         case 4: t.parent = acc_id(true); break;
         case 5: t.expires_ns = acc_chance(500) ? acc.now : 1; break;
-        case 6: t.latency_ns = UINT64_C(1000000000001); break;
+        case 6: *latency_of(&t) = UINT64_C(1000000000001); break;
         default: t.limit_per_s[0] = (UINT64_C(1) << 40) + 1; break;
         }
     return t;
@@ -979,7 +979,7 @@ static void acc_take(void)
     /* Its claim. */
     told = acc_ask_next(asked, n);
     acc.node[id].claim.on = false;
-    if (!(way.blocked == id && way.blocked_sure) && (told != QOS_NEVER || acc_ends_by(id, ACC_FAR_NS))) {
+    if (!WORLD_V02 && !(way.blocked == id && way.blocked_sure) && (told != QOS_NEVER || acc_ends_by(id, ACC_FAR_NS))) {
         struct acc_claim *c = &acc.node[id].claim;
         uint32_t at;
         for (at = id; at != acc.root; at = acc.node[at].up)
@@ -1521,7 +1521,7 @@ static void acc_judge_class(uint32_t id)
         same = same && s.terms.rate_per_s[r] == c->terms.rate_per_s[r] &&
                s.terms.limit_per_s[r] == c->terms.limit_per_s[r];
     if (!same || s.terms.parent != (c->up == acc.root ? 0 : c->up) || s.terms.weight != c->terms.weight ||
-        s.terms.burst_ns != c->terms.burst_ns || s.terms.latency_ns != c->terms.latency_ns ||
+        s.terms.burst_ns != c->terms.burst_ns || *latency_of(&s.terms) != *latency_of(&c->terms) ||
         s.terms.expires_ns != c->terms.expires_ns || s.terms.group != c->group)
         ACC_FAIL("info", "step %" PRIu32 ": class %" PRIu32 " has other terms than told", acc.step, id);
     if (s.queued != queued || (!c->group && s.outstanding != c->outstanding))
@@ -1646,7 +1646,7 @@ static void acc_press(void)
                              passes ? "not refused" : "refused");
                 if (!passes) {
                     acc.node[0].refused++;
-                    acc.node[0].claim.on = true;
+                    acc.node[0].claim.on = !WORLD_V02;
                     acc.node[0].claim.sure = false;
                     acc.node[0].claim.reach = acc.root;
                     acc.node[0].claim.until = acc.now + ACC_FAR_NS;
@@ -1702,7 +1702,7 @@ static bool acc_begin(void)
     acc.config.lag_ns = c.lag_ns ? c.lag_ns : 1000000000;
     acc.config.depth_max = c.depth_max ? c.depth_max : 8;
     acc.config.flight_min_ns = 1;
-    acc.config.flight_max_ns = 1000000000;
+    acc.config.flight_max_ns = WORLD_V02 ? 20000000 : 1000000000;
     acc.config.maximize_step = c.maximize_step ? c.maximize_step : 32;
     acc.config.maximize_interval_ns = c.maximize_interval_ns ? c.maximize_interval_ns : 100000000;
     acc.root_max = c.maximize_rate_max ? c.maximize_rate_max : UINT64_C(1) << 40;
