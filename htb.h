@@ -1467,12 +1467,17 @@ QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, uint64_t back)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
+    const uint64_t weight = t->weight;
+    uint64_t rest, steps;
     uint32_t group = tree->node[id].parent;
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
-    back = htb_priv_thinned(tree, id, back);
-    t->tag = qos_max(qos_sat_sub(t->tag, (back << 16) / t->weight), tree->cls[group].u.group.clock);
+    back = htb_priv_thinned(tree, id, back) << 16;
+    rest = tree->cls[id].ring_rest;
+    steps = (qos_sat_sub(back, rest) + weight - 1) / weight;
+    tree->cls[id].ring_rest = (rest + steps * weight - back) & 0xfffffu;
+    t->tag = qos_max(qos_sat_sub(t->tag, steps), tree->cls[group].u.group.clock);
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_in(tree, group, id);
     htb_priv_ring_settle(tree, group);

@@ -988,6 +988,38 @@ static void root_is_given_back_to(void)
     }
 }
 
+/* Who borrows with the largest weights, and estimates twice what it uses, gets as much as its neighbour: what is given
+ * back of a turn is less than a unit of the tag. */
+static void small_turns_are_given_back(void)
+{
+    static const uint64_t real[HTB_RESOURCES_MAX] = {1, 0, 0, 0};
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 0, 0);
+    struct htb_request *r;
+    struct world w;
+    unsigned i, done[2] = {0, 0};
+    world_open(&w, &config);
+    c.weight = 1000000;
+    for (i = 0; i < 2; i++) {
+        CHECK_EQ(htb_reserve(&w.tree, 0, i + 1, &c, NULL), QOS_OK);
+        submit(&w, i, i + 1, 2 - i, i, S);
+    }
+    for (i = 0; i < 1000; i++) {
+        r = htb_dispatch(&w.tree, 2 * S);
+        if (!r) {
+            CHECK(r != NULL);
+            break;
+        }
+        CHECK_EQ(htb_complete(&w.tree, 2 * S, HTB_DONE, real, r), QOS_OK);
+        done[r->class_id - 1]++;
+        submit(&w, (unsigned)(r - pool), r->class_id, 3 - r->class_id, i + 2, 2 * S);
+    }
+    CHECK_WITHIN(done[0], 499, 501);
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(htb_cancel(&w.tree, 2 * S, &pool[i]), QOS_OK);
+    world_close(&w);
+}
+
 /* A clock that goes back and forth adds no tokens. After a wrong time htb_reset_clock continues from the right one. */
 static void one_time(void)
 {
@@ -1428,6 +1460,7 @@ int main(void)
     group_rises_for_one_at_its_limit();
     root_rises_for_one_at_its_limit();
     root_is_given_back_to();
+    small_turns_are_given_back();
     one_time();
     walk();
     reasons();

@@ -1103,8 +1103,8 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
                 continue;
             tenant[e.index].wakes_ns = WORLD_NEVER;
             polled = false;
-            if (world_choice(w, F_LOOPS) == 0 || tenant[e.index].mode != LOOP) {
-                asks(e.index);
+            if (world_choice(w, F_LOOPS) == 0 || tenant[e.index].mode != LOOP || tenants > 32) {
+                asks(e.index); /* of many each asks alone: all for all take minutes */
                 continue;
             }
             for (i = 0; i < tenants; i++) { /* one thread asks for all in its order */
