@@ -1421,6 +1421,16 @@ QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, uint64_t cost)
     tree->cls[id].ring_rest = scaled % weight & 0xfffffu;
 }
 
+/* Moves the ring tag back by cost / weight, exactly. */
+QOS_PRIV_NOINLINE void htb_priv_retreat(struct htb *tree, uint32_t id, uint64_t cost)
+{
+    struct htb_priv_ring_entry *t = &tree->turn[id];
+    const uint64_t scaled = htb_priv_thinned(tree, id, cost) << 16, rest = tree->cls[id].ring_rest, weight = t->weight;
+    const uint64_t steps = (qos_sat_sub(scaled, rest) + weight - 1) / weight;
+    t->tag = qos_sat_sub(t->tag, steps);
+    tree->cls[id].ring_rest = (rest + steps * weight - scaled) & 0xfffffu;
+}
+
 /* The clock of a ring only rises; before it could overflow, all tags are moved back by it. Those in the ring are not
  * below it, so their order stays. */
 QOS_COLD QOS_PRIV void htb_priv_rebase(struct htb *tree, uint32_t group)
@@ -1467,17 +1477,13 @@ QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, uint64_t back)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
-    const uint64_t weight = t->weight;
-    uint64_t rest, steps;
     uint32_t group = tree->node[id].parent;
     if (tree->node[id].flags & HTB_PRIV_LINKED)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
-    back = htb_priv_thinned(tree, id, back) << 16;
-    rest = tree->cls[id].ring_rest;
-    steps = (qos_sat_sub(back, rest) + weight - 1) / weight;
-    tree->cls[id].ring_rest = (rest + steps * weight - back) & 0xfffffu;
-    t->tag = qos_max(qos_sat_sub(t->tag, steps), tree->cls[group].u.group.clock);
+    if (back != 0)
+        htb_priv_retreat(tree, id, back);
+    t->tag = qos_max(t->tag, tree->cls[group].u.group.clock);
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_in(tree, group, id);
     htb_priv_ring_settle(tree, group);
