@@ -998,11 +998,12 @@ static void small_turns_are_given_back(void)
     struct htb_request *r;
     struct world w;
     unsigned i, done[2] = {0, 0};
+    config.dispatch_max = 1; /* the turn decides, not the offset */
     world_open(&w, &config);
     c.weight = 1000000;
     for (i = 0; i < 2; i++) {
         CHECK_EQ(htb_reserve(&w.tree, 0, i + 1, &c, NULL), QOS_OK);
-        submit(&w, i, i + 1, 2 - i, i, S);
+        submit(&w, i, i + 1, 2 - i, 0, S);
     }
     for (i = 0; i < 1000; i++) {
         r = htb_dispatch(&w.tree, 2 * S);
@@ -1012,7 +1013,7 @@ static void small_turns_are_given_back(void)
         }
         CHECK_EQ(htb_complete(&w.tree, 2 * S, HTB_DONE, real, r), QOS_OK);
         done[r->class_id - 1]++;
-        submit(&w, (unsigned)(r - pool), r->class_id, 3 - r->class_id, i + 2, 2 * S);
+        submit(&w, (unsigned)(r - pool), r->class_id, 3 - r->class_id, 0, 2 * S);
     }
     CHECK_WITHIN(done[0], 499, 501);
     for (i = 0; i < 2; i++)
