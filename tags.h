@@ -83,9 +83,9 @@
  *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If
  *     all reservations fit, f misses from becoming backlogged on what it reserved for the
- *     time of D requests, and one (in any window: two), besides what its own limit
- *     forbids and forced requests take. If they do not fit, or after a stall (a request
- *     longer than reserve_lag_ns, too), all are served in proportion: up to
+ *     time of D requests, and one (in any window, or if it comes back: two), besides what
+ *     its own limit forbids and forced ones take. If they do not fit, or after a stall (a
+ *     request longer than reserve_lag_ns, too), all are served in proportion: up to
  *     reserve_lag_ns is made up, older is dropped, the same time for all. Where a part p
  *     of the device is reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
  *   - Wait. By reservation at most  2 c_f / R_f  and the time of D requests; by weight

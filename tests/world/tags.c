@@ -1846,52 +1846,58 @@ static void accounts(void)
 {
 }
 #else
-/* The accounts of reward on the devices of the world: for each client the time that it was charged, the time that the
- * device worked for it, and the difference. Two equal clients, and one with half their service times. */
+/* The accounts of reward on one of the devices of the world: of each client the time that it was charged, its part of the
+ * time that the device worked, and by what part of all the charges are wrong. */
+static void accounts_of(uint32_t channels, const char *hashed, const char *order, const char *told)
+{
+    struct world w;
+    struct tags_state all, s;
+    char text[400];
+    double charged[3], used[3], off = 0, sum = 0;
+    uint32_t i;
+    (void)snprintf(text, sizeof text,
+                   "seed=1 length_ms=20000 at_device=64 channels=%" PRIu32 " hashed=%s device_order=%s spread=30 "
+                   "mode=reward told_channels=%s a.clients=2 a.outstanding=200 b.clients=1 b.outstanding=200 "
+                   "b.service_of=500 c.clients=0",
+                   channels, hashed, order, told);
+    if (!world_read(&w, text))
+        return;
+    one_run(&w, 0, 1);
+    if (tags_info(&tags, QOS_NONE, &all) != QOS_OK || tenants != 3)
+        return;
+    for (i = 0; i < 3; i++) {
+        if (tags_info(&tags, tenant[i].id, &s) != QOS_OK)
+            return;
+        charged[i] = (double)s.device_ns / 1e6;
+        used[i] = tenant[i].all_ns / channels / 1e6;
+        off += fabs(charged[i] - used[i]);
+        sum += used[i];
+    }
+    printf("%8" PRIu32 " %6s %8s %4s %7.0f%7.0f%7.0f %7.0f%7.0f%7.0f %9.2f %8.2f ", channels, hashed, order, told,
+           charged[0], charged[1], charged[2], used[0], used[1], used[2], tenant[0].given / tenant[1].given,
+           tenant[2].given / (tenant[0].given + tenant[1].given) * 2);
+    if (all.by_time)
+        printf("%6.1f %%%s\n", 50 * off / sum, all.as_serial ? " taken for serial" : "");
+    else
+        printf("%8s\n", "by cost");
+}
+
 static void accounts(void)
 {
     static const char *const orders[] = {"in_order", "elevator", "shortest", "any", "nearest"};
-    static const uint32_t channels[] = {1, 8};
-    struct world w;
-    uint32_t c, told, o, i;
-    printf("three clients (the last needs half the time), 64 requests at the device; ms\n"
-           "%8s %5s %9s %28s %28s %10s\n",
-           "channels", "told", "order", "charged", "used", "difference");
+    static const uint32_t channels[] = {1, 2, 8, 32};
+    uint32_t c, h, o;
+    printf("three clients that always wait, the last needs half the time; 64 requests at the device; ms. equal: "
+           "requests of\n"
+           "the first two; half: of the last to one of them, 2 is reward\n%8s %6s %8s %4s %21s %21s %9s %8s %8s\n",
+           "channels", "hashed", "order", "told", "charged", "used", "equal", "half", "wrong");
     world_fields();
-    for (c = 0; c < 2; c++)
-        for (told = 0; told < 2; told++)
-            for (o = 0; o < 5; o++) {
-                char text[400], line[2][100];
-                struct tags_state all;
-                double off = 0, sum = 0;
-                (void)snprintf(
-                    text, sizeof text,
-                    "seed=1 length_ms=20000 at_device=64 channels=%" PRIu32 " device_order=%s spread=30 mode=reward "
-                    "told_channels=%s a.clients=2 a.outstanding=200 b.clients=1 b.outstanding=200 b.service_of=500",
-                    channels[c], orders[o], told ? "yes" : "no");
-                if (!world_read(&w, text))
-                    return;
-                one_run(&w, 0, 1);
-                memset(line, 0, sizeof line);
-                for (i = 0; i < tenants; i++) {
-                    struct tags_state s;
-                    size_t at = i * 9u;
-                    if (tags_info(&tags, tenant[i].id, &s) != QOS_OK || at > 80)
-                        return;
-                    (void)snprintf(line[0] + at, 11, "%9.0f", (double)s.device_ns / 1e6);
-                    (void)snprintf(line[1] + at, 11, "%9.0f", tenant[i].all_ns / 1e6 / channels[c]);
-                    off += fabs((double)s.device_ns - tenant[i].all_ns / channels[c]);
-                    sum += tenant[i].all_ns / channels[c];
-                }
-                if (tags_info(&tags, QOS_NONE, &all) != QOS_OK)
-                    return;
-                printf("%8" PRIu32 " %5s %9s %28s %28s ", channels[c], told ? "yes" : "no", orders[o], line[0],
-                       line[1]);
-                if (all.by_time)
-                    printf("%8.1f %%%s\n", 50 * off / sum, all.as_serial ? " taken for serial" : "");
-                else
-                    printf("%10s\n", "by cost");
-            }
+    for (c = 0; c < 4; c++)
+        for (h = 0; h < (c ? 2 : 1); h++)
+            for (o = 0; o < 5; o++)
+                accounts_of(channels[c], h ? "yes" : "no", orders[o], "yes");
+    for (c = 0; c < 4; c++)
+        accounts_of(channels[c], "no", "any", "no");
 }
 #endif
 
