@@ -6,6 +6,7 @@
 #     // links: -lfoo                      (linker flags)
 #     // flags: -pthread                   (compiler flags)
 #     // variants: native san              (tests: instead of those of its directory)
+#     // scale: 4                          (tests: the native run is 1/4 of the whole one, which make whole runs, in make trust)
 #     // compiler: mpicc                   (examples: instead of gcc; in the tool's main.c)
 #     // shares: cluster_agent             (examples: the objects of another folder; in the tool's main.c)
 #     # alone: no                          (tests on real I/O: needs hardly a processor or disk, so it runs beside the others)
@@ -211,7 +212,7 @@ EXAMPLES := $(if $(wildcard $(or $(NGINX_SOURCE),/usr/share/nginx/src)/configure
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
 	@mkdir -p $(B) 2>/dev/null && [ -w $(B) ] || { echo "$(CURDIR)/$(B)/ cannot be written: copy the tree to where you may write" >&2; exit 1; }
-	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|compiler|shares|alone): */) { \
+	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|scale|compiler|shares|alone): */) { \
 	    key = substr($$0, 1, RLENGTH); sub(/^(\/\/|#) /, "", key); sub(/:.*/, "", key); \
 	    print "says." key "." FILENAME " := " substr($$0, RLENGTH + 1)} \
 	    FNR <= 8 && /^\#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_/ {print "says.bodies." FILENAME " := own"} \
@@ -238,6 +239,7 @@ native_TEST := -O1
 native_unit_TEST := -O0
 native_WHOLE := -O1
 native_LD := gcc
+native_RUN = $(addprefix QOS_TEST_SCALE=,$(scale))
 # A false assertion divides by zero, which the sanitizer finds: a condition would count as a branch that is not reached.
 san := clang -std=gnu11 -g1 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
     '-DQOS_ASSERT(x)=((void)(1/(int)!!(x)))'
@@ -390,6 +392,9 @@ $(call verdict,$(1)): $(3)
 endef
 $(foreach t,$(TESTS),$(eval $(call test_run,$t,$($(firstword $(subst /, ,$t))_RUN) $(B)/$t,$(B)/$t)))
 $(foreach t,$(filter i386/%,$(TESTS)),$(eval $(call verdict,$t): $(B)/runs_i386))
+scale = $(call says,$(t:native/%=tests/%.c),scale)
+WHOLE := $(foreach t,$(filter native/%,$(TESTS)),$(if $(scale),$(t:native/%=whole/%)))
+$(foreach t,$(WHOLE),$(eval $(call test_run,$t,$(t:whole/%=$(B)/native/%),$(t:whole/%=$(B)/native/%))))
 # A script waits for the tools that it names; those of all tools for all.
 uses = $(if $(filter %/help.sh,$(1)),$(EXAMPLES),$(filter $(EXAMPLES),$(addprefix $(B)/,$(sort $(call says,$(1),uses)))))
 $(foreach s,$(SCRIPTS) $(REAL),$(eval $(call test_run,$(s:tests/%.sh=%),$s,$(call uses,$s))))
@@ -447,8 +452,15 @@ checks: ## counts the checks of each test into tests/checks.txt
 	@tests/packages.sh test
 	@$(MAKE) --no-print-directory $(B)/tests.list
 	@rm -rf $(B)/verdict && mkdir -p $(B)/verdict
-	@QOS_CHECKS=1 $(MAKE) --no-print-directory -k -j$(JOBS) $(foreach t,$(TESTS),$(call verdict,$t))
+	@printf '%s\n' $(WHOLE) >>$(B)/tests.list
+	@QOS_CHECKS=1 $(MAKE) --no-print-directory -k -j$(JOBS) $(foreach t,$(TESTS) $(WHOLE),$(call verdict,$t))
 	@tests/run checks $(B)/tests.list
+
+.PHONY: whole
+whole: ## runs the tests that make test shortens, whole
+	@rm -f $(foreach t,$(WHOLE),$(call verdict,$t))
+	@$(MAKE) --no-print-directory -k -j$(JOBS) $(foreach t,$(WHOLE),$(call verdict,$t))
+	@! for v in $(foreach t,$(WHOLE),$(call verdict,$t)); do grep -qs '^p' $$v || echo "$$v: not passed"; done | grep .
 
 OF_HEADER = $(foreach t,$(filter native/%,$(TESTS)),$(if $(filter $(HEADER) $(HEADER)_%,$(notdir $t)),$t))
 check: ## runs the native tests of one header: make check HEADER=htb

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Checks that take hours: make trust. usage: tests/trust.sh [step...]
+#     whole     the tests that make test shortens (`// scale: N`), whole
 #     early     20 planted early returns in sources and scripts of tests are found     (EARLY=n: n of them)
 #     prove     all proofs            compilers every version of gcc and clang that is here            plant     all planted bugs
 #     lint      the analyser at its full depth; freestanding.sh for every target at every level
@@ -110,6 +111,7 @@ bench() {
 }
 prove() { make prove; }
 plant() { make plant; }
+whole() { make whole; }
 compilers() { tests/build/flags.sh all; }
 lint() { make lint && tests/build/freestanding.sh all; }
 world() { # fresh seeds for each header; every pair of values must have been met; 0.2's faults must still be found
@@ -150,8 +152,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-early plant prove compilers lint real load adversary world faults cells mutate fuzz warm cluster tenants matrix bench servers}; do
-    case $step in early | plant | prove | compilers | lint | real | load | adversary | world | faults | cells | mutate | fuzz | warm | cluster | tenants | matrix | bench | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-whole early plant prove compilers lint real load adversary world faults cells mutate fuzz warm cluster tenants matrix bench servers}; do
+    case $step in whole | early | plant | prove | compilers | lint | real | load | adversary | world | faults | cells | mutate | fuzz | warm | cluster | tenants | matrix | bench | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

@@ -34,6 +34,7 @@
 
 #define PLACE_BYTES ((uint64_t)1 << 20)
 #define PLACE_SERVICE_NS 1e6
+#define PLACE_TIMER_NS 1000u /* no timer of a server is finer */
 #define PLACE_MS(ms) ((uint64_t)((ms)*1e6))
 #define PLACE_K_MAX 128u
 #define PLACE_STALE 256u
@@ -314,21 +315,24 @@ static inline int place_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Prequal: the median latency of the 9 whose number in flight was the nearest. */
+/* Prequal: the median latency of the 9 whose number in flight was the nearest; of equal ones those that come first. */
 static inline uint64_t place_latency(const struct place_server *v)
 {
-    uint64_t by[64][2], nine[9];
-    uint32_t n = v->ended < 64 ? v->ended : 64, i, m = n < 9 ? n : 9;
+    uint64_t by[9], nine[9];
+    uint32_t n = v->ended < 64 ? v->ended : 64, i, j, m = 0;
     if (v->liar || n == 0)
         return v->liar;
     for (i = 0; i < n; i++) {
-        uint64_t then = v->done[i].in_flight, now = v->in_flight;
-        by[i][0] = then > now ? then - now : now - then;
-        by[i][1] = v->done[i].latency_ns;
+        uint64_t then = v->done[i].in_flight, now = v->in_flight, away = then > now ? then - now : now - then;
+        if (m == 9 && away >= by[8])
+            continue;
+        for (j = m < 9 ? m++ : 8; j > 0 && by[j - 1] > away; j--) {
+            by[j] = by[j - 1];
+            nine[j] = nine[j - 1];
+        }
+        by[j] = away;
+        nine[j] = v->done[i].latency_ns;
     }
-    qsort(by, n, sizeof *by, place_compare);
-    for (i = 0; i < m; i++)
-        nine[i] = by[i][1];
     qsort(nine, m, sizeof *nine, place_compare);
     return nine[m / 2];
 }
@@ -339,15 +343,28 @@ static inline void place_seen(struct place_client *c, uint64_t in_flight)
 {
     c->seen[c->replies++ % 128] = in_flight;
 }
+/* The value below which 84 % of the last replies are: the least with so many at or below it. */
 static inline uint64_t place_hot(const struct place_client *c)
 {
-    uint64_t sorted[128];
-    uint32_t n = c->replies < 128 ? c->replies : 128;
+    uint64_t low = UINT64_MAX, high = 0;
+    uint32_t n = c->replies < 128 ? c->replies : 128, rank, i, below;
     if (n == 0)
         return UINT64_MAX;
-    memcpy(sorted, c->seen, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, place_compare);
-    return sorted[(n - 1) * 84 / 100];
+    rank = (n - 1) * 84 / 100;
+    for (i = 0; i < n; i++) {
+        low = c->seen[i] < low ? c->seen[i] : low;
+        high = c->seen[i] > high ? c->seen[i] : high;
+    }
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        for (i = below = 0; i < n; i++)
+            below += c->seen[i] <= mid;
+        if (below > rank)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
 }
 
 static inline void place_decide_prequal(struct place *p, uint32_t request)
@@ -585,8 +602,9 @@ static inline void place_asks(struct place *p, uint32_t s)
         place_message(p, &ask, PLACE_TO_CLIENT, (uint32_t)ask.client, 0);
     }
     next_ns = twochoice_intake_next_ns(&v->intake, p->now_ns);
+    next_ns = next_ns > p->now_ns + PLACE_TIMER_NS ? next_ns : p->now_ns + PLACE_TIMER_NS;
     if (next_ns != QOS_NEVER && (v->timer_ns <= p->now_ns || next_ns < v->timer_ns)) {
-        v->timer_ns = next_ns > p->now_ns ? next_ns : p->now_ns + 1;
+        v->timer_ns = next_ns;
         place_at(p, v->timer_ns, PLACE_SERVER_TIMER, s, 0, 0, 0, 0);
     }
 }
@@ -636,13 +654,18 @@ static inline void place_start(struct place *p, uint32_t request)
     if (p->rule == PLACE_RANDOM || p->rule == PLACE_POOL || p->rule == PLACE_ORACLE) {
         for (i = 0; i < k; i++) {
             uint32_t from = place_below(p, n), best = from;
+            double least = p->rule == PLACE_ORACLE ? place_backlog(p, from) : 0;
             if (p->rule == PLACE_POOL) {
                 place_pool_write(p, request, i);
                 continue;
             }
-            for (j = 1; j < n && p->rule == PLACE_ORACLE; j++)
-                if (place_backlog(p, (from + j) % n) < place_backlog(p, best))
+            for (j = 1; j < n && p->rule == PLACE_ORACLE; j++) {
+                double backlog = place_backlog(p, (from + j) % n);
+                if (backlog < least) {
                     best = (from + j) % n;
+                    least = backlog;
+                }
+            }
             place_send(p, request, i, best, 0);
         }
         return;

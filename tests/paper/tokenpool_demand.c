@@ -5,6 +5,7 @@
 // links: -lm
 // variants: native
 // coverage: yes guard
+// scale: 3
 #include "examples/simulate/haechi.h"
 #include "check.h"
 

@@ -1,5 +1,6 @@
 // proves: over 900 s of random polling, at rates from 1 to 10^12 tokens/s, grants are rate x time to the token
 // variants: native san i386
+// scale: 2
 //
 // Oracle: floor(rate * t / 10^9) in exact arithmetic, split at 10^9 so that every product fits in 64 bits. The bucket
 // starts empty, is never full, and each poll drains it to the last token. So it must have granted exactly that, whether
@@ -61,8 +62,8 @@ static void run(enum path path, uint64_t rate, uint64_t stream)
     /* Long enough for a token, short enough for the largest bucket; polls come within half of it. */
     uint64_t burst_ns = rate < 10 ? 4 * GIGA : rate < 7000000000 ? 500000000 : UINT64_C(3900000000000000000) / rate;
     uint64_t start = stream << 50; /* any time origin */
-    uint64_t end = start + (check_state.scale > 1 ? 180 : 900) * GIGA, now = start, granted = 0, most, polls = 0,
-             short_by = 0;
+    const uint64_t seconds = check_state.scale == 1 ? 900 : check_state.scale == 2 || rate < 10 ? 180 : 60;
+    uint64_t end = start + seconds * GIGA, now = start, granted = 0, most, polls = 0, short_by = 0;
     struct check_rng rng;
     struct check_mem m;
     struct htb h;

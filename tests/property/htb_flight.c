@@ -3,6 +3,7 @@
 // a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus
 // flags: -O2
 // variants: native san
+// scale: 2
 //
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.
 #include "htb.h"

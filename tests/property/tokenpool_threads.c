@@ -3,6 +3,7 @@
 // proves: never torn. Under the thread sanitizer no access races (the payload is plain memory)
 // flags: -pthread
 // variants: native tsan aarch64
+// scale: 4
 // coverage: report
 #include "tokenpool.h"
 #include "check.h"
