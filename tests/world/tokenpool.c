@@ -36,7 +36,7 @@
     X(WRONG, "wrong_calls", "0 20 200")
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "0 1 2 3 10 30")                                                                              \
-    X(WANTS, "wants", "all half most idle bursts")                                                                     \
+    X(WANTS, "wants", "all half most idle bursts tail")                                                                \
     X(RESERVED, "reserved", "300 0 100 20")                                                                            \
     X(LIMIT, "limit", "0 1000 1500")                                                                                   \
     X(SIZE, "size", "1 3 40")                                                                                          \
@@ -67,7 +67,7 @@ static void draw_mode(struct world *w);
 #define JOURNAL 1000000u
 #define TURNS 150000u /* about so many until the quiet end begins */
 
-enum wants { ALL = 0, HALF, MOST, IDLE, BURSTS };
+enum wants { ALL = 0, HALF, MOST, IDLE, BURSTS, TAIL }; /* TAIL: most of it in the second half of each epoch */
 
 /* A client, and what the world saw of it. Times are true ones, in ns; 0: never. */
 struct slot {
@@ -182,7 +182,7 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
 {
     uint64_t got = t->epoch == e ? t->spent : 0, starts = t->epoch == e ? t->starts : 0, want, x, waiting = 0;
     bool often = t->rare_ns < run.before_ns && t->called_ns + run.T / 4 >= ended;
-    if (!t->joined || t->uncertain || t->reservation == 0 || t->wants == IDLE || t->wants == BURSTS)
+    if (!t->joined || t->uncertain || t->reservation == 0 || t->wants == IDLE || t->wants >= BURSTS)
         return;
     if (run.lost || world_choice(run.w, world_of(t->cohort, F_FORCE)))
         return; /* it pays its debt */
@@ -614,6 +614,9 @@ static void want(struct slot *t)
     if (t->wants == BURSTS) {
         if (world_rand(&run.rng) % 16 == 0)
             t->due += most;
+    } else if (t->wants == TAIL) {
+        if (now > run.begun_ns + run.T / 2 && t->due_ns <= run.begun_ns + run.T / 2)
+            t->due += most;
     } else {
         t->due += t->per_ns * (double)(now - t->due_ns);
     }
@@ -1030,7 +1033,7 @@ static void judge_quiet(void)
         /* behind a slow transport a claim takes T / 4096, seed 834684 */
         greedy |= t->wants == ALL && t->limit == 0 && t->size <= run.batch && t->io_ns == 0 &&
                   (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) != 2 || run.batch * 2048 >= run.C);
-        plain &= t->joined && !t->uncertain && t->wants != BURSTS &&
+        plain &= t->joined && !t->uncertain && t->wants < BURSTS &&
                  world_choice(run.w, world_of(t->cohort, F_LOST)) == 0 &&
                  world_choice(run.w, world_of(t->cohort, F_FORCE)) == 0 &&
                  world_choice(run.w, world_of(t->cohort, F_TWIN)) == 0 &&

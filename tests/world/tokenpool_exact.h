@@ -19,10 +19,10 @@
 
 /* A client as the monitor was told, and what it was issued. */
 struct x_slot {
-    uint32_t id, engine;        /* engine: the one that attached last; X_NOBODY */
-    bool joined, fresh, silent; /* fresh: not given terms yet; silent: nothing was heard of it for too long */
-    bool changed, weighed;      /* its terms, its weight changed in this epoch */
-    uint32_t joins;             /* in this epoch */
+    uint32_t id, engine, holder; /* engine: the one that attached last; X_NOBODY; holder: that began an epoch last */
+    bool joined, fresh, silent;  /* fresh: not given terms yet; silent: nothing was heard of it for too long */
+    bool changed, weighed;       /* its terms, its weight changed in this epoch */
+    uint32_t joins;              /* in this epoch */
     uint64_t reservation, limit, weight, generation;
     uint64_t silences, under, used, done, beyond, demand;
     uint64_t wrote;  /* number of the epoch in which its report was written last; 0: never */
@@ -37,7 +37,7 @@ struct x_slot {
 
 /* What the slots got in an epoch. */
 struct x_epoch {
-    uint64_t epoch, bound, capacity, reserved, forced, spent, claimed;
+    uint64_t epoch, bound, capacity, reserved, forced, far, spent, claimed; /* far: forced behind a transport */
     struct {
         uint64_t issued, limit, spent, peak, forced, claimed,
             starts; /* peak: the most that was spent, before some came back */
@@ -54,7 +54,9 @@ struct x_engine {
         before; /* of its epoch; open: I/Os under way; debt; forced without one */
     uint64_t claims, kept;
     uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer;
+    uint64_t found; /* its slot's report, as another left it */
     uint64_t attached_ns, called_ns, called_before_ns, rare_ns, unsteady_ns, debt_ns;
+    uint64_t took_ns, odd, missed; /* epoch in which it wanted otherwise than before; in which it then missed tokens */
     double due;
     struct tokenpool_op op;
 };
@@ -313,17 +315,19 @@ static void x_judge_potential(void)
             kept = min_of(kept, x_sub(g->info.kept, x_sub(g->spent, e->of[i].spent)));
         sum += kept;
     }
-    if (sum > e->bound)
+    /* behind a transport, who rests forces what the monitor may have given to others: a debt */
+    if (sum > e->bound + e->far)
         world_fail(x.w, "bound", x.now,
                    "%" PRIu64 " tokens of epoch %" PRIu64 " are spent, kept or in the pool, %" PRIu64 " allowed", sum,
-                   e->epoch, e->bound);
+                   e->epoch, e->bound + e->far);
 }
 
 static void x_claims(uint64_t old, uint64_t v)
 {
     struct x_epoch *e = x_of(tokenpool_word_epoch(v));
     int64_t count = tokenpool_word_count(old);
-    uint64_t n = (x.ordered ? (v >> 32) - (old >> 32) : (old >> 32) - (v >> 32)) & UINT32_MAX;
+    int64_t more = (int64_t)(v >> 32) - (int64_t)(old >> 32); /* mod 2^32 */
+    uint64_t n = (uint64_t)(x.ordered ? more : -more) & UINT32_MAX;
     uint64_t got = x.ordered ? n : count <= 0 ? 0 : min_of((uint64_t)count, n);
     uint32_t i = x.engine[x.actor].slot;
     e->of[i].claimed += got;
@@ -387,6 +391,10 @@ static void x_wrote(const qos_word_t *word, uint64_t old)
         for (i = 0; i < x.slots; i++)
             if (word == x_report(&x.slot[i])) {
                 x.slot[i].wrote = x.number;
+                if (!x.engine[x.actor].first) {
+                    x.slot[i].holder = x.actor;
+                    x.engine[x.actor].found = old;
+                }
                 world_trace(x.now, x.slot[i].id, "report", v);
             }
     }
@@ -620,6 +628,20 @@ static void x_started(const struct x_engine *g, const struct tokenpool_client_st
                    s->id, info->held, had, report & X_MASK, e->of[g->slot].peak, x_start_costs(info->reservation));
 }
 
+/* Promise `issued`, before it is broken: what the engine that has the slot may spend now, with all that was spent of this
+ * epoch by those before it. */
+static void x_judge_issued(const struct x_slot *s, const struct x_epoch *e, int64_t n, uint64_t held)
+{
+    uint32_t i = (uint32_t)(s - x.slot);
+    uint64_t got = e->of[i].issued + e->of[i].claimed + e->of[i].forced + (n > 0 ? (uint64_t)n : 0);
+    uint64_t spent = n < 0 ? x_sub(e->of[i].spent, (uint64_t)-n) : e->of[i].spent + (uint64_t)n;
+    if (!x_lied() && !s->lied && spent + held > got)
+        world_fail(x.w, "issued", x.now,
+                   "client %" PRIu32 " holds %" PRIu64 " tokens of epoch %" PRIu64 " after %" PRIu64 " spent, %" PRIu64
+                   " issued and claimed",
+                   s->id, held, e->epoch, spent, got);
+}
+
 /* A call of the engine ended; it spent n tokens (< 0: so many were put back). report: the slot's, before the call. */
 static void x_account(struct x_engine *g, int64_t n, uint64_t report)
 {
@@ -638,7 +660,10 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
     if (!g->has && info.running) {
         g->has = true;
         g->epoch = info.epoch;
-        g->spent = g->first ? g->carried + g->before : allowance - info.held - spent;
+        /* Who starts anew begins with what its slot's report says, or that and a debt of its own. */
+        g->spent = g->first || (g->found >> 59 != x_tag(info.epoch) && x_phase(g->found) != 3)
+                       ? g->carried + g->before
+                       : allowance - info.held - spent;
         g->before = 0;
         g->kept = info.reservation;
         g->vague = s->lies && x.lied;
@@ -664,6 +689,8 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
                        " and %" PRIu64,
                        s->id, info.reservation, info.limit, e->of[g->slot].issued, e->of[g->slot].limit);
         g->kept = info.kept;
+        if (e->epoch == g->epoch && s->holder == (uint32_t)(g - x.engine))
+            x_judge_issued(s, e, n, held);
         /* Until when they are valid: not beyond the earliest start of the next epoch. */
         if (e->epoch == g->epoch && x.shown == g->epoch &&
             info.deadline_ns > max_of(x.begun_ns + x.T, x.now + 1) + g->offset_ns)
@@ -695,6 +722,7 @@ static void x_spend(struct x_engine *g, uint64_t n, bool forced)
     e->of[g->slot].spent += n;
     e->of[g->slot].peak = max_of(e->of[g->slot].peak, e->of[g->slot].spent);
     e->forced += forced ? n : 0;
+    e->far += forced && s->remote ? n : 0;
     e->of[g->slot].forced += forced ? n : 0;
     if (!forced && g->epoch != x.shown && x.shown_ns < x.now)
         world_fail(x.w, "outside", x.now,
@@ -745,7 +773,7 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
     const struct x_slot *s = &x.slot[g->slot];
     const struct x_epoch *e = x_current();
     uint64_t spent = e->of[g->slot].spent, left, issued = e->of[g->slot].issued, since = x.now - x.begun_ns;
-    bool mine = s->engine == (uint32_t)(g - x.engine), steady;
+    bool mine = s->engine == (uint32_t)(g - x.engine), steady, learned;
     if (g->info.stale || status == QOS_ESTALE) {
         if ((status == QOS_ESTALE) != g->info.stale || (mine && s->joined && !x.lied && !x.churns && !x.twins))
             world_fail(x.w, "stale", x.now, "client %" PRIu32 " is told %s", s->id, qos_strerror(status));
@@ -759,17 +787,21 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
         spent + n > min_of(e->of[g->slot].limit, issued) ||
         ((!g->has || g->epoch != x.shown) && (s->remote || since <= x.T / 4 || x.config.poll_ns > x.T / 8)))
         return;
-    steady = g->unsteady_ns < x.begun_ns && g->has && (s->wants == ALL || (s->wants != BURSTS && !s->forced));
+    steady = g->unsteady_ns < x.begun_ns && g->has && (s->wants == ALL || (s->wants < BURSTS && !s->forced));
+    /* What it returned in an epoch, and then missed, it keeps in those that are like it. */
+    if (s->wants == TAIL && g->missed <= g->odd)
+        g->missed = x.number;
+    learned = s->wants == TAIL && g->has && x.number > g->missed + 1 && s->gap_ns <= x.T / 64 && !s->forced;
     if (g->has && g->epoch == x.shown)
         spent = max_of(spent, g->spent); /* with debts */
     else if (g->carried || g->before || (g->has && g->spent > min_of(g->info.kept + g->info.gained, g->info.limit)))
         return;
-    left = steady ? x.T : x_sub(x.T, since + 2 * x.check_ns);
+    left = steady || learned ? x.T : x_sub(x.T, since + 2 * x.check_ns);
     left = (uint64_t)((double)issued * (double)left / (double)x.T * 0.999);
     if (steady && s->wants != ALL &&
         (double)issued * (double)x_sub(x.T, since) < (double)(2 * s->size + 2) * (double)x.T)
         return; /* it wants whole requests, and returns the rest of R at the end */
-    if (spent + n + (steady ? s->size : 0) + 2 <= left)
+    if (spent + n + (steady || learned ? s->size : 0) + 2 <= left)
         world_fail(x.w, "reservation", x.now,
                    "client %" PRIu32 " is refused %" PRIu64 " tokens (%s): %" PRIu64 " spent of %" PRIu64
                    ", %.4f T after the epoch began",
@@ -857,6 +889,7 @@ static enum qos_status x_take(struct x_engine *g, uint64_t n)
     x_account(g, st == QOS_OK ? (int64_t)n : 0, report);
     if (st == QOS_OK) {
         x_spend(g, n, false);
+        g->took_ns = x.now;
         g->open += n;
         if (!x_chance(world_choice(x.w, F_PUT_BACK) ? 300 : 50)) {
             tokenpool_client_complete(&g->client, g->open);
@@ -924,6 +957,7 @@ static void x_put_back(struct x_engine *g)
     g->took = x_sub(g->took, n);
     g->open = x_sub(g->open, n);
     g->unsteady_ns = x.now;
+    g->odd = x.number;
 }
 
 static void x_force(struct x_engine *g)
@@ -931,8 +965,6 @@ static void x_force(struct x_engine *g)
     const struct x_slot *s = &x.slot[g->slot];
     uint64_t shown = x.now + g->offset_ns, n = world_between(&x.rng, 1, 2 * s->size), debt, held, report, spent;
     enum qos_status st;
-    if (!g->first || s->remote)
-        return;
     report = *x_report(s);
     st = tokenpool_client_force(&g->client, shown, n);
     x_account(g, st == QOS_OK ? (int64_t)n : 0, report);
@@ -971,9 +1003,9 @@ static void x_work(struct x_engine *g)
     enum qos_status st = QOS_OK;
     uint32_t k;
     if (s->wants == BURSTS && x_chance(700)) {
-        k = (uint32_t)world_between(&x.rng, 1, 20);
-        while (k-- > 0 && x_take(g, world_between(&x.rng, 1, 2 * s->size)) == QOS_OK) {
-        }
+        for (k = (uint32_t)world_between(&x.rng, 1, 20); k > 0; k--)
+            if (x_take(g, world_between(&x.rng, 1, 2 * s->size)) != QOS_OK)
+                break;
         return;
     }
     if (s->wants == IDLE || s->wants == BURSTS || (s->wants != ALL && g->due < (double)s->size)) {
@@ -989,6 +1021,13 @@ static void x_work(struct x_engine *g)
         g->unsteady_ns = x.now;
 }
 
+/* Of who wants most of it late: 0.15 R until T / 2, all of it until 0.95 T. */
+static double x_arrives(const struct x_slot *s, uint64_t age_ns)
+{
+    double age = (double)age_ns / (double)x.T, r = (double)s->reservation;
+    return age < 0.5 ? 0.3 * age * r : age < 0.95 ? (0.15 + (age - 0.5) * 0.85 / 0.45) * r : r;
+}
+
 static void x_engine_call(struct x_engine *g)
 {
     struct x_slot *s = &x.slot[g->slot];
@@ -998,7 +1037,11 @@ static void x_engine_call(struct x_engine *g)
     world_trace(x.now, s->id, "call", x.actor);
     if (x.now > g->called_ns + x.T / 4)
         g->rare_ns = x.now;
-    if (x.now > g->called_ns)
+    if (x.now > g->took_ns + x.T / 8 || x.taken || s->changed)
+        g->odd = x.number;
+    if (s->wants == TAIL)
+        g->due += x_arrives(s, x_sub(x.now, x.begun_ns)) - x_arrives(s, x_sub(g->called_ns, x.begun_ns));
+    else if (x.now > g->called_ns)
         g->due += s->per_ns * (double)(x.now - g->called_ns);
     g->due = g->due > (double)s->reservation ? (double)s->reservation : g->due;
     g->called_before_ns = g->called_ns;
@@ -1255,6 +1298,7 @@ static void x_draw_slots(void)
         s->size = max_of(1, (uint64_t)world_value(w, world_of(k, F_SIZE)) * x.C / 300);
         s->size = min_of(s->size, max_of(1, x.client_capacity / 4));
         s->size = s->limit ? min_of(s->size, s->limit) : s->size;
+        s->size = s->wants == TAIL ? max_of(1, min_of(s->size, s->reservation / 100)) : s->size;
         s->limit = s->limit ? s->limit : TOKENPOOL_TOKENS_MAX;
         s->weight = 1;
         s->demand = 3;
