@@ -879,7 +879,8 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 }
 
 /* How many of n keys, `step` words apart, are at most `key`? The comparisons are independent, and have no branch to
- * mispredict. A search counts the leaders of groups, then the keys of one group. */
+ * mispredict. A search counts the leaders of groups, then the keys of one group. Where each cycle counts it adds two
+ * halves, which have different widths: gcc would make one chain of additions of both. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -901,17 +902,20 @@ QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *l
 {
     const uint32_t *lead = leaf->u.narrow.lead;
     const struct twochoice_priv_short *e = leaf->u.narrow.entry;
-    uint32_t key, rank;
+    uint32_t key, half;
+    size_t rank;
     if (leaf->object != object || offset < leaf->u.narrow.base)
         return leaf->object < object ? leaf->count : 0;
-    key = (uint32_t)qos_min(offset - leaf->u.narrow.base, UINT32_MAX - 1); /* no fragment starts above it */
-    rank = ((uint32_t)(lead[0] <= key) + (lead[1] <= key)) + ((uint32_t)(lead[2] <= key) + (lead[3] <= key)) +
-           ((uint32_t)(lead[4] <= key) + (lead[5] <= key)) + (lead[6] <= key);
-    rank = rank != 0 ? 8 * rank - 4 : 0;
+    if (QOS_UNLIKELY(offset - leaf->u.narrow.base >= UINT32_MAX)) /* no fragment starts there, and blank slots do */
+        return leaf->count;
+    key = (uint32_t)(offset - leaf->u.narrow.base);
+    half = (uint32_t)(lead[0] <= key) + (lead[1] <= key) + (lead[2] <= key);
+    rank = (size_t)(lead[3] <= key) + (lead[4] <= key) + (lead[5] <= key) + (lead[6] <= key) + half;
+    rank = 8 * rank - 4 * (size_t)(rank > 0);
     e += rank;
-    return rank + ((uint32_t)(e[0].from <= key) + (e[1].from <= key)) +
-           ((uint32_t)(e[2].from <= key) + (e[3].from <= key)) + ((uint32_t)(e[4].from <= key) + (e[5].from <= key)) +
-           ((uint32_t)(e[6].from <= key) + (e[7].from <= key));
+    half = (uint32_t)(e[0].from <= key) + (e[1].from <= key) + (e[2].from <= key) + (e[3].from <= key);
+    rank += (size_t)(e[4].from <= key) + (e[5].from <= key) + (e[6].from <= key) + (e[7].from <= key);
+    return (uint32_t)(rank + half);
 }
 
 QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
@@ -934,29 +938,41 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_p
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *lead = inner->u.inner.lead;
-    uint32_t base;
+    uint32_t half;
+    size_t base;
     if (QOS_UNLIKELY(!inner->narrow || inner->object != object))
         return twochoice_priv_child_of_many(inner, object, offset);
-    base = 8 * (((uint32_t)(lead[0] <= offset) + (lead[1] <= offset)) +
-                ((uint32_t)(lead[2] <= offset) + (lead[3] <= offset)) + (lead[4] <= offset));
+    half = (uint32_t)(lead[0] <= offset) + (lead[1] <= offset);
+    base = 8 * ((size_t)(lead[2] <= offset) + (lead[3] <= offset) + (lead[4] <= offset) + half);
     lead = inner->u.inner.offset + base;
-    return base + ((uint32_t)(lead[1] <= offset) + (lead[2] <= offset)) +
-           ((uint32_t)(lead[3] <= offset) + (lead[4] <= offset)) +
-           ((uint32_t)(lead[5] <= offset) + (lead[6] <= offset)) + (lead[7] <= offset);
+    half = (uint32_t)(lead[1] <= offset) + (lead[2] <= offset) + (lead[3] <= offset);
+    base += (size_t)(lead[4] <= offset) + (lead[5] <= offset) + (lead[6] <= offset) + (lead[7] <= offset);
+    return (uint32_t)(base + half);
 }
 
-/* Prefetches a whole node: one trip to memory for each level. Without a loop, which gcc -O2 would keep; inline, as gcc
- * drops calls of a function that only prefetches. */
-QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struct twochoice_priv_node *n)
+/* Prefetches a node, of an inner one what twochoice_priv_child reads: one trip to memory for each level. Without a
+ * loop, which gcc -O2 would keep; inline, as gcc drops calls of a function that only prefetches. */
+QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool leaf)
 {
-    const char *line = (const char *)n;
-    uint32_t i;
-    for (i = 0; i < 4; i++, line += TWOCHOICE_NODE_BYTES / 4) {
-        __builtin_prefetch(line);
+    const char *line = (const char *)n, *offset = (const char *)n->u.inner.offset;
+    __builtin_prefetch(line);
+    if (leaf) {
         __builtin_prefetch(line + 64);
         __builtin_prefetch(line + 128);
         __builtin_prefetch(line + 192);
+        __builtin_prefetch(line + 256);
+        __builtin_prefetch(line + 320);
+        __builtin_prefetch(line + 384);
     }
+    __builtin_prefetch(offset);
+    __builtin_prefetch(offset + 64);
+    __builtin_prefetch(offset + 128);
+    __builtin_prefetch(offset + 192);
+    __builtin_prefetch(offset + 256);
+    __builtin_prefetch(offset + 320);
+    __builtin_prefetch(offset + 384);
+    __builtin_prefetch(offset + 448);
+    __builtin_prefetch(offset + 512);
 }
 
 /* Sets the number of entries. Unused slots hold the largest key, which no caller uses, so that a search need not know
@@ -1449,7 +1465,7 @@ QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_
     at.leaf = &table->node[table->root];
     for (level = table->height; level > 0; level--) {
         at.leaf = &table->node[at.leaf->u.inner.child[twochoice_priv_child(at.leaf, object, offset)]];
-        twochoice_priv_prefetch(at.leaf);
+        twochoice_priv_prefetch(at.leaf, level == 1);
     }
     at.slot = twochoice_priv_rank(at.leaf, object, offset);
     return at;
@@ -1634,8 +1650,11 @@ QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, 
     table->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
     table->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
     table->node_count = twochoice_priv_nodes(table->max_fragments);
-    table->node =
-        (struct twochoice_priv_node *)qos_layout_part(layout, table->node_count, sizeof *table->node, QOS_CACHE_LINE);
+    table->node = (struct twochoice_priv_node *)qos_layout_part(layout, table->node_count + (size_t)1,
+                                                                sizeof *table->node, QOS_CACHE_LINE);
+    if (mem) /* a node is in one page: a find waits for no second one */
+        table->node = (struct twochoice_priv_node *)(((uintptr_t)table->node + TWOCHOICE_NODE_BYTES - 1) &
+                                                     ~(uintptr_t)(TWOCHOICE_NODE_BYTES - 1));
     for (table->stamps = 1; table->stamps < table->max_writes; table->stamps *= 2)
         continue;
     table->ended_mask = (uint32_t)qos_max(table->stamps / 8, 1) - 1;

@@ -329,7 +329,7 @@ static void checker(void)
     config.max_fragments = 1000;
     config.home = HOME;
     config.storage = &storage;
-    mem = aligned_alloc(64, twochoice_table_memsize(&config));
+    mem = aligned_alloc(1024, twochoice_table_memsize(&config) / 1024 * 1024 + 1024); /* as nodes are */
     mem2 = aligned_alloc(64, twochoice_table_memsize(&config));
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);

@@ -453,7 +453,8 @@ static void broken_trees(bool narrow)
     memset(&config, 0, sizeof config);
     config.max_fragments = fragments + 2;
     config.home = HOME;
-    mem = (unsigned char *)aligned_alloc(64, twochoice_table_memsize(&config));
+    mem =
+        (unsigned char *)aligned_alloc(1024, twochoice_table_memsize(&config) / 1024 * 1024 + 1024); /* as nodes are */
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     for (i = 0; i < fragments; i++)
         CHECK_EQ(redirect(&t, i % 3, i / 3 * apart, 5, 2), QOS_OK);
