@@ -206,8 +206,10 @@ static CHECK_UNUSED void *check_mem_new(struct check_mem *m, size_t size, size_t
         printf("out of memory\n");
         exit(1);
     }
-    for (i = 0; i < m->raw_size; i++)
+    for (i = 0; i < m->raw_size && i < 256; i++)
         m->raw[i] = (unsigned char)(0xa5 ^ (i * 7));
+    for (; i < m->raw_size; i += 256) /* the pattern's period */
+        memcpy(m->raw + i, m->raw, m->raw_size - i < 256 ? m->raw_size - i : 256);
     m->mem = m->raw + CHECK_ZONE;
     while ((uintptr_t)m->mem % align)
         m->mem++;
@@ -221,8 +223,8 @@ static CHECK_UNUSED bool check_mem_free(struct check_mem *m)
 {
     size_t i, begin = (size_t)(m->mem - m->raw), end = begin + m->size;
     bool clean = true;
-    for (i = 0; i < m->raw_size; i++)
-        if ((i < begin || i >= end) && m->raw[i] != (unsigned char)(0xa5 ^ (i * 7)))
+    for (i = begin ? 0 : end; i < m->raw_size; i = i + 1 == begin ? end : i + 1)
+        if (m->raw[i] != (unsigned char)(0xa5 ^ (i * 7)))
             clean = false;
     free(m->raw);
     return clean;

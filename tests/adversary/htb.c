@@ -2,6 +2,7 @@
 // proves: costs, unknown ids, other weights and rates, release and return, times that step back), a victim's
 // proves: reservation, its wait, its share as a borrower and the rival's own limits keep the header's bounds, in every
 // proves: window.
+// scale: 3
 //
 // The device is simulated: it serves one request after the other at the root's rate. All bounds are computed here, from
 // the requests sent to it.

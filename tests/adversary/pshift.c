@@ -2,6 +2,7 @@
 // proves: can be, less one interval for a lost message. This holds whatever the network, other buckets, servers and
 // proves: controllers do: messages lost, late, repeated, reordered; restarts; a second controller; arrivals anywhere at
 // proves: any time; a hostile server that lies in its reports
+// scale: 3
 #include "adversary/adversary.h"
 #include "pshift.h"
 

@@ -1,6 +1,7 @@
 // proves: whatever one client of tags.h does (think times, bursts, costs, service times, failures, cancelled and forced
 // proves: requests, removal and return, other weights and reservations), a limit, a victim's share by weight, its
 // proves: reservation and the surplus above the limits keep the bounds that the header states, in every window.
+// scale: 3
 #include "adversary/adversary.h"
 #include "tags.h"
 

@@ -2,6 +2,7 @@
 // proves: its report, death and return) or its monitors do (pauses at any step, restarts, two at once), the tokens of
 // proves: an epoch and of any window of T stay within the stated bounds, and a victim keeps its reservation and its
 // proves: pool.
+// scale: 3
 #include "adversary/adversary.h"
 #include "tokenpool.h"
 

@@ -175,7 +175,7 @@ static void one_device(struct world *w, uint32_t channels, bool hashed, double b
     w->hashed = hashed;
     w->capacity = w->later = capacity;
     w->burst_ns = burst_ns;
-    for (i = 0; i < sizeof bounds / sizeof *bounds && best<0.995; i += check_state.scale> 1 ? 3 : 1) {
+    for (i = 0; i < sizeof bounds / sizeof *bounds && best<0.995; i += check_state.scale> 2 ? 3 : 1) {
         run(w, bounds[i], S, 2);
         if (least_of(w) >= 0.98 * wanted && w->busy > best) {
             best = w->busy;

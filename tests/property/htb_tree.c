@@ -1,5 +1,6 @@
 // proves: htb_take, htb_take_all and htb_next_ns agree exactly with token buckets by definition, in random trees, with
 // proves: the claims of those who were refused
+// scale: 2
 //
 // Oracle: htb_oracle.h. At each step time passes or steps back, and a random class takes one or both resources. Result
 // and payer (own or borrowed, by the counters) must agree, and so must the time of the next success, to the nanosecond.

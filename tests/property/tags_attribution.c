@@ -182,7 +182,7 @@ int main(void)
     printf("twice the time, half the requests? ratio of requests (2.00 is reward)\n%-9s %6s %9s %9s %9s %9s\n",
            "channels", "depth", "polls 0", "5 us", "50 us", "1 ms");
     for (c = 0; c < 3; c++)
-        for (d = 0; d < 4; d++) {
+        for (d = 0; d<4; d += check_state.scale> 2 ? 3 : 1) {
             printf("%-9u %6u", channels[c], depths[d]);
             for (p = 0; p<4; p += check_state.scale> 1 ? 3 : 1) {
                 double ratio;

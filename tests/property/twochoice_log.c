@@ -193,7 +193,7 @@ static void torn_and_damaged(bool compacted)
     struct bench b;
     struct twochoice_recovery r;
     size_t cut, bit, len, at, ends_at;
-    const size_t step = check_scaled(8) == 8 ? 1 : 9; /* in an emulated run every ninth bit: each of a byte in turn */
+    const size_t step = check_scaled(8) == 8 ? 1 : 17; /* in an emulated run every 17th bit: each of a byte in turn */
     uint64_t healthy = 0;
     bench_init(&b);
     build(&b, compacted);

@@ -210,7 +210,7 @@ static void many(uint32_t count)
         l.weight[id] = 0;
         l.size[id] = 4096;
     }
-    loop_until(&l, 0, 400 * MS);
+    loop_until(&l, 0, (check_state.scale > 2 ? 100 : 400) * MS);
     for (id = 1; id <= count; id++) {
         least = qos_min(least, l.got[id]);
         most = qos_max(most, l.got[id]);
