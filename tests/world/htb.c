@@ -1162,31 +1162,33 @@ static void choose(struct world *w, struct world_rng *r, uint32_t field, uint32_
 /* Cohorts beside each other: few requests and many, both reserved, on a device with room or one that stalls; or loops. */
 static void beside_drawn(struct world *w, struct world_rng *r)
 {
-    bool loops = world_chance(r, 400), stalls = !loops && world_chance(r, 300), gates = !loops && world_chance(r, 300);
+    bool loops = world_chance(r, 400), stalls = !loops && world_chance(r, 300),
+         gates = !loops && !stalls && world_chance(r, 400);
     const bool few = !loops && !stalls && !gates; /* requests, of a device that needs many */
     uint32_t k;
     choose(w, r, F_BOUND, 0, loops);
     choose(w, r, F_LOOPS, loops, loops ? 2 : 0);
     if (!loops) {
-        choose(w, r, F_LENGTH, 2, 2 + stalls);
+        choose(w, r, F_LENGTH, 2 + stalls, 2 + stalls);
         choose(w, r, F_COST, 0, gates ? 2 : 0);
         choose(w, r, F_CHANNELS, stalls ? 0 : few ? 4 : 2, 5);
         choose(w, r, F_SPREAD, few, 2);
-        choose(w, r, F_CAPACITY, stalls ? 2 : 0, 3);
+        choose(w, r, F_CAPACITY, stalls ? 3 : 0, 3); /* it must give twice the root's rate with its stalls */
         w->choice[F_CAPACITY] = w->choice[F_CAPACITY] == 1 ? 0 : w->choice[F_CAPACITY];
-        choose(w, r, F_PAUSE, stalls, stalls ? 2 : 0);
+        choose(w, r, F_PAUSE, stalls ? 2 : 0, stalls ? 2 : 0);
         choose(w, r, F_PAUSE_EVERY, stalls, stalls);
     }
     for (k = 0; k < (loops ? 1 : 2); k++) {
         choose(w, r, world_of(k, F_NUMBER), loops ? 2 : 1, loops ? 4 : 1);
-        choose(w, r, world_of(k, F_OUT), k == 0 ? 0 : 3, k == 0 ? 2 + stalls : 4);
-        choose(w, r, world_of(k, F_SIZE), few && k == 1, 1);
+        choose(w, r, world_of(k, F_OUT), k == 0 ? 3 * stalls : 3, k == 0 ? 2 + stalls : 4);
+        choose(w, r, world_of(k, F_SIZE), few && k == 1, !(stalls && k == 0));
         choose(w, r, world_of(k, F_MODE), loops ? 2 : gates && k == 0, loops ? 2 : gates && k == 0);
         if (loops)
             continue;
-        choose(w, r, world_of(k, F_ARRIVALS), 0, k == 0 && world_chance(r, few ? 200 : 500) ? 4 : 0);
+        choose(w, r, world_of(k, F_ARRIVALS), 0, k == 0 && world_chance(r, few || stalls ? 200 : 500) ? 4 : 0);
         choose(w, r, world_of(k, F_DEMAND), 0, 2);
-        choose(w, r, world_of(k, F_RATE), few ? 2 : k == 0 && !gates ? 1 : 0, gates ? 0 : 3);
+        choose(w, r, world_of(k, F_RATE), few || (stalls && k == 0) ? 2 : 0,
+               gates || (stalls && k == 1 && world_chance(r, 500)) ? 0 : 3);
         choose(w, r, world_of(k, F_FORCE), 0, gates);
     }
 }
