@@ -860,7 +860,8 @@ struct tokenpool_client {
     uint64_t surplus;            /* tokens of this epoch that nobody reserved; not read yet: QOS_UNLIMITED */
     uint64_t carried;            /* spent already of the next epoch: debt, an advance */
     uint64_t slack, regret;      /* reservation that the decay leaves; what was returned and then missed */
-    uint64_t idle_ns, waited_ns; /* of this period: ticks without a take; waiting for tokens */
+    uint64_t idle_ns, waited_ns; /* of this period: ticks with nothing to do; waiting for tokens */
+    uint64_t under_way;          /* I/Os of the period before, not completed at its end */
     uint64_t busy_ns;            /* the last tick that found it at work */
     uint64_t base;               /* while it rises: S of the report that the level counts from */
     uint64_t refused_ns;         /* since when the refused request waits, or the last tick */
@@ -986,8 +987,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_life_ns(const struct tokenpool_client *c
 }
 
 /* What the decay did. Reservation that stayed unspent lowers the slack; what was returned and then missed raises it. A
- * client that spent in nearly every tick and still returned a part may be limited by the node: a trial keeps all of it.
- * Each trial that fails doubles the time to the next one. */
+ * client that took tokens or had I/Os under way in nearly every tick, and still returned a part, may be limited by the
+ * node: a trial keeps all of it. Each trial that fails doubles the time to the next one. */
 QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint64_t spent)
 {
     uint64_t unspent = qos_sat_sub(client->kept, spent), little = client->reservation / 64;
@@ -1012,6 +1013,7 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     tokenpool_client_priv_publish(client);
     qos_counter_add(&client->voided, client->held + client->locked);
     tokenpool_client_priv_learn(client, spent);
+    client->under_way = qos_min(qos_sat_sub(client->under_way + spent, client->completed), spent);
     client->carried = client->phase == TOKENPOOL_PRIV_ADVANCE ? spent : client->debt;
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
@@ -1130,7 +1132,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         if (waits) {
             client->waited_ns += qos_elapsed_ns(client->refused_ns, now_ns);
             client->refused_ns = now_ns;
-        } else if (!takes) {
+        } else if (!takes && client->under_way + tokenpool_client_priv_spent(client) <= client->completed) {
             client->idle_ns += qos_elapsed_ns(client->tick_ns, now_ns);
         }
         tokenpool_client_priv_decay(client);
@@ -1945,8 +1947,8 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *
  *       min( max(C (T - t) / T - L, 0),  C + overrun - sum K_i - claimed )
  *
- *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come, K_i of who rests as the level says; `claimed` is
- *   counted exactly from the pool word.
+ *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come, K_i of who rests as the level says; of
+ *   reservations above C only their part, C / sum R_i. `claimed` is counted exactly from the pool word.
  *   Example: capacity 100, reservations 60, batch 30. The pool starts at 40. A claims and reads 40: it gets 30. B
  *   claims and reads 10: it gets 10 and knows that the pool is empty. The count is -20 now. A returns 12 unused
  *   reservation tokens with its next report; the monitor finds room for 12 and swaps -20 for 12.
@@ -2030,6 +2032,7 @@ struct tokenpool_monitor {
         age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
     /* At the end of a period: */
     uint64_t of_pool, hidden;     /* I/Os of pool tokens; tokens of those who did not say their last */
+    uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
     uint64_t late, latest;        /* tokens left though wanted: of all clients, and the most of one */
     uint64_t excused;             /* how many are no sign of a slow node */
     uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
@@ -2513,7 +2516,9 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     monitor->demand[id] = heard ? (uint8_t)(word >> 52 & 3) : 0;
     monitor->waiting += monitor->demand[id] == 3;
     monitor->wanting += monitor->demand[id] >= 2;
-    left = monitor->demand[id] == 2 ? qos_sat_sub(qos_min(kept, issued), done) : 0;
+    left = qos_sat_sub(qos_min(kept, issued), done);
+    monitor->unwanted += monitor->demand[id] < 2 ? left : 0;
+    left = monitor->demand[id] == 2 ? left : 0;
     monitor->late += left;
     monitor->latest = qos_max(monitor->latest, left);
     if (last || (heard && monitor->state[id] == TOKENPOOL_PRIV_SILENT)) {
@@ -2536,19 +2541,19 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *       U above Omega    Omega = U: the overrun was used
  *       else             Omega stays: the demand was the limit
  *
- *   What is left is the larger of K - N of the clients with a queue, and of Omega - U (without equal_within), as far as
- *   those who have a queue or waited can use it, each client_capacity: if the monitor kept tokens back until it was too
- *   late for them, or nobody claimed them, the node was slower than Omega.
+ *   What is left is the larger of K - N of the clients with a queue, and of Omega - U (without equal_within, and what
+ *   others kept and did not want), as far as those who have a queue or waited can use it, each client_capacity: if the
+ *   monitor kept tokens back until it was too late for them, or nobody claimed them, the node was slower than Omega.
  *
  *   That more waits in a client says its set_queued, or a take that was refused. An engine of take and complete cannot
  *   tell I/Os of 10 ms, one after the other, from I/Os of 0.1 ms after each of which its owner thinks for 9.9 ms. The
  *   calls and their times are the same. In the first world the node is slow, in the second it is idle.
  *
- *   Each move is a trial. If U falls with Omega the node was not the limit: the fall is taken back, and so many tokens
- *   are no sign for some time (their owner may lie, or the guard leaves a node idle). If U does not rise by an eighth
- *   of that, and more is left than one client could hide, it was taken back in vain: the node becomes slower all the
- *   time. The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth after
- *   which tokens are left doubles the time to the next one, up to 8 periods.
+ *   Each move is a trial. If U falls with Omega, and not by what was kept, the node was not the limit: the fall is
+ *   taken back, and so many tokens are no sign for some time (their owner may lie, or the guard leaves a node idle). If
+ *   U does not rise by an eighth of that, and more is left than one client could hide, it was taken back in vain: the
+ *   node becomes slower all the time. The next fall is not taken back; after two in vain in a row the next two are not,
+ *   up to four. A growth after which tokens are left doubles the time to the next one, up to 8 periods.
  *
  *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
  *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
@@ -2598,7 +2603,7 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
     if (monitor->trusted) {
         monitor->trusted--;
     } else if (monitor->capacity_next + within / 4 < omega) {
-        monitor->used_before = used;
+        monitor->used_before = used + monitor->unwanted;
         monitor->fallen = omega - monitor->capacity_next;
     }
 }
@@ -2607,7 +2612,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
 {
     const struct tokenpool_config *config = &monitor->config;
     uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
-    uint64_t before = monitor->used_before, left = monitor->late, known = used;
+    uint64_t before = monitor->used_before, left = monitor->late, known = used + monitor->unwanted;
     /* The last reports come up to final_ns before the end: what is served after them is not left. */
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
@@ -2634,7 +2639,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
     monitor->used_before = 0;
-    if (used + qos_max(monitor->fallen / 5, omega / 128) < before) {
+    if (used + monitor->unwanted + qos_max(monitor->fallen / 5, omega / 128) < before) {
         monitor->excused = qos_min(left, monitor->fallen) + monitor->fallen; /* so much is left at the former one */
         monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
         monitor->used_fallen = used;
@@ -2654,7 +2659,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
-    monitor->late = monitor->latest = monitor->of_pool = monitor->hidden = 0;
+    monitor->late = monitor->latest = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
     monitor->unheard = false;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
@@ -2684,7 +2689,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *m
         n * most <= c)
         return tokens;
     k = (c + most - 1) / most;
-    rate = k > 1 ? 2 * c / (2 * k + 1) : most;
+    rate = k > 1 ? 2 * c / (2 * k + 1) : qos_min(most, c);
     spare = qos_sat_sub(qos_mul_div_floor(rate, left_ns, period_ns), info->largest);
     others = n * rate > c ? qos_mul_div_floor(spare, c * (n - 1), n * rate - c) : 0;
     held = qos_sat_sub(info->claimed, qos_sat_sub(info->used, info->kept - info->left)); /* of the pool, not spent */
@@ -2884,14 +2889,17 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
 QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monitor)
 {
     const struct tokenpool_monitor_state *info = &monitor->info;
-    uint64_t left_ns = qos_sat_sub(monitor->config.period_ns, tokenpool_monitor_priv_age_ns(monitor)), room, budget;
+    uint64_t left_ns = qos_sat_sub(monitor->config.period_ns, tokenpool_monitor_priv_age_ns(monitor));
+    uint64_t room, budget, left;
     uint64_t step_ns = tokenpool_monitor_priv_interval_ns(monitor);
     uint64_t more_ns = qos_max(qos_min(step_ns, monitor->config.period_ns / 32), monitor->config.period_ns / 1024);
     uint64_t ahead_ns = step_ns + more_ns; /* until a client sees the next fill */
     tokenpool_monitor_priv_lower(
         monitor, qos_mul_div_ceil(TOKENPOOL_PRIV_FULL, qos_sat_sub(left_ns, ahead_ns), monitor->config.period_ns));
     tokenpool_monitor_priv_scan(monitor);
-    room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), info->left);
+    /* reservations above the estimate have its part of the node: those of idle clients must not keep it idle */
+    left = qos_mul_div_floor(info->left, info->capacity, qos_max(info->capacity, info->reserved));
+    room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), left);
     budget = qos_sat_sub(info->bound, info->kept + info->claimed);
     return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));
 }
