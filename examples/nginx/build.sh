@@ -4,14 +4,15 @@
 #     examples/nginx/build.sh OUT.so              builds it
 #     examples/nginx/build.sh --flags OUT.so      prints the compiler's flags for it
 #     examples/nginx/build.sh --there             checks whether the sources are there: only the status
-# nginx's configure examines the machine once and writes nginx-objs beside OUT; a module must have nginx's own settings.
+# nginx's configure examines the machine once and writes "nginx objs" beside OUT (so each build shows that a path
+# may have a space); a module must have nginx's own settings.
 set -eu
 cd "$(dirname "$0")/../.."
 only=
 [ "$1" != --flags ] || { only=1; shift; }
 [ "$1" != --there ] || exec test -x "${NGINX_SOURCE:-/usr/share/nginx/src}/configure"
 source=${NGINX_SOURCE:-/usr/share/nginx/src} out=$PWD/$1 here=$PWD/examples/nginx
-work=$(dirname "$out")/nginx-objs
+work="$(dirname "$out")/nginx objs"
 [ -x "$source/configure" ] || { echo "nginx's sources are not in $source: install nginx-dev, or set NGINX_SOURCE"; exit 1; }
 mkdir -p "$work"
 exec 9>"$work.lock"
@@ -31,7 +32,7 @@ fi
 exec 9>&-
 flags=(-fPIC -isystem "$work/objs")
 for d in core event event/modules os/unix http http/modules http/v2; do flags+=(-isystem "$work/src/$d"); done
-[ -z "$only" ] || { echo "${flags[*]}"; exit; }
+[ -z "$only" ] || { printf '%q ' "${flags[@]}"; echo; exit; }
 # The same as `make -f objs/Makefile modules` there, with more warnings.
 rm -f "$out"
 # shellcheck disable=SC2086

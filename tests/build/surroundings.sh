@@ -74,7 +74,7 @@ mkdir "$tree"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp -p --parents -t "$tree" 2>/dev/null
 # What is installed need not be built again, but for what has a build of its own.
 mkdir "$tree/build" && cp -a build/examples build/lib build/bodies "$tree/build/" 2>/dev/null
-rm -rf "$tree"/build/examples/*.so "$tree"/build/examples/nginx-objs*
+rm -f "$tree"/build/examples/*.so # nginx's configure has run at a path with a space (examples/nginx/build.sh)
 for command in "make -s build/native/unit/qos_status" "build/native/unit/qos_status" "tests/build/install.sh" \
     "make -s build/examples/ngx_http_qos_module.so" "make -s build/examples/nbdkit-qoskit-filter.so"; do
     (cd "$tree" && timeout 600 $command) >"$d/out" 2>&1 || { bad "a path with a space: $command: $(tail -n 3 "$d/out")"; continue; }
