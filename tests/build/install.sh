@@ -59,7 +59,8 @@ target_link_libraries(user_shared PRIVATE qoskit::shared)
 add_executable(user_static main.cc)
 target_link_libraries(user_static PRIVATE qoskit::static)
 END
-mkdir -p "$user/only_c" "$user/only_cxx"
+mkdir -p "$user/only_c" "$user/only_cxx" "$user/versions"
+printf 'cmake_minimum_required(VERSION 3.16)\nproject(versions NONE)\nfind_package(qoskit ${WANTED} REQUIRED)\n' >"$user/versions/CMakeLists.txt"
 # A project of one language, which includes the headers by their folder, beside a file of its own named as one of them.
 for language in C CXX; do
     here=$user/only_${language,,}
@@ -80,10 +81,12 @@ done
         cmake -DCMAKE_PREFIX_PATH="$out/usr" -S $one -B $one/build >cmake.log 2>&1 && cmake --build $one/build >>cmake.log 2>&1 && $one/build/one ||
             { cat cmake.log; echo "CMake, $one alone"; exit 1; }
     done
-    # A version that is not there must not be found.
+    # A version that is not there must not be found. (Without a language cmake has no compiler to examine.)
+    found() { cmake -DCMAKE_PREFIX_PATH="$out/usr" -DWANTED="$1" -S versions -B "build_$1" >cmake.log 2>&1; }
+    found "$minor" || { cat cmake.log; echo "find_package(qoskit $minor) without a language"; exit 1; }
     for wanted in 99.0 "$((${minor%%.*} + 1)).0" 0.1; do
-        cmake -DCMAKE_PREFIX_PATH="$out/usr" -DWANTED="$wanted" -S . -B "build_$wanted" >cmake.log 2>&1 &&
-            { echo "find_package(qoskit $wanted) takes $version"; exit 1; }
+        ! found "$wanted" || { echo "find_package(qoskit $wanted) takes $version"; exit 1; }
+        grep -q 'compatible' cmake.log || { cat cmake.log; echo "find_package(qoskit $wanted) fails for another reason"; exit 1; }
     done
     exit 0
 ) || exit 1

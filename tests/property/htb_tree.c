@@ -61,7 +61,7 @@ int main(void)
     uint64_t trees, steps, i, k;
     check_begin("property/htb_tree");
     trees = check_scaled(240);
-    steps = 1500;
+    steps = check_state.scale > 2 ? 750 : 1500;
     for (i = 0; i < trees; i++) {
         struct twin t;
         uint64_t now = 1000000000;
