@@ -1206,7 +1206,7 @@ static void htb_drawn(struct world *w, uint64_t random)
         beside_drawn(w, &r);
         return;
     }
-    w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 160 ? 3 : 1;
+    w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 240 ? 3 : 1;
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
     w->choice[F_QUEUES] = (uint8_t)world_between(&r, 0, 1);
