@@ -123,7 +123,7 @@ for run in 1200:controls:280 400:layout:20; do # width, what is judged, its find
     grep -iE 'CONSOLE.*(error|uncaught)' "$out/$what.err" && bad "the browser reports an error"
 done
 # Pictures to look at.
-for kind in 1200,1330:1 400,3000:1 1200,1330:0; do
+for kind in 1200,1330:1 1200,1330:0; do
     timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$out/profile" --blink-settings=preferredColorScheme=${kind#*:} --virtual-time-budget=5000 \
         --window-size=${kind%:*} --screenshot="$out/${kind%,*}_$([ ${kind#*:} = 0 ] && echo dark || echo light).png" "file://$page" >/dev/null 2>&1
 done

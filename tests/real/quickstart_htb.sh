@@ -3,6 +3,7 @@
 # the run had the demand, bad input is refused with a message, clients that go leave nothing behind, and it ends on
 # SIGTERM
 # needs: loopback
+# alone: no
 set -u
 . "$(dirname "$0")/../lib.sh"
 server=$PWD/build/examples/quickstart_htb
