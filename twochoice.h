@@ -82,10 +82,10 @@
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
  *   - Placement: k writes reserve at 2k servers, 4k if busy, or all; each goes where one
- *     asks within 17 timeout_ns, or home; after timeout_ns without an end also to another
- *     one. A server that lies holds at most ceil(2k / servers) writes of a request until
- *     then, and harms none that did not reserve there. A client that reserves and does
- *     not write idles a server at most 4 leads (lead_ns) an ask; they take turns.
+ *     asks, or home if none took a write for 17 timeout_ns; after timeout_ns without an
+ *     end also to another one. A server that lies holds at most ceil(2k / servers) writes
+ *     of a request until then, and harms none that did not reserve there. A client that
+ *     does not write idles a server at most 4 leads (lead_ns) an ask; they take turns.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data
  *     is written elsewhere. Costs: a write and a query O(log n), a message O(k).
@@ -517,9 +517,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice
 QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
                                        const struct twochoice_message *message, struct twochoice_message *answer);
 /* What to do now: one order a call. A write is sent where a server asked for it; home, if it is small, or if no server
- * is up or answers. For the ask of a server that stated wait_ns, and service_ns of each write that it took since, it
- * waits twice their sum and timeout_ns at most, and never more than 17 timeout_ns. O(max_requests), and O(k) for each
- * request that has something to do. */
+ * is up or answers, or if in 17 timeout_ns none took a write of the request and none came back. For the ask of a server
+ * that stated wait_ns, and service_ns of each write that it took since, it waits twice their sum and timeout_ns at
+ * most. O(max_requests), and O(k) for each request that has something to do. */
 QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
                                       struct twochoice_place_order *order);
 /* id: QOS_NONE (QOS_ENOENT otherwise). granted: writes sent; borrowed: of them away from home; refused: reservations
@@ -3435,6 +3435,7 @@ struct twochoice_priv_request {
     uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
     uint32_t back;                                 /* writes taken back since it reserved at more servers */
     uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
+    uint64_t moved_ns;                             /* since then no server took a write, and none came back */
     bool curious, wider;                           /* wider: it reserved at more than 2k servers */
 };
 struct twochoice_placement {
@@ -3682,7 +3683,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->offers = r->small = 0;
     r->writes = r->unbound = r->open = (uint32_t)k;
     r->len_bytes = 0;
-    r->due_ns = r->begun_ns = now_ns;
+    r->due_ns = r->begun_ns = r->moved_ns = now_ns;
     r->curious = qos_rng_below(&placement->rng, 128) == 0;
     r->wider = false;
     r->back = 0;
@@ -3774,7 +3775,7 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     r->curious = false;
     r->back++;
     r->unbound++;
-    r->due_ns = now_ns;
+    r->due_ns = r->moved_ns = now_ns;
     placement->service_ns[s->server] = qos_max(placement->service_ns[s->server], took_ns);
     qos_counter_add(&placement->counters.waited, 1);
 }
@@ -3903,6 +3904,7 @@ QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct 
         return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
     }
     (void)twochoice_priv_bind(placement, r, o, write, now_ns, out);
+    r->moved_ns = now_ns;
     o->wait_ns += o->service_ns;
     o->state = --o->left ? TWOCHOICE_PRIV_OFFER_KNOWN : TWOCHOICE_PRIV_OFFER_UNUSED;
     return true;
@@ -3982,16 +3984,26 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
     return twochoice_priv_order(placement, r, &r->offer[worst], TWOCHOICE_RELEASE, out);
 }
 
-/* Until when a server may be silent: a quarter of the timeout for an answer; for an ask beyond twice its bound, which
- * counts as 8 timeouts at most. */
-QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
-                                           const struct twochoice_priv_offer *o)
+/* When a request has got nowhere for so long, it holds no reservation any more, and what is left goes home. */
+QOS_PRIV uint64_t twochoice_priv_last_ns(const struct twochoice_placement *placement,
+                                         const struct twochoice_priv_request *r)
 {
-    const uint64_t timeout_ns = placement->timeout_ns;
-    if (o->state == TWOCHOICE_PRIV_OFFER_WAITS)
-        return o->at_ns + timeout_ns / 4;
-    return o->state == TWOCHOICE_PRIV_OFFER_KNOWN ? o->at_ns + 2 * qos_min(o->wait_ns, 8 * timeout_ns) + timeout_ns
-                                                  : QOS_NEVER;
+    return r->moved_ns + 17 * placement->timeout_ns;
+}
+
+/* Until when a server may be silent: a quarter of the timeout for an answer; for an ask the timeout beyond twice its
+ * bound. */
+QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
+                                           const struct twochoice_priv_request *r, const struct twochoice_priv_offer *o)
+{
+    const uint64_t timeout_ns = placement->timeout_ns, last_ns = twochoice_priv_last_ns(placement, r);
+    switch (o->state) {
+    case TWOCHOICE_PRIV_OFFER_PLANNED:
+    case TWOCHOICE_PRIV_OFFER_DECLINED: return last_ns;
+    case TWOCHOICE_PRIV_OFFER_WAITS: return qos_min(o->at_ns + timeout_ns / 4, last_ns);
+    case TWOCHOICE_PRIV_OFFER_KNOWN: return qos_min(o->at_ns + 2 * o->wait_ns + timeout_ns, last_ns);
+    default: return QOS_NEVER;
+    }
 }
 
 /* Is the fastest server that was declined asked again? No other is unless this one is. */
@@ -4020,13 +4032,13 @@ QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, stru
     uint32_t i;
     for (i = 0; i < r->offers; i++) {
         struct twochoice_priv_offer *o = &r->offer[i];
-        uint64_t silent_ns = twochoice_priv_silent_ns(placement, o);
+        uint64_t silent_ns = twochoice_priv_silent_ns(placement, r, o);
         if (o->state == TWOCHOICE_PRIV_OFFER_UNUSED)
             continue;
         if (r->unbound == 0 || silent_ns <= now_ns) {
             bool tell = o->state >= TWOCHOICE_PRIV_OFFER_WAITS && o->state <= TWOCHOICE_PRIV_OFFER_ASKS;
             o->state = r->unbound ? TWOCHOICE_PRIV_OFFER_REFUSED : TWOCHOICE_PRIV_OFFER_UNUSED;
-            if (r->unbound) {
+            if (r->unbound && tell) {
                 placement->service_ns[o->server] = placement->timeout_ns;
                 qos_counter_add(&placement->counters.refused, 1);
             }
@@ -4074,7 +4086,9 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
         if (o->state != TWOCHOICE_PRIV_OFFER_REFUSED && o->state != TWOCHOICE_PRIV_OFFER_UNUSED)
             slots += o->left;
     }
-    if (slots < r->unbound) {
+    if (now_ns >= twochoice_priv_last_ns(placement, r)) {
+        r->back = 0;
+    } else if (slots < r->unbound) {
         r->back -= (uint32_t)qos_min(r->back, r->unbound - slots);
         slots += twochoice_priv_plan(placement, r, 2 * (r->unbound - slots));
     } else if (twochoice_priv_widens(placement, r, now_ns) &&
