@@ -543,6 +543,8 @@ struct htb_priv_late {
     int16_t credit;             /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
     uint32_t score;             /* late requests so far, less 1/64 of all, in 64ths; never below 0 */
     uint32_t move, run;         /* the last move; requests in time since then */
+    uint32_t seen, lates;       /* latency_ns given: requests in this look, late ones of them */
+    uint32_t before;            /* late ones of 64 in the last look at the knee */
     uint64_t behind_ns, at_ns;  /* rate only: how far its service is behind its rate, as of then on the active clock */
     uint64_t begun_ns;          /* when it began to narrow, on the active clock */
     uint64_t retry_ns, rest_ns; /* it narrows nothing before; the next rest is twice as long */
@@ -578,7 +580,8 @@ struct htb_priv_flight {
     uint64_t speed[3];        /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
-    uint64_t n, done_ns, begun_ns, most_ns;    /* of this look: requests, device time, begin (active); most in flight */
+    uint64_t asked, found_for;              /* the least asked for at once, in 64 requests; while the knee was found */
+    uint64_t n, done_ns, begun_ns, most_ns; /* of this look: requests, device time, begin (active); most in flight */
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
@@ -2129,13 +2132,14 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *   the knee    BASE --- a search ---> TRIAL         a look: 64 requests, 4 and 16 times as many for smaller steps, 4
  *                ^  at the knee         |  at another times as many while looks at the knee differ by half a step; an
  *                |                      v             eighth of that if it takes longer than 50 ms times the factor
- *                '--- kept, undone --- AGAIN  at the knee; late or hurt: undone
+ *                '--- kept, undone --- AGAIN  at the knee; hurt, or more are late than at the knee: undone
  *
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06. Wider is kept if more by 1/64 is completed than in both looks
  *               at the knee, narrower if not less by 1/64: below that, seeds of one device differ (of looks of
  *               fewer than 64 requests by 1/8). Twice the bound is kept at once if such a look shows 7/4 of the speed
- *     search    from the start; when the speed changes by a quarter; and after pauses that begin with 64 looks and
- *               double, up to 60 s: probing takes at most 1/64
+ *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in 64 requests on
+ *               end, as when the knee was found (who is alone needs little in flight); and after pauses that begin
+ *               with 64 looks and double, up to 60 s: probing takes at most 1/64
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
  *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
@@ -2144,7 +2148,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *     latency_ns: late is later than S + latency_ns. A late request costs 176 of a credit of at most 352, one in time
  *               earns 1: fewer than one of 100 stay late.
  *       cut     the credit is below 0, and it was long at the device: the bound falls by a step
- *       widen   the same, but it was longer in its queue, for lack of room: the bound rises by a step
+ *       widen   the same, but it was longer in its queue, for lack of room: the bound rises by a step, at the knee to
+ *               WIDE: what it needs there is a wider knee
  *       climb   a credit of 176 or more: each request in time raises the bound by 1/64 of a step, up to 1.4 knees
  *       step    twice as long if the same move comes within 16 requests, half as long if the moves turn; 2^(1/64) to 2
  *       hopeless  10 late requests while it narrows, beside one of 64: narrowing does not keep the promise
@@ -2215,7 +2220,7 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
         c->bound = c->wish = HTB_PRIV_WIDE;
         c->step = HTB_PRIV_STEP_MAX / 8;
         c->credit = 0;
-        c->score = c->run = 0;
+        c->score = c->run = c->seen = c->lates = c->before = 0;
         c->move = HTB_PRIV_CUT;
         c->retry_ns = c->rest_ns = c->behind_ns = 0;
         c->at_ns = tree->flight.active_ns;
@@ -2241,11 +2246,15 @@ QOS_PRIV void htb_priv_bind(struct htb *tree)
 QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
+    uint32_t i;
     QOS_ASSERT(f->min_ns <= knee_ns && knee_ns <= f->max_ns);
+    for (i = 0; i < HTB_PRIV_LATE_MAX; i++)
+        f->cls[i].seen = f->cls[i].lates = 0;
     f->knee_ns = knee_ns;
     htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
     f->n = f->done_ns = f->most_ns = 0;
+    f->asked = QOS_NEVER;
     f->full = false;
 }
 
@@ -2289,6 +2298,7 @@ QOS_PRIV void htb_priv_failed(struct htb_priv_flight *f, uint64_t now_ns)
 QOS_PRIV void htb_priv_search(struct htb_priv_flight *f, uint32_t step)
 {
     f->searching = f->up = true;
+    f->found_for = QOS_NEVER;
     f->step = step;
     f->failed = 0;
 }
@@ -2402,13 +2412,14 @@ QOS_PRIV void htb_priv_unwatch(struct htb *tree, uint32_t id)
     htb_priv_narrow(tree);
 }
 
-/* Nor does one that has asked nothing for lag_ns. */
-QOS_PRIV void htb_priv_forget(struct htb *tree)
+/* A look at the knee ends: how late were the classes there? One that has asked nothing for lag_ns needs nothing. */
+QOS_PRIV void htb_priv_look_back(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
     uint32_t i;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
         struct htb_priv_late *c = &f->cls[i];
+        c->before = (uint32_t)(UINT64_C(64) * c->lates / qos_max(c->seen, 1));
         if (f->active_ns - c->at_ns > tree->lag_ns)
             c->bound = c->wish = HTB_PRIV_WIDE;
     }
@@ -2442,7 +2453,7 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
         f->failed = 0;
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_BASE) {
-        htb_priv_forget(tree);
+        htb_priv_look_back(tree);
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_TRIAL) {
         f->phase = HTB_PRIV_AGAIN;
@@ -2522,12 +2533,20 @@ QOS_PRIV void htb_priv_cut_for(struct htb *tree, struct htb_priv_late *c)
         htb_priv_need(tree, c, (uint32_t)qos_max(qos_sat_sub(now, c->step), least));
 }
 
-/* It waited long for room: the bound rises, as from now. */
+/* It waited long for room: the bound rises, as from now. At the knee it needs nothing narrower. */
 QOS_PRIV void htb_priv_widen_for(struct htb *tree, struct htb_priv_late *c)
 {
+    const uint32_t bound = (uint32_t)c->bound + c->step;
     htb_priv_stride(c, HTB_PRIV_WIDENED);
-    htb_priv_need(tree, c, (uint32_t)qos_min((uint64_t)c->bound + c->step, htb_priv_log2(tree->flight.knee_ns)));
+    htb_priv_need(tree, c, bound < htb_priv_log2(tree->flight.knee_ns) ? bound : HTB_PRIV_WIDE);
     tree->flight.changed_ns = tree->now_ns;
+}
+
+/* In a trial of a wider bound: are no more late than at the knee? One may be by chance. */
+QOS_PRIV bool htb_priv_no_later(const struct htb_priv_flight *f, const struct htb_priv_late *c)
+{
+    return f->phase == HTB_PRIV_TRIAL && f->knee_ns > f->base_ns &&
+           UINT64_C(64) * (c->lates - 1) <= (uint64_t)c->before * c->seen;
 }
 
 /* Of a class with latency_ns, a request is late. A burst of them costs as much credit as it had requests at the
@@ -2538,7 +2557,8 @@ QOS_PRIV void htb_priv_was_late(struct htb *tree, struct htb_priv_late *c, const
     const bool narrows = f->narrow < htb_priv_log2(f->knee_ns);
     const int32_t least =
         -HTB_PRIV_GOOD * (int32_t)qos_min(qos_max(tree->cls[c->id].u.leaf.outstanding, 4), HTB_PRIV_CLUSTER);
-    if (room && c->bound >= htb_priv_log2(f->knee_ns))
+    c->lates++;
+    if ((room && c->bound == HTB_PRIV_WIDE) || htb_priv_no_later(f, c))
         return;
     c->credit = (int16_t)(c->credit - HTB_PRIV_GOOD < least ? least : c->credit - HTB_PRIV_GOOD);
     if (r->since_ns < f->changed_ns || f->draining)
@@ -2647,9 +2667,10 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
     if (latency_ns == 0)
         htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens),
                            htb_priv_others_are_why(tree, r) ? elapsed_ns : 0, qos_elapsed_ns(r->sent_ns, now_ns), room);
-    else if (r->since_ns < f->pause_end_ns)
+    if (latency_ns == 0 || r->since_ns < f->pause_end_ns)
         return;
-    else if (now_ns > r->due_ns)
+    c->seen++;
+    if (now_ns > r->due_ns)
         htb_priv_was_late(tree, c, r, room);
     else
         htb_priv_was_in_time(tree, c);
@@ -2711,6 +2732,27 @@ QOS_PRIV uint64_t htb_priv_look_least(const struct htb_priv_flight *f)
     return f->active_ns - f->begun_ns < long_ns ? least : least / 8;
 }
 
+/* The knee was found for what was asked for then. For twice as much a search begins anew, whatever the look. */
+QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    f->asked = qos_min(f->asked, (uint64_t)tree->queued + tree->dispatch.waiting + tree->dispatch.at_device);
+    if (f->n % 64 != 0)
+        return false;
+    if (f->full && f->asked / 2 > f->found_for) {
+        const uint64_t knee_ns = f->phase == HTB_PRIV_TRIAL ? f->base_ns : f->knee_ns;
+        f->phase = HTB_PRIV_BASE;
+        f->longer = 0;
+        htb_priv_search(f, 0);
+        htb_priv_look_begin(tree, knee_ns);
+        return true;
+    }
+    if (f->searching)
+        f->found_for = qos_min(f->found_for, f->asked);
+    f->asked = QOS_NEVER;
+    return false;
+}
+
 /* A request is complete: what does it show of its class, and of the bound? */
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
@@ -2748,7 +2790,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     }
     f->n++;
     f->done_ns += r->flight_ns;
-    if (f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) && f->n >= htb_priv_look_least(f))
+    if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&
+        f->n >= htb_priv_look_least(f))
         htb_priv_look(tree, now_ns);
 }
 
@@ -3133,6 +3176,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->flight.narrow = HTB_PRIV_WIDE;
     tree->flight.by = QOS_NONE;
     tree->flight.up = tree->flight.searching = true;
+    tree->flight.asked = tree->flight.found_for = QOS_NEVER;
     tree->flight.last_ns = c.start_ns;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
