@@ -571,13 +571,14 @@ struct htb_priv_flight {
     uint64_t knee_ns;                          /* what the throughput needs */
     uint16_t narrow;                           /* what the late classes need: the least of theirs */
     enum htb_priv_phase phase;
-    bool up, searching, full; /* direction of the trial; look for the knee; a request had to wait for room */
-    uint32_t step, failed;    /* the bound changes by 1 + 2^-step; directions that failed at this step */
-    uint32_t longer;          /* looks are 4^longer times as long, as the demand or the device varies */
-    uint32_t by;              /* class that the bound is narrowed for; QOS_NONE */
-    uint64_t base_ns;         /* the knee while another one is tried */
-    uint64_t from_speed;      /* before the bound was narrowed for classes */
-    uint64_t speed[3];        /* by phase: device time completed in 2^20 ns */
+    bool up, searching, full;    /* direction of the trial; look for the knee; a request had to wait for room */
+    uint32_t step, failed;       /* the bound changes by 1 + 2^-step; directions that failed at this step */
+    uint32_t longer;             /* looks are 4^longer times as long, as the demand or the device varies */
+    uint32_t by;                 /* class that the bound is narrowed for; QOS_NONE */
+    uint64_t base_ns;            /* the knee while another one is tried */
+    uint64_t from_speed;         /* before the bound was narrowed for classes */
+    uint64_t speed[3];           /* by phase: device time completed in 2^20 ns */
+    uint64_t best_speed, best_n; /* at any knee of this device; the requests of the look that showed it */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
     uint64_t asked, found_for;              /* the least asked for at once, in 64 requests; while the knee was found */
@@ -2135,8 +2136,11 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *                '--- kept, undone --- AGAIN  at the knee; hurt, or more are late than at the knee: undone
  *
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06. Wider is kept if more by 1/64 is completed than in both looks
- *               at the knee, narrower if not less by 1/64: below that, seeds of one device differ (of looks of
- *               fewer than 64 requests by 1/8). Twice the bound is kept at once if such a look shows 7/4 of the speed
+ *               at the knee: below that, seeds of one device differ (of looks of fewer than 64 requests by 1/8).
+ *               Narrower is kept if not less by 1/64 than at the best knee of this device, as small losses add up, by
+ *               more than the two looks at the knee differ: they do where the caller gets no processor now and then.
+ *               Of two knees the one with looks three times as long is the best, else the faster one. Twice the bound
+ *               is kept at once if such a look shows 7/4 of the speed
  *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in 64 requests on
  *               end, as when the knee was found (who is alone needs little in flight); and after pauses that begin
  *               with 64 looks and double, up to 60 s: probing takes at most 1/64
@@ -2327,6 +2331,7 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
         if (!f->searching && apart > f->settled_speed / 4) { /* another device: what was learned does not count */
             htb_priv_search(f, 0);
             f->from_speed = f->speed[0];
+            f->best_speed = f->best_n = 0;
         } else if (!f->searching && now_ns >= f->probe_ns) {
             htb_priv_search(f, HTB_PRIV_FINE);
         }
@@ -2344,11 +2349,12 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
+    const uint64_t apart = before > after ? before - after : after - before;
     const uint64_t least = (before + after) / (f->brief ? 16 : 128);
     if (f->hurts)
         return false;
     return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
-                 : f->speed[HTB_PRIV_TRIAL] + least >= qos_max(before, after);
+                 : f->speed[HTB_PRIV_TRIAL] + least >= qos_max(qos_max(before, after), f->best_speed) + apart;
 }
 
 /* At the bound again after a trial. */
@@ -2358,6 +2364,10 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     uint64_t bound_ns = f->knee_ns;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN],
                    apart = before > after ? before - after : after - before;
+    if (f->n >= 3 * f->best_n || (f->n >= f->best_n && (before + after) / 2 > f->best_speed)) {
+        f->best_speed = (before + after) / 2;
+        f->best_n = f->n;
+    }
     if (apart > qos_max(before, after) >> (f->step + 1) && f->longer < 3) { /* no evidence: look for longer */
         f->longer++;
     } else if (htb_priv_better(tree)) {

@@ -9,6 +9,7 @@ cd "$(dirname "$0")/../../.." || exit 1
 [ $# -gt 0 ] || { mapfile -t all < <(cd tests/world/faults && ls -- *.txt */*.txt | sed 's/\.txt$//'); set -- "${all[@]}"; }
 out=build/faults
 bad=0
+TIMEFORMAT=%U # of processor time
 
 # build_world FOLDER WORLD: with the headers of the folder
 build_world() {
@@ -37,15 +38,17 @@ for what; do
         else
             for w in $worlds; do
                 build_world "$out/$name" "$w" || { verdict='does not compile' bad=1; break; }
-                from=${SEED:-1}
+                from=${SEED:-1} left=${SECONDS_EACH:-60}
                 while :; do
-                    (ulimit -St $((${SECONDS_EACH:-60} * 2)) # of processor time, too: the machine may be shared
-                        exec stdbuf -oL "$out/$name/$w" --for "${SECONDS_EACH:-60}" --from "$from" --no-shrink --first 2>&1) >"$out/$name/log"
-                    status=$?
+                    used=$({ time (ulimit -St $((left * 2)) # of processor time, too: the machine may be shared
+                        stdbuf -oL "$out/$name/$w" --for "$left" --from "$from" --no-shrink --first >"$out/$name/log" 2>&1
+                    ); } 2>&1; exit $?)
+                    status=$? used=${used##*$'\n'}
                     seed=$(sed -n 's/.*replay: .*SEED=//p;T;q' "$out/$name/log")
                     [ "$status" = 1 ] && [ -n "$seed" ] && breaks_anyway "$out/$name" "$w" "$seed" || break
                     echo "world/$w breaks without a fault: SEED=$seed"
-                    bad=1 from=$((seed + 1))
+                    bad=1 from=$((seed + 1)) left=$((left - ${used%.*}))
+                    [ $left -gt 0 ] || { status=0; break; }
                 done
                 case $status in
                 0) continue ;;

@@ -1,0 +1,120 @@
+// proves: HTB_BY_FLIGHT wastes no device where its caller gets no processor now and then: tenants with requests enough get 97 %
+// proves: of what they get without a scheduler, on serial and parallel devices
+#include "check.h"
+#include "htb.h"
+#include "examples/world/devices.h"
+
+#define MS UINT64_C(1000000)
+#define COST 93000u /* ns of the whole device */
+#define MOST 200u
+#define FROM_NS (2000 * MS) /* judged from here on */
+#define TO_NS (10000 * MS)
+
+/* A caller works for a while, then is away for a while: exponential times with these means. */
+static const struct caller {
+    uint32_t channels, outstanding;
+    uint64_t works_ns, away_ns;
+    enum world_spread spread;
+} callers[] = {
+    {1, 32, 4000000, 2000000, WORLD_TEN},           {1, 32, 4000000, 500000, WORLD_TEN},
+    {1, 32, 20000000, 2000000, WORLD_TEN},          {8, 32, 4000000, 500000, WORLD_TEN},
+    {8, 200, 4000000, 2000000, WORLD_TEN},          {1, 8, 4000000, 500000, WORLD_FIXED},
+    {64, 200, 4000000, 1000000, WORLD_EXPONENTIAL},
+};
+
+static struct htb tree;
+static struct htb_request request[MOST];
+
+static void send(struct world_device *device, uint64_t now_ns, uint32_t id)
+{
+    const struct world_io io = {.cost_ns = COST, .id = id};
+    world_device_submit(device, now_ns, &io);
+}
+
+static void dispatch(struct world_device *device, uint64_t now_ns)
+{
+    const struct htb_request *r;
+    while ((r = htb_dispatch(&tree, now_ns)) != NULL)
+        send(device, now_ns, (uint32_t)(r - request));
+}
+
+/* Requests that are done in the time that is judged. */
+static uint64_t run(const struct caller *c, uint64_t seed, bool scheduled)
+{
+    static unsigned char memory[65536] __attribute__((aligned(64)));
+    const struct world_device_config kind = {.channels = c->channels, .spread = c->spread};
+    struct htb_config config;
+    struct htb_class terms;
+    struct world_device device;
+    struct world_rng rng;
+    uint64_t now_ns = 1, done = 0, leaves_ns, next_ns;
+    uint32_t i, ended[MOST], ends;
+    world_rng_init(&rng, seed, 1);
+    world_device_init(&device, &kind, seed);
+    memset(&config, 0, sizeof config);
+    memset(&terms, 0, sizeof terms);
+    memset(request, 0, sizeof request);
+    config.classes = 2;
+    config.rate_per_s[0] = WORLD_NS_PER_S;
+    config.bound = HTB_BY_FLIGHT;
+    config.dispatch_max = config.device_max = MOST;
+    CHECK_EQ(htb_init(&tree, memory, sizeof memory, &config), QOS_OK);
+    CHECK_EQ(htb_reserve(&tree, now_ns, 1, &terms, NULL), QOS_OK);
+    for (i = 0; i < c->outstanding; i++) {
+        request[i].class_id = 1;
+        request[i].tokens[0] = COST;
+        if (scheduled)
+            CHECK_EQ(htb_submit(&tree, now_ns, &request[i]), QOS_OK);
+        else
+            send(&device, now_ns, i);
+    }
+    if (scheduled)
+        dispatch(&device, now_ns);
+    leaves_ns = now_ns + (uint64_t)((double)c->works_ns * world_exponential(&rng));
+    while (now_ns < TO_NS) {
+        struct world_io io;
+        next_ns = world_device_next_ns(&device);
+        if (scheduled && htb_dispatch_next_ns(&tree, now_ns) > now_ns)
+            next_ns = next_ns < htb_dispatch_next_ns(&tree, now_ns) ? next_ns : htb_dispatch_next_ns(&tree, now_ns);
+        while (leaves_ns <= next_ns) { /* it comes back after it was to act, or has missed nothing */
+            const uint64_t back_ns = leaves_ns + (uint64_t)((double)c->away_ns * world_exponential(&rng));
+            next_ns = next_ns > back_ns ? next_ns : back_ns;
+            leaves_ns = back_ns + 1 + (uint64_t)((double)c->works_ns * world_exponential(&rng));
+        }
+        now_ns = next_ns;
+        for (ends = 0; world_device_take(&device, now_ns, &io); ends++)
+            ended[ends] = io.id;
+        done += now_ns >= FROM_NS ? ends : 0;
+        for (i = 0; i < ends; i++) {
+            if (scheduled) {
+                CHECK_EQ(htb_complete(&tree, now_ns, HTB_DONE, NULL, &request[ended[i]]), QOS_OK);
+                CHECK_EQ(htb_submit(&tree, now_ns, &request[ended[i]]), QOS_OK);
+            } else {
+                send(&device, now_ns, ended[i]);
+            }
+        }
+        if (scheduled)
+            dispatch(&device, now_ns);
+    }
+    world_device_free(&device);
+    return done;
+}
+
+int main(void)
+{
+    uint64_t best, got, k, seed;
+    check_begin("world/htb_caller");
+    for (k = 0; k < sizeof callers / sizeof *callers; k++) {
+        best = got = 0;
+        for (seed = 1; seed <= 16; seed++) {
+            best += run(&callers[k], seed, false);
+            got += run(&callers[k], seed, true);
+        }
+        printf("%2u channels, %3u requests, works %6.1f ms, away %3.1f ms: %.3f\n", callers[k].channels,
+               callers[k].outstanding, (double)callers[k].works_ns / 1e6, (double)callers[k].away_ns / 1e6,
+               (double)got / (double)best);
+        CHECK_CONTEXT("caller %u", (unsigned)k);
+        CHECK_LE(best * 97, got * 100);
+    }
+    return check_end();
+}
