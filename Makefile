@@ -239,6 +239,7 @@ native_TEST := -O1
 native_unit_TEST := -O0
 native_WHOLE := -O1
 native_LD := gcc
+scale = $(call says,$(t:native/%=tests/%.c),scale)
 native_RUN = $(addprefix QOS_TEST_SCALE=,$(scale))
 # A false assertion divides by zero, which the sanitizer finds: a condition would count as a branch that is not reached.
 san := clang -std=gnu11 -g1 $(C_WARNINGS) -fno-omit-frame-pointer -fsanitize=address,undefined,integer -fno-sanitize-recover=all \
@@ -392,7 +393,6 @@ $(call verdict,$(1)): $(3)
 endef
 $(foreach t,$(TESTS),$(eval $(call test_run,$t,$($(firstword $(subst /, ,$t))_RUN) $(B)/$t,$(B)/$t)))
 $(foreach t,$(filter i386/%,$(TESTS)),$(eval $(call verdict,$t): $(B)/runs_i386))
-scale = $(call says,$(t:native/%=tests/%.c),scale)
 WHOLE := $(foreach t,$(filter native/%,$(TESTS)),$(if $(scale),$(t:native/%=whole/%)))
 $(foreach t,$(WHOLE),$(eval $(call test_run,$t,$(t:whole/%=$(B)/native/%),$(t:whole/%=$(B)/native/%))))
 # A script waits for the tools that it names; those of all tools for all.
