@@ -109,7 +109,8 @@
  *
  *   TAGS_NEED_SHARED  stop the compiler where shared tags do not work (no lock-free 64-bit word).
  *   TAGS_AXIS_BITS    8..61: share tags are moved back, in one pass over all clients, when V reaches 2^(this + 2) of
- *                     work per weight. The default, 61, is 292 years of device time at weight 1. Smaller: for tests. */
+ *                     work per weight, under reward of 1/256 ns. The default, 61, is then more than a year in which all
+ *                     that wait have weight 1 together. Smaller: for tests. */
 #if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
 #define TAGS_HAS_SHARED 1
 #else
@@ -507,7 +508,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 
 /* What every dispatch touches. */
 struct tags_priv_hot {
-    struct qos_u128 tag;      /* work per weight: 66 integer bits, 62 fraction bits */
+    struct qos_u128 tag;      /* work (reward: 1/256 ns) per weight: 66 integer bits, 62 fraction bits */
     uint64_t unit;            /* floor(2^62 / w) */
     uint32_t unit_more, rest; /* a large weight: 32 more bits of the unit, and of the tag */
     uint64_t packed;          /* weight and flags */
@@ -935,9 +936,15 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
     tags->plain_ns = tags->shift_ns ? 0 : TAGS_PRIV_LEAP_NS;
 }
 
+/* Is it to be taken as it is? */
+QOS_PRIV bool tags_priv_plain(const struct tags *tags, uint64_t now_ns)
+{
+    return QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns);
+}
+
 QOS_PRIV void tags_priv_now(struct tags *tags, uint64_t now_ns)
 {
-    if (QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns))
+    if (tags_priv_plain(tags, now_ns))
         tags->now_ns = now_ns;
     else
         tags_priv_jump(tags, now_ns);
@@ -969,13 +976,11 @@ QOS_PRIV_NOINLINE struct qos_u128 tags_priv_per_large(const struct tags_priv_hot
 }
 
 /* An amount over the weight: of cost, or under reward of 1/256 ns. 2^42 of them are exact to one. */
-QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags *tags, uint32_t id, uint64_t amount, uint32_t *rest)
+QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags_priv_hot *h, uint64_t amount, uint32_t *rest)
 {
-    const struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 p = qos_mul_wide(h->unit, amount); /* < 2^63 * 2^54 */
     if (QOS_UNLIKELY(h->unit < TAGS_PRIV_UNIT_LEAST))
-        p = tags_priv_per_large(h, amount, rest);
-    return tags->mean ? tags_priv_wide(p.hi >> 8, (p.hi & 0xff) << 56 | p.lo >> 8) : p;
+        return tags_priv_per_large(h, amount, rest);
+    return qos_mul_wide(h->unit, amount); /* < 2^63 * 2^54 */
 }
 
 /* a - b, 0 if b is larger. */
@@ -994,15 +999,14 @@ QOS_PRIV void tags_priv_return(struct tags_priv_pool *pool, struct tags_priv_hot
 
 /* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
  * the lag that is usual, a request of each client that waits, over the sum of their weights. The rest is lost. */
-QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags *tags, const struct tags_priv_pool *pool,
-                                           struct tags_priv_hot *h)
+QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags_priv_pool *pool, struct tags_priv_hot *h)
 {
     uint64_t weights = qos_max(pool->weights, 1), work, hi, rest;
     struct qos_u128 least;
     if (!tags_priv_less(h->tag, pool->v))
         return;
     work = qos_min(qos_sat_mul(pool->largest, pool->backlogged), UINT64_C(1) << 62);
-    least = qos_mul_wide(work, UINT64_C(1) << (tags->mean ? 54 : 62)); /* of 1/256 ns, or of cost */
+    least = qos_mul_wide(work, UINT64_C(1) << 62);
     hi = least.hi / weights;
     rest = least.hi % weights;
     least = tags_priv_wide(hi, qos_div_wide(tags_priv_wide(rest, least.lo), weights, NULL));
@@ -1235,7 +1239,7 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
         struct tags_priv_hot *h = &tags->hot[id];
         h->packed &= ~TAGS_PRIV_WAITING;
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
-        tags_priv_off_limit(tags, pool, h);
+        tags_priv_off_limit(pool, h);
         pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
         if ((h->packed & TAGS_PRIV_RESERVED) && !tags->config.shared) {
             const bool borrowed = id < tags->config.clients && (h->packed & TAGS_PRIV_BORROWED) != 0;
@@ -1263,10 +1267,11 @@ QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, ui
     return false;
 }
 
-/* May it be served now? A group only if one of its clients may; they are looked at in any case, for tags_priv_until. */
-QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, uint32_t *moves)
+/* May it be served now? A group only if one of its clients may; they are looked at in any case, for tags_priv_until.
+ * inside: of a group, where all are clients. */
+QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, bool inside, uint32_t *moves)
 {
-    bool may = id < tags->config.clients || tags_priv_group_may(tags, id, moves);
+    bool may = inside || id < tags->config.clients || tags_priv_group_may(tags, id, moves);
     return may && tags_priv_below(tags, id);
 }
 
@@ -1629,17 +1634,18 @@ TAGS_PRIV_INLINE void tags_priv_recharge(struct tags *tags, struct tags_priv_poo
                                          const struct tags_priv_charge *charge, uint64_t plus, uint64_t minus)
 {
     const uint32_t id = charge->id;
+    const struct tags_priv_hot *h = &tags->hot[id];
     struct qos_u128 *tag = tags_priv_axis(tags, charge);
     uint32_t rest = 0;
     if (charge->flags & TAGS_PRIV_NO_SHARE || plus == minus)
         return;
     if (plus > minus) {
-        tags_priv_move(tag, tags_priv_axis_v(pool, charge), tags_priv_per_weight(tags, id, plus - minus, &rest));
-        if (tags->hot[id].queued)
+        tags_priv_move(tag, tags_priv_axis_v(pool, charge), tags_priv_per_weight(h, plus - minus, &rest));
+        if (h->queued)
             tags_priv_s_raise(tags, pool, id);
     } else {
-        *tag = tags_priv_lead(*tag, tags_priv_per_weight(tags, id, minus - plus, &rest));
-        if (tags->hot[id].queued)
+        *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus - plus, &rest));
+        if (h->queued)
             tags_priv_s_lower(tags, pool, id);
     }
 }
@@ -1681,14 +1687,19 @@ QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t servi
     return qos_min(work, most);
 }
 
-/* It is complete: the estimate that it was charged is replaced by what it took. Two copies are compiled. */
+/* Without what it brought from elsewhere. Apart: as one expression, compilers divide by 1 each time. */
+QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags_priv_slot *slot)
+{
+    return slot->amount / (UINT64_C(1) + slot->delta);
+}
+
+/* It is complete: the estimate that it was charged is replaced by what it took. Three copies are compiled. */
 TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_ns, bool grouped)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
-    uint64_t floor = tags->config.service_floor_ns, estimate = slot->amount, work;
+    uint64_t floor = tags->config.service_floor_ns, work;
+    const uint64_t estimate = slot->delta ? tags_priv_amount_here(slot) : slot->amount;
     uint32_t id = slot->own.id;
-    if (QOS_UNLIKELY(slot->delta != 0))
-        estimate /= UINT64_C(1) + slot->delta;
     work = tags_priv_worth(tags, id, service_ns, estimate);
     if (work < floor << 8) {
         qos_counter_add(&tags->floor_ns, floor - (work >> 8));
@@ -1758,7 +1769,7 @@ QOS_PRIV void tags_priv_attribute(struct tags *tags, uint32_t i)
 }
 
 /* It leaves; if it was at work, the next one is. */
-QOS_PRIV void tags_priv_end_work(struct tags *tags, uint32_t i)
+QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint32_t next;
@@ -1828,21 +1839,15 @@ QOS_PRIV_NOINLINE void tags_priv_settle_grouped(struct tags *tags, uint32_t i, u
     tags_priv_end_work(tags, i);
 }
 
-/* A request ended that took service_ns. */
-QOS_PRIV void tags_priv_settle(struct tags *tags, uint32_t i, uint64_t service_ns)
-{
-    if (tags->outer)
-        tags_priv_settle_grouped(tags, i, service_ns);
-    else
-        tags_priv_settle_alone(tags, i, service_ns);
-}
-
-/* The same by attribution: it took what it used, and `each`. */
+/* A request ended; by attribution it took what it used, and `each`. */
 QOS_PRIV void tags_priv_settle_used(struct tags *tags, uint32_t i, uint64_t each)
 {
     uint64_t charge = each + tags->given_rest + tags_priv_used(tags, i);
     tags->given_rest = (uint32_t)(charge & 255);
-    tags_priv_settle(tags, i, charge >> 8);
+    if (tags->outer)
+        tags_priv_settle_grouped(tags, i, charge >> 8);
+    else
+        tags_priv_settle_alone(tags, i, charge >> 8);
 }
 
 /* Charges the completions of the batch, all of one moment; first those among the M oldest, whose places others take. If
@@ -1943,7 +1948,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   clients         apply (new terms), reweigh, tags_add, tags_group_add, tags_change, tags_remove
  *   arrivals        tags_arrive: rejects, join: begin (into the trees); tags_withdraw
  *   choice          choose: by_reservation, by_weight, choose_inside (a group); tags_choose, tags_next_ns
- *   dispatch        send: charge_rates, weigh, charge_share, charge_group; sent (queue and trees); tags_dispatch,
+ *   dispatch        send: charge_rates, weigh, charge_share, charge_level; sent (queue and trees); tags_dispatch,
  *                   tags_pull, tags_force
  *   given back      tags_complete: true_cost, settle (see "parallel devices"); refund: tags_cancel; tags_give_up
  *   intrusive       tags_push, tags_pop, tags_unlink, tags_head
@@ -2366,7 +2371,7 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     tags_priv_now(tags, now_ns);
     if (h->queued) {
         tags_priv_leave_trees(tags, pool, id);
-        tags_priv_off_limit(tags, pool, h);
+        tags_priv_off_limit(pool, h);
         pool->weights -= tags_priv_weight(h);
     }
     pool->reserved_sum -= tags_priv_held(tags, id);
@@ -2519,6 +2524,23 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_grouped(struct tags *tags, ui
     return QOS_OK;
 }
 
+/* After what a client may give was checked. */
+QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_checked(struct tags *tags, uint64_t now_ns, uint32_t id,
+                                                           uint32_t count, uint64_t cost)
+{
+    cost = qos_max(cost, 1);
+    tags_priv_now(tags, now_ns);
+    if (tags->config.at_limit == TAGS_REJECT && tags_priv_rejects(tags, id, count, cost)) {
+        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
+        return QOS_ELIMIT;
+    }
+    if (id < tags->grouped)
+        return tags_priv_arrive_grouped(tags, id, count, cost);
+    tags_priv_join(tags, &tags->root, id, count, cost);
+    tags->queued += count;
+    return QOS_OK;
+}
+
 QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count,
                                           uint64_t cost)
 {
@@ -2529,15 +2551,10 @@ QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, ui
         return QOS_ERANGE;
     if (count > TAGS_BACKLOG_MAX - h->queued)
         return QOS_EFULL;
-    cost = qos_max(cost, 1);
-    tags_priv_now(tags, now_ns);
-    if (tags->config.at_limit == TAGS_REJECT && tags_priv_rejects(tags, id, count, cost)) {
-        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
-        return QOS_ELIMIT;
-    }
-    if (id < tags->grouped)
-        return tags_priv_arrive_grouped(tags, id, count, cost);
-    tags_priv_join(tags, &tags->root, id, count, cost);
+    if (h->queued == 0 || id < tags->grouped || tags->config.at_limit == TAGS_REJECT || !tags_priv_plain(tags, now_ns))
+        return tags_priv_arrive_checked(tags, now_ns, id, count, cost);
+    tags->now_ns = now_ns; /* more of one that waits: most calls, so they save no registers */
+    h->queued += count;
     tags->queued += count;
     return QOS_OK;
 }
@@ -2585,7 +2602,7 @@ QOS_PRIV bool tags_priv_alone(const struct tags *tags, const struct tags_priv_po
 }
 
 /* QOS_EAGAIN: no client is due. QOS_EBUSY: moves are used up. */
-TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, struct tags_priv_pool *pool,
+TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, struct tags_priv_pool *pool, bool inside,
                                                           uint32_t *moves, struct tags_choice *choice)
 {
     uint64_t clock = tags_priv_clock(tags, pool);
@@ -2595,7 +2612,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
         if (!begins && pool->d.least == TAGS_PRIV_ABSENT)
             return QOS_EAGAIN;
         id = tags_priv_t_top(pool, begins ? &pool->r : &pool->d);
-        if (!tags_priv_may(tags, id, moves)) {
+        if (!tags_priv_may(tags, id, inside, moves)) {
             if (!tags_priv_move_left(moves))
                 return QOS_EBUSY;
             tags_priv_step_aside(tags, pool, id);
@@ -2613,13 +2630,13 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
     }
 }
 
-TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv_pool *pool, uint32_t *moves,
-                                                     struct tags_choice *choice)
+TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv_pool *pool, bool inside,
+                                                     uint32_t *moves, struct tags_choice *choice)
 {
     struct qos_u128 top;
     while ((top = pool->s_top).hi < TAGS_PRIV_AT_LIMIT) {
         uint32_t id = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK);
-        if (tags_priv_may(tags, id, moves)) {
+        if (tags_priv_may(tags, id, inside, moves)) {
             choice->client = id;
             choice->phase = TAGS_PHASE_WEIGHT;
             return QOS_OK;
@@ -2638,7 +2655,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
 /* Work is due to the weight phase. What is above limits is not meant. */
 QOS_PRIV_NOINLINE enum qos_status tags_priv_by_credit(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
 {
-    enum qos_status status = tags_priv_by_weight(tags, &tags->root, moves, choice);
+    enum qos_status status = tags_priv_by_weight(tags, &tags->root, false, moves, choice);
     return status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT ? QOS_EAGAIN : status;
 }
 
@@ -2652,10 +2669,10 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uin
     if (pool->l.least <= tags->now_ns)
         tags_priv_release(tags, pool, moves);
     if (phase == TAGS_PHASE_RESERVATION)
-        status = tags_priv_by_reservation(tags, pool, moves, choice);
+        status = tags_priv_by_reservation(tags, pool, true, moves, choice);
     if (status != QOS_EAGAIN)
         return status;
-    status = tags_priv_by_weight(tags, pool, moves, choice);
+    status = tags_priv_by_weight(tags, pool, true, moves, choice);
     choice->phase = phase == TAGS_PHASE_RESERVATION ? TAGS_PHASE_GROUP : phase;
     return status;
 }
@@ -2672,9 +2689,9 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_choose(struct tags *tags, uint64_t no
     if (QOS_UNLIKELY(tags->weight_credit > 0))
         status = tags_priv_by_credit(tags, &moves, choice);
     if (status == QOS_EAGAIN)
-        status = tags_priv_by_reservation(tags, root, &moves, choice);
+        status = tags_priv_by_reservation(tags, root, false, &moves, choice);
     if (status == QOS_EAGAIN)
-        status = tags_priv_by_weight(tags, root, &moves, choice);
+        status = tags_priv_by_weight(tags, root, false, &moves, choice);
     if (status == QOS_OK && tags->grouped)
         return tags_priv_choose_inside(tags, &moves, choice);
     return status == QOS_EAGAIN && root->l.least <= tags->now_ns ? QOS_EBUSY : status;
@@ -2757,12 +2774,16 @@ QOS_PRIV void tags_priv_charge_limit(const struct tags *tags, uint32_t id, uint6
 }
 
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
-TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool,
+TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h,
                                              struct tags_priv_slot *slot, struct tags_priv_charge *charge,
                                              enum tags_phase phase, bool shared)
 {
     uint32_t id = charge->id;
-    uint64_t packed = tags->hot[id].packed, reserved, limited;
+    uint64_t packed = h->packed, reserved, limited;
+    if (QOS_LIKELY(!(packed & (TAGS_PRIV_RESERVED | TAGS_PRIV_LIMITED)))) {
+        slot->rho = 0;
+        return true;
+    }
     if (packed & TAGS_PRIV_RESERVED) {
         if (phase == TAGS_PHASE_RESERVATION ||
             (phase == TAGS_PHASE_FORCED && tags_priv_rate_key(&tags->reserve[id]) <= tags_priv_clock(tags, pool)))
@@ -2771,8 +2792,7 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
         slot->rho = 0;
     }
     if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT) {
-        tags->hot[id].packed =
-            charge->flags & TAGS_PRIV_BY_RESERVE ? packed & ~TAGS_PRIV_BORROWED : packed | TAGS_PRIV_BORROWED;
+        h->packed = charge->flags & TAGS_PRIV_BY_RESERVE ? packed & ~TAGS_PRIV_BORROWED : packed | TAGS_PRIV_BORROWED;
         charge->flags |= TAGS_PRIV_BY_LIMIT;
     }
     reserved = tags_priv_reserved_units(tags, slot, charge);
@@ -2799,7 +2819,8 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
 QOS_PRIV bool tags_priv_within(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge, uint64_t requests)
 {
     struct qos_u128 most = tags_priv_wide(charge.hi >> 24, (charge.hi & 0xffffff) << 40 | charge.lo >> 24);
-    most = qos_add_wide(most, tags_priv_wide(charge.hi * requests, TAGS_PRIV_ID_MASK)); /* hi < 2^46 * 2^17 */
+    const uint64_t hi = qos_sat_mul(charge.hi, requests);
+    most = qos_add_wide(most, tags_priv_wide(qos_min(hi, TAGS_PRIV_LEAD_MAX), TAGS_PRIV_ID_MASK));
     most = qos_add_wide(most, qos_mul_wide(charge.lo, requests));
     return !tags_priv_less(most, tags_priv_lead(tag, v));
 }
@@ -2831,11 +2852,10 @@ QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_p
 }
 
 /* Charges the share tag, or above the limit the surplus tag. */
-TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, uint64_t amount,
-                                             struct tags_priv_charge *charge, enum tags_phase phase)
+TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h,
+                                             uint64_t amount, struct tags_priv_charge *charge, enum tags_phase phase)
 {
-    struct tags_priv_hot *h = &tags->hot[charge->id];
-    struct qos_u128 by = tags_priv_per_weight(tags, charge->id, amount, &h->rest);
+    struct qos_u128 by = tags_priv_per_weight(h, amount, &h->rest);
     tags_priv_raise_v(pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
@@ -2901,37 +2921,41 @@ QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, bool com
         tags->hot[tags->group[id]].at_device = tags->hot[tags->group[id]].at_device + more - less;
 }
 
-/* Charges the client's group; groups are not shared, so nothing refuses. */
-QOS_PRIV_NOINLINE void tags_priv_charge_group(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase,
-                                              uint64_t units)
+/* With groups: charges a client, or its group, by its own phase. They are not shared, so nothing refuses. */
+QOS_PRIV_NOINLINE void tags_priv_charge_level(struct tags *tags, struct tags_priv_slot *slot,
+                                              struct tags_priv_charge *charge, enum tags_phase phase, uint64_t units)
 {
-    struct tags_priv_charge *outer = tags_priv_outer(tags, slot);
-    enum tags_phase own;
-    outer->id = tags->group[slot->own.id];
-    outer->flags = 0;
-    own = tags_priv_phase_of(tags, outer->id, phase);
-    (void)tags_priv_charge_rates(tags, &tags->root, slot, outer, own, false);
-    tags_priv_charge_share(tags, &tags->root, slot->amount, outer, own);
+    struct tags_priv_pool *pool = tags_priv_pool_of(tags, charge->id);
+    struct tags_priv_hot *h = &tags->hot[charge->id];
+    const enum tags_phase own = tags_priv_phase_of(tags, charge->id, phase);
+    (void)tags_priv_charge_rates(tags, pool, h, slot, charge, own, false);
+    tags_priv_charge_share(tags, pool, h, slot->amount, charge, own);
     if (tags->by_client)
-        tags_priv_count_in(&tags->by_client[outer->id], phase, units);
+        tags_priv_count_in(&tags->by_client[charge->id], phase, units);
 }
 
 /* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
-TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *pool, bool grouped,
+TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *pool, bool grouped, uint32_t id,
                                      struct tags_priv_slot *slot, enum tags_phase phase, struct tags_grant *grant)
 {
     const uint64_t units = tags_priv_units(tags, slot->cost, 0);
-    const uint32_t id = slot->own.id;
-    const enum tags_phase own = grouped ? tags_priv_phase_of(tags, id, phase) : phase;
-    if (!tags_priv_charge_rates(tags, pool, slot, &slot->own, own, !grouped && tags->config.shared))
-        return false;
-    tags_priv_weigh(tags, slot, phase);
-    tags_priv_charge_share(tags, pool, slot->amount, &slot->own, own);
+    if (grouped) {
+        struct tags_priv_charge *outer = tags_priv_outer(tags, slot);
+        outer->id = tags->group[id];
+        outer->flags = 0;
+        tags_priv_weigh(tags, slot, phase);
+        tags_priv_charge_level(tags, slot, &slot->own, phase, units);
+        tags_priv_charge_level(tags, slot, outer, phase, units);
+    } else {
+        struct tags_priv_hot *h = &tags->hot[id];
+        if (!tags_priv_charge_rates(tags, pool, h, slot, &slot->own, phase, tags->config.shared))
+            return false;
+        tags_priv_weigh(tags, slot, phase);
+        tags_priv_charge_share(tags, pool, h, slot->amount, &slot->own, phase);
+        if (tags->by_client)
+            tags_priv_count_in(&tags->by_client[id], phase, units);
+    }
     tags_priv_count_in(&tags->counters, phase, units);
-    if (tags->by_client)
-        tags_priv_count_in(&tags->by_client[id], phase, units);
-    if (grouped)
-        tags_priv_charge_group(tags, slot, phase, units);
     grant->client = id;
     grant->phase = phase;
     grant->cost = slot->cost;
@@ -2976,10 +3000,9 @@ QOS_PRIV void tags_priv_settle_rates(const struct tags *tags, struct tags_priv_p
 }
 
 /* A request of a client, or of its group, was sent: its queue and its places in the trees. */
-TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *pool, const struct tags_priv_slot *slot,
-                                     const struct tags_priv_charge *charge)
+TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                     const struct tags_priv_slot *slot, const struct tags_priv_charge *charge)
 {
-    uint32_t id = charge->id;
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
@@ -2993,15 +3016,16 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_from(struct tags *tags, stru
                                                          const struct tags_choice *choice, uint64_t cost, uint32_t rho,
                                                          uint32_t delta, struct tags_grant *grant)
 {
-    struct tags_priv_slot *slot = tags_priv_room(tags, choice->client, cost, rho, delta);
-    if (!tags_priv_send(tags, pool, grouped, slot, choice->phase, grant)) {
-        tags_priv_settle_rates(tags, pool, choice->client);
+    const uint32_t id = choice->client;
+    struct tags_priv_slot *slot = tags_priv_room(tags, id, cost, rho, delta);
+    if (!tags_priv_send(tags, pool, grouped, id, slot, choice->phase, grant)) {
+        tags_priv_settle_rates(tags, pool, id);
         return QOS_EAGAIN;
     }
     tags->queued--;
-    tags_priv_sent(tags, pool, slot, &slot->own);
+    tags_priv_sent(tags, pool, id, slot, &slot->own);
     if (grouped)
-        tags_priv_sent(tags, &tags->root, slot, tags_priv_outer(tags, slot));
+        tags_priv_sent(tags, &tags->root, tags->group[id], slot, tags_priv_outer(tags, slot));
     return QOS_OK;
 }
 
@@ -3095,11 +3119,11 @@ QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool
     if (h->queued == 0)
         tags_priv_wake(tags, pool, id);
     else if (h->packed & TAGS_PRIV_WAITING)
-        tags_priv_off_limit(tags, pool, h);
+        tags_priv_off_limit(pool, h);
     if (tags->queued == 0 && tags->at_device == 0 && tags->slot && tags_priv_less(pool->v, h->tag))
         pool->v = h->tag;
     return tags_priv_debt_units(tags, id) <= debt * (tags->config.count_cost ? most : 1) &&
-           tags_priv_within(pool->v, h->tag, tags_priv_per_weight(tags, id, amount, &rest), debt);
+           tags_priv_within(pool->v, h->tag, tags_priv_per_weight(h, amount, &rest), debt);
 }
 
 QOS_PRIV void tags_priv_note_debt(struct tags_priv_counters *c, uint64_t units)
@@ -3112,7 +3136,7 @@ QOS_PRIV_NOINLINE void tags_priv_send_forced(struct tags *tags, struct tags_priv
                                              struct tags_priv_slot *slot, struct tags_grant *grant)
 {
     const uint32_t id = slot->own.id;
-    (void)tags_priv_send(tags, pool, tags->grouped != 0, slot, TAGS_PHASE_FORCED,
+    (void)tags_priv_send(tags, pool, tags->grouped != 0, id, slot, TAGS_PHASE_FORCED,
                          grant); /* forced claims are not refused */
     tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
     if (tags->by_client)
@@ -3160,13 +3184,13 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
 {
     struct tags_priv_slot *slot;
     QOS_ASSERT(tags);
-    if (!grant || !tags->slot || grant->slot >= tags->config.at_device_max)
+    if (!grant || grant->slot >= tags->config.at_device_max) /* 0 if nothing is given back */
         return QOS_EINVAL;
     slot = &tags->slot[grant->slot];
     if (grant->serial == 0 || slot->serial != grant->serial)
         return QOS_ESTALE;
     tags_priv_now(tags, now_ns);
-    if (tags->config.attribute && tags->batch != QOS_NONE && tags->batch_ns != tags_priv_device_ns(tags))
+    if (tags->batch != QOS_NONE && tags->batch_ns != tags_priv_device_ns(tags))
         tags_priv_settle_batch(tags);
     slot->serial = 0;
     tags_priv_count_at_device(tags, slot->own.id, false);
@@ -3197,7 +3221,7 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, struct tags_priv_pool *pool, u
     if (limited)
         limited = tags_priv_rate_refund(&tags->limit[id], charge->limit_ns, limit_floor, limited);
     if (!(charge->flags & TAGS_PRIV_NO_SHARE)) {
-        share = tags_priv_least(tags_priv_per_weight(tags, id, slot->amount, &rest),
+        share = tags_priv_least(tags_priv_per_weight(&tags->hot[id], slot->amount, &rest),
                                 tags_priv_lead(charge->share, tags_priv_axis_v(pool, charge)));
         *tag = tags_priv_lead(*tag, share);
     }
@@ -3279,11 +3303,15 @@ QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const 
         tags->batch = i;
         tags->batch_ns = tags_priv_device_ns(tags);
         tags->batch_count++;
-    } else if (tags->mean) {
-        tags_priv_settle(tags, i, service_ns);
-    } else {
-        tags_priv_slot_free(tags, i);
+        return QOS_OK;
     }
+    if (tags->outer && tags->mean) {
+        tags_priv_settle_grouped(tags, i, service_ns);
+        return QOS_OK;
+    }
+    if (tags->mean)
+        tags_priv_correct(tags, i, service_ns, false);
+    tags_priv_slot_free(tags, i);
     return QOS_OK;
 }
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include "tags.h"
 
-/* The transcription. Share tags are work per weight with 62 fraction bits; rTag and lTag are base + count / rate. */
+/* The transcription. Share tags are work (reward: in 1/256 ns) per weight with 62 fraction bits; rTag and lTag are base +
+ * count / rate. */
 __extension__ typedef __int128 wide;
 
 #define FRACTION 62
@@ -167,7 +168,7 @@ static void back_from_limit(struct task *c)
 {
     unsigned clients;
     uint64_t sum = weights(&clients);
-    wide most = ((wide)o.largest * clients << (o.reward ? FRACTION - 8 : FRACTION)) / (wide)sum;
+    wide most = ((wide)o.largest * clients << FRACTION) / (wide)sum;
     if (c->stag < o.V - most)
         c->stag = o.V - most;
 }
@@ -313,7 +314,7 @@ static wide per_weight(const struct task *c, uint64_t amount, uint64_t *rest)
         *rest = (uint64_t)(p & UINT32_MAX);
         p >>= 32;
     }
-    return o.reward ? p >> 8 : p;
+    return p;
 }
 
 static wide *axis(struct flight *f)
