@@ -4002,8 +4002,11 @@ QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *pla
     case TWOCHOICE_PRIV_OFFER_DECLINED: return last_ns;
     case TWOCHOICE_PRIV_OFFER_WAITS: return qos_min(o->at_ns + timeout_ns / 4, last_ns);
     case TWOCHOICE_PRIV_OFFER_KNOWN: return qos_min(o->at_ns + 2 * o->wait_ns + timeout_ns, last_ns);
-    default: return QOS_NEVER;
+    case TWOCHOICE_PRIV_OFFER_UNUSED:
+    case TWOCHOICE_PRIV_OFFER_ASKS:
+    case TWOCHOICE_PRIV_OFFER_REFUSED: break;
     }
+    return QOS_NEVER;
 }
 
 /* Is the fastest server that was declined asked again? No other is unless this one is. */
