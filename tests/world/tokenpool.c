@@ -911,7 +911,11 @@ static void draw_slots(void)
 /* Most worlds are small: they take a twentieth of the others' time. */
 static void draw_mode(struct world *w)
 {
+#ifndef WORLD_V02 /* other words: the plain accounts are not of it */
     w->choice[F_MODE] = w->seed % 16 != 0;
+#else
+    w->choice[F_MODE] = 0;
+#endif
 }
 
 static uint64_t of_T(double permille)
