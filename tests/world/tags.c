@@ -745,6 +745,50 @@ static void oracle_starve(void)
     }
 }
 
+/* Promise `lag`: while all keep requests queued, f is behind a fluid that flows by weight by at most c_f (0.2: without it)
+ * and w_f / (sum of all w) times the c of all others. */
+static void oracle_lag(void)
+{
+    static double given[CLIENTS], least[CLIENTS]; /* its work, less what the fluid gave; the most of that so far */
+    static bool waits[CLIENTS];
+    double weights = 0, costs = 0, total = 0;
+    uint32_t i, count = 0;
+    size_t k;
+    if (!run.ps || run.forces || run.cancels || run.lies || grouped() || run.jumped)
+        return;
+    for (i = 0; i < tenants; i++) {
+        if (tenant[i].reservation > 0 || tenant[i].limit > 0 || tenant[i].changes || tenant[i].lifted)
+            return;
+        weights += (double)tenant[i].terms.weight;
+        costs += tenant[i].largest;
+        waits[i] = false;
+    }
+    for (k = 0; k < journal_count; k++) {
+        const struct event *e = &journal[k];
+        if (e->kind == WAITS || e->kind == IDLE) {
+            count += (e->kind == WAITS) - (uint32_t)waits[e->client];
+            waits[e->client] = e->kind == WAITS;
+            for (i = 0, total = 0; i < tenants; i++)
+                given[i] = least[i] = 0;
+        }
+        if (e->kind != GIVEN || count < tenants)
+            continue;
+        total += e->cost;
+        given[e->client] += e->cost;
+        for (i = 0; i < tenants; i++) {
+            const struct tenant *t = &tenant[i];
+            double part = (double)t->terms.weight / weights, ahead = given[i] - part * total,
+                   most = part * (costs - t->largest) + (WORLD_TAGS_V02 ? 0 : t->largest);
+            least[i] = fmax(least[i], ahead);
+            if (least[i] - ahead > most * 1.0001 + 1e-6) {
+                world_fail(run.w, "lag", e->at_ns, "client %" PRIu32 " is %.3f behind its part, allowed %.3f", i,
+                           least[i] - ahead, most);
+                return;
+            }
+        }
+    }
+}
+
 /* Promise `attribution`: under reward, on a serial device, clients that always wait get time by weight within 2 %, in any
  * order of completion. */
 static void oracle_attribution(void)
@@ -939,6 +983,7 @@ static void judge_journal(void)
     }
     oracle_reserved();
     oracle_starve();
+    oracle_lag();
     oracle_attribution();
     oracle_charged();
     oracle_maxmin();
