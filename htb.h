@@ -581,7 +581,7 @@ struct htb_priv_flight {
     uint64_t best_speed, best_n; /* at any knee of this device; the requests of the look that showed it */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
-    uint64_t asked, found_for;              /* the least asked for at once, in 64 requests; while the knee was found */
+    uint64_t asked, was_asked, found_for;   /* the least asked for at once, in 64 requests; when the knee last moved */
     uint64_t n, done_ns, begun_ns, most_ns; /* of this look: requests, device time, begin (active); most in flight */
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
@@ -2142,7 +2142,7 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *               Of two knees the one with looks three times as long is the best, else the faster one. Twice the bound
  *               is kept at once if such a look shows 7/4 of the speed
  *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in 64 requests on
- *               end, as when the knee was found (who is alone needs little in flight); and after pauses that begin
+ *               end, as when the knee last moved (who is alone needs little in flight); and after pauses that begin
  *               with 64 looks and double, up to 60 s: probing takes at most 1/64
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
@@ -2294,6 +2294,8 @@ QOS_PRIV void htb_priv_failed(struct htb_priv_flight *f, uint64_t now_ns)
     if (++f->step <= HTB_PRIV_FINE)
         return;
     f->searching = false;
+    if (f->found_for == QOS_NEVER)
+        f->found_for = f->was_asked;
     f->settled_speed = f->speed[0];
     f->hold_ns = qos_min(qos_max(2 * f->hold_ns, 64 * (f->active_ns - f->begun_ns)), UINT64_C(60000000000));
     f->probe_ns = qos_sat_add(now_ns, f->hold_ns);
@@ -2302,7 +2304,6 @@ QOS_PRIV void htb_priv_failed(struct htb_priv_flight *f, uint64_t now_ns)
 QOS_PRIV void htb_priv_search(struct htb_priv_flight *f, uint32_t step)
 {
     f->searching = f->up = true;
-    f->found_for = QOS_NEVER;
     f->step = step;
     f->failed = 0;
 }
@@ -2375,6 +2376,7 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
         f->step -= f->step != 0;
         f->failed = 0;
         f->hold_ns = 0;
+        f->found_for = f->up ? qos_max(f->found_for, f->was_asked) : f->was_asked;
     } else {
         htb_priv_failed(f, now_ns);
     }
@@ -2742,7 +2744,7 @@ QOS_PRIV uint64_t htb_priv_look_least(const struct htb_priv_flight *f)
     return f->active_ns - f->begun_ns < long_ns ? least : least / 8;
 }
 
-/* The knee was found for what was asked for then. For twice as much a search begins anew, whatever the look. */
+/* The knee is for what was asked for when it last moved. For twice as much a search begins anew, whatever the look. */
 QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
@@ -2754,11 +2756,11 @@ QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
         f->phase = HTB_PRIV_BASE;
         f->longer = 0;
         htb_priv_search(f, 0);
+        f->found_for = f->asked;
         htb_priv_look_begin(tree, knee_ns);
         return true;
     }
-    if (f->searching)
-        f->found_for = qos_min(f->found_for, f->asked);
+    f->was_asked = f->asked;
     f->asked = QOS_NEVER;
     return false;
 }
