@@ -2,7 +2,7 @@
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "htb"
 #define WORLD_FIELDS(X)                                                                                                \
-    X(PROGRAM, "program", "device calls trees shares")                                                                 \
+    X(PROGRAM, "program", "device calls trees shares loops")                                                           \
     X(STEPS, "steps", "5 20 60 120 250")                                                                               \
     X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
     X(QUEUES, "queues", "no yes")                                                                                      \
@@ -79,6 +79,7 @@ static uint64_t *latency_of(const struct htb_class *terms)
 #include "htb_calls.h"
 #include "htb_trees.h"
 #include "htb_shares.h"
+#include "htb_loops.h"
 
 #define MS UINT64_C(1000000)
 #define ROOT 0.9      /* tokens per ns: admission's rate; tokens are ns of device time */
@@ -1206,7 +1207,7 @@ static void htb_drawn(struct world *w, uint64_t random)
         beside_drawn(w, &r);
         return;
     }
-    w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 240 ? 3 : 1;
+    w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 240 ? 3 : kind < 320 ? 4 : 1;
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
     w->choice[F_QUEUES] = (uint8_t)world_between(&r, 0, 1);
@@ -1229,6 +1230,10 @@ static void world_run(struct world *w)
     }
     if (world_choice(w, F_PROGRAM) == 3) {
         shares_run(w);
+        return;
+    }
+    if (world_choice(w, F_PROGRAM) == 4) {
+        loops_run(w);
         return;
     }
     one_run(w, 0, 1);
@@ -1266,5 +1271,5 @@ int main(int argc, char **argv)
         argv++;
         argc--;
     }
-    return world_main(argc, argv, "tests/world/htb.worlds", 6000, open);
+    return world_main(argc, argv, "tests/world/htb.worlds", 5000, open);
 }

@@ -1,0 +1,124 @@
+/* htb_loops.h - the loop that newcomers write: htb_take until it is refused, then again at the time told
+ *
+ * 2 to 50 classes below the root, without rates and limits, of any weights, are asked in any order: each again at the
+ * time that it was told. Nothing is queued. Accounts are doubles. Open, not judged: the bound of the contract itself,
+ * which two pass up to four times, loops in groups, and more than 64 loops, where they drift apart. */
+#ifndef QOS_TESTS_WORLD_HTB_LOOPS_H
+#define QOS_TESTS_WORLD_HTB_LOOPS_H
+
+#define LO_NODES 51u
+
+struct lo_node {
+    double weight, largest, given;
+    uint64_t least, most, n, told_ns;
+};
+
+static struct {
+    struct world *w;
+    struct world_rng rng;
+    struct lo_node node[LO_NODES];
+    double low[LO_NODES][LO_NODES], high[LO_NODES][LO_NODES]; /* given / weight, less that of another, since both ask */
+    uint32_t nodes;
+    uint64_t now;
+} lo;
+static struct htb lo_tree;
+static unsigned char lo_memory[131072] __attribute__((aligned(64)));
+
+#define LO_FAIL(oracle, ...) world_fail(lo.w, oracle, lo.now, __VA_ARGS__)
+
+/* `weights_loop`: any two differ by at most four times n1 / w1 + n2 / w2. */
+static void lo_judge(uint32_t at)
+{
+    const struct lo_node *a = &lo.node[at];
+    uint32_t other;
+    for (other = 1; other < lo.nodes; other++) {
+        const struct lo_node *b = &lo.node[other];
+        const double d = a->given / a->weight - b->given / b->weight;
+        const double most = 4 * ((a->largest + 1) / a->weight + (b->largest + 1) / b->weight);
+        if (other == at)
+            continue;
+        lo.low[at][other] = fmin(lo.low[at][other], d);
+        lo.high[at][other] = fmax(lo.high[at][other], d);
+        lo.low[other][at] = -lo.high[at][other];
+        lo.high[other][at] = -lo.low[at][other];
+        if (lo.high[at][other] - lo.low[at][other] > most)
+            LO_FAIL("weights_loop", "%" PRIu32 " and %" PRIu32 " differ by %g per weight, allowed %g", at, other,
+                    lo.high[at][other] - lo.low[at][other], most);
+    }
+}
+
+/* Loop id asks until it is refused. */
+static void lo_turn(uint32_t id)
+{
+    struct lo_node *t = &lo.node[id];
+    uint32_t i;
+    for (i = 0; i < 10000 && htb_take(&lo_tree, lo.now, id, t->n) == QOS_OK; i++) {
+        world_trace(lo.now, id, "given", t->n);
+        lo.w->events++;
+        t->given += (double)t->n;
+        lo_judge(id);
+        t->n = world_between(&lo.rng, t->least, t->most);
+    }
+    t->told_ns = htb_next_ns(&lo_tree, lo.now, id, t->n);
+    if (t->told_ns <= lo.now)
+        LO_FAIL("next", "class %" PRIu32 " is refused and told to come now", id);
+}
+
+static void lo_draw(struct htb_config *c)
+{
+    static const uint32_t weight[] = {1, 1, 2, 3, 10, 100, 1000};
+    const uint64_t root = world_scale(&lo.rng, 1000, 1000000000);
+    uint64_t size = (uint64_t)((double)root * 0.01) + 1; /* up to a burst of the root */
+    uint32_t id;
+    lo.nodes = world_chance(&lo.rng, 300) ? (uint32_t)world_between(&lo.rng, 13, LO_NODES)
+                                          : (uint32_t)world_between(&lo.rng, 3, 12);
+    size = world_scale(&lo.rng, size / 500 + 1, size);
+    c->classes = lo.nodes;
+    c->rate_per_s[0] = root;
+    c->start_ns = lo.now = 1000000000;
+    c->bound = world_chance(&lo.rng, 500) ? HTB_BY_RATE : HTB_BY_FLIGHT;
+    for (id = 1; id < lo.nodes; id++) {
+        struct lo_node *t = &lo.node[id];
+        t->weight = weight[world_rand(&lo.rng) % (sizeof weight / sizeof *weight)];
+        t->most = world_between(&lo.rng, 1, size);
+        t->least = world_chance(&lo.rng, 500) ? t->most : 1;
+        t->n = t->most;
+        t->largest = (double)t->most;
+    }
+}
+
+static void loops_run(struct world *w)
+{
+    struct htb_config c;
+    uint32_t id, i, steps = (uint32_t)world_value(w, F_STEPS) * 8;
+    memset(&lo, 0, sizeof lo);
+    memset(&c, 0, sizeof c);
+    lo.w = w;
+    world_rng_init(&lo.rng, w->seed, 107);
+    lo_draw(&c);
+    if (htb_init(&lo_tree, lo_memory, sizeof lo_memory, &c) != QOS_OK)
+        LO_FAIL("init", "%s", htb_config_error(&c));
+    for (id = 1; id < lo.nodes; id++) {
+        struct htb_class terms;
+        memset(&terms, 0, sizeof terms);
+        terms.weight = (uint32_t)lo.node[id].weight;
+        if (htb_reserve(&lo_tree, lo.now, id, &terms, NULL) != QOS_OK)
+            LO_FAIL("admission", "what fits is refused");
+    }
+    for (i = 0; i < steps && !w->broken; i++) {
+        const uint32_t first = (uint32_t)world_between(&lo.rng, 0, lo.nodes - 2), back = world_chance(&lo.rng, 500);
+        uint64_t next = UINT64_MAX;
+        uint32_t k;
+        for (k = 0; k + 1 < lo.nodes && !w->broken; k++) {
+            id = 1 + (first + (back ? lo.nodes - 1 - k : k)) % (lo.nodes - 1);
+            if (lo.node[id].told_ns <= lo.now)
+                lo_turn(id);
+        }
+        for (id = 1; id < lo.nodes; id++)
+            if (lo.node[id].told_ns < next)
+                next = lo.node[id].told_ns;
+        lo.now = next;
+    }
+}
+
+#endif
