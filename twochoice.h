@@ -4414,19 +4414,28 @@ QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *intake, const st
 
 /* -- times -- */
 
+/* How long the device has completed nothing, as a part of what it does at once, if that is longer than one of the
+ * operations in flight takes by what was learned; else 0. */
+QOS_PRIV uint64_t twochoice_priv_late_ns(const struct twochoice_intake *intake, uint64_t now_ns)
+{
+    uint64_t since;
+    if (intake->ops == 0 || intake->work_cost == 0)
+        return 0;
+    since = qos_mul_div_floor(qos_elapsed_ns(intake->last_ns, now_ns), qos_min(intake->ops, intake->parallel),
+                              intake->parallel);
+    return since > qos_mul_div_ceil(intake->work_ns, intake->cost / intake->ops, intake->work_cost) ? since : 0;
+}
+
 /* Time for so much cost, as learned; an operation that is late counts as far as it is late. */
 QOS_PRIV uint64_t twochoice_priv_time(const struct twochoice_intake *intake, uint64_t now_ns, uint64_t cost)
 {
+    const uint64_t late_ns = twochoice_priv_late_ns(intake, now_ns);
     uint64_t time = intake->work_ns, of = intake->work_cost;
     if (of == 0)
         return 0;
-    if (intake->ops) {
-        uint64_t busy = qos_min(intake->ops, intake->parallel), one = intake->cost / intake->ops;
-        uint64_t since = qos_mul_div_floor(qos_elapsed_ns(intake->last_ns, now_ns), busy, intake->parallel);
-        if (since > qos_mul_div_ceil(time, one, of)) {
-            time = time / 2 + qos_min(since, TWOCHOICE_TIME_MAX);
-            of = of / 2 + one;
-        }
+    if (late_ns) {
+        time = time / 2 + qos_min(late_ns, TWOCHOICE_TIME_MAX);
+        of = of / 2 + intake->cost / intake->ops;
     }
     return qos_min(qos_mul_div_ceil(cost, time, of), TWOCHOICE_TIME_MAX);
 }
@@ -4489,6 +4498,8 @@ QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *intake, 
     drain_ns = twochoice_priv_drain(intake, now_ns);
     if (drain_ns < 3 * lead_ns)
         return now_ns;
+    if (twochoice_priv_late_ns(intake, now_ns)) /* what drains grows as fast as time goes, until one ends */
+        return next_ns;
     return intake->ops ? now_ns + (drain_ns - 3 * lead_ns) + 1 : next_ns;
 }
 

@@ -390,6 +390,41 @@ static void bounds(uint32_t others)
     CHECK(check_mem_free(&mem));
 }
 
+/* Operations hang: a server that comes at each told time comes a few times, not for ever. */
+static void hangs(void)
+{
+    struct twochoice_intake_config config;
+    struct twochoice_message ask;
+    struct check_mem mem;
+    uint64_t next;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    check_mem_new(&mem, twochoice_intake_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_intake_init(&intake, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_CONTEXT("operations hang");
+    now = 1000;
+    for (i = 0; i < 40; i++) {
+        twochoice_intake_begin(&intake, now, 1 << 20);
+        now += 1000000;
+        twochoice_intake_end(&intake, now, 1 << 20);
+    }
+    for (i = 0; i < 3; i++)
+        twochoice_intake_begin(&intake, now, 1 << 20);
+    (void)reserve(7);
+    for (i = 0; (next = twochoice_intake_next_ns(&intake, now)) != QOS_NEVER && i < 100; i++) {
+        CHECK(next > now);
+        now = next;
+        CHECK(!twochoice_intake_ask(&intake, now, &ask)); /* two are still before it */
+    }
+    CHECK_LE(i, 3);
+    twochoice_intake_end(&intake, now, 1 << 20);
+    twochoice_intake_end(&intake, now, 1 << 20);
+    twochoice_intake_end(&intake, now, 1 << 20);
+    CHECK(twochoice_intake_ask(&intake, now, &ask));
+    CHECK_EQ(ask.client, 7);
+    CHECK(check_mem_free(&mem));
+}
+
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
 static void messages(uint64_t count)
@@ -440,6 +475,7 @@ int main(void)
     bounds(0);
     bounds(1);
     bounds(5);
+    hangs();
     messages(check_scaled(2000));
     return check_end();
 }
