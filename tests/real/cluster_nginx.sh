@@ -24,7 +24,7 @@ export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:$base
 each=2 ports=($((base + 21)) $((base + 22)) web:$((base + 31)) web:$((base + 32)))
 web() { echo "http://127.0.0.1:$((base + 30 + $1))"; }
 contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
-    etcdctl put "qos/config/tenant/$1" "$2" >>"$d/log/etcd" || bad "the contract of $1 is not written"
+    etcdctl --command-timeout=30s put "qos/config/tenant/$1" "$2" >>"$d/log/etcd" || bad "the contract of $1 is not written"
     echo "$(date +%s%3N) ${3:-0}" >>"$d/$1.limits"
 }
 in_force() { etcdctl get --print-value-only "qos/status/tenant/$1" | grep -q -- "^in force: $2\$"; }
