@@ -577,7 +577,7 @@ static void x_judge_counts(struct x_monitor *m, const struct tokenpool_monitor_s
 /* It took the storage: of periods past it knows what it saw itself. */
 static void x_adopts(struct x_monitor *m)
 {
-    struct qos_stats stats;
+    struct qos_stats stats = {0};
     uint32_t i;
     m->adopts = false;
     for (i = 0; i < x.slots; i++) {
