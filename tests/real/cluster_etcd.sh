@@ -137,8 +137,10 @@ config period 500ms
 for k in 1 2; do config controller/c$k "address=${at[c$k]}:7000,key=${key[c$k]}"; done
 for k in 1 2 3; do config server/g$k "number=$k,capacity=4000,key=${key[g$k]}"; done
 contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
+    local begun
+    begun=$(date +%s%3N)
     config "tenant/$1" "$2"
-    echo "$(date +%s%3N) ${3:-0}" >>"$work/$1.limits"
+    echo "$begun ${3:-0} $(date +%s%3N)" >>"$work/$1.limits"
 }
 contract gold reserve=100,limit=400 200
 owner=()

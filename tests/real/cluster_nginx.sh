@@ -24,8 +24,10 @@ export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:$base
 each=2 ports=($((base + 21)) $((base + 22)) web:$((base + 31)) web:$((base + 32)))
 web() { echo "http://127.0.0.1:$((base + 30 + $1))"; }
 contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
+    local begun
+    begun=$(date +%s%3N)
     etcdctl --command-timeout=30s put "qos/config/tenant/$1" "$2" >>"$d/log/etcd" || bad "the contract of $1 is not written"
-    echo "$(date +%s%3N) ${3:-0}" >>"$d/$1.limits"
+    echo "$begun ${3:-0} $(date +%s%3N)" >>"$d/$1.limits"
 }
 in_force() { etcdctl get --print-value-only "qos/status/tenant/$1" | grep -q -- "^in force: $2\$"; }
 of() { sed -n "s/^$1 //p" "$d/pids" | tail -n 1; } # NAME: its process
@@ -99,7 +101,7 @@ kills() {
     wrk -t1 -c4 -d2 -H 'X-Tenant: gold' "$(web 2)/now/small" >"$d/wrk"
     expect "over=429 refuses what would have to wait for a token" [ "$(sed -n 's/.*Non-2xx or 3xx responses: //p' "$d/wrk")" -gt 100 ]
     etcdctl del qos/config/tenant/gold >>"$d/log/etcd"
-    echo "$(date +%s%3N) 0" >>"$d/gold.limits"
+    echo "$(date +%s%3N) 0 $(date +%s%3N)" >>"$d/gold.limits"
     expect "a tenant that is removed is not served" stopped
     contract gold limit=400 200
     expect "and is, when it is there again" serves $((base + 32))
