@@ -2137,10 +2137,10 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06. Wider is kept if more by 1/64 is completed than in both looks
  *               at the knee: below that, seeds of one device differ (of looks of fewer than 64 requests by 1/8).
- *               Narrower is kept if not less by 1/64 than at the best knee of this device, as small losses add up, by
- *               more than the two looks at the knee differ: they do where the caller gets no processor now and then.
- *               Of two knees the one with looks three times as long is the best, else the faster one. Twice the bound
- *               is kept at once if such a look shows 7/4 of the speed
+ *               Narrower is kept if not less by 1/64 than at the best knee of this device, as small losses add up, and
+ *               what the two looks at the knee differ by: they do where the caller gets no processor now and then. Of
+ *               two knees the one with looks three times as long is the best, else the faster one. Twice the bound is
+ *               kept at once if such a look shows 7/4 of the speed
  *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in 64 requests on
  *               end, as when the knee last moved (who is alone needs little in flight); and after pauses that begin
  *               with 64 looks and double, up to 60 s: probing takes at most 1/64
@@ -2233,14 +2233,18 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
     }
 }
 
+QOS_PRIV uint64_t htb_priv_apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
 /* The bound: what the throughput needs, or what the late classes need. */
 QOS_PRIV void htb_priv_bind(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
     const bool narrows = f->narrow < htb_priv_log2(f->knee_ns);
     const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : f->knee_ns, f->min_ns);
-    const uint64_t apart = bound_ns > f->bound_ns ? bound_ns - f->bound_ns : f->bound_ns - bound_ns;
-    if (apart > f->bound_ns / 16)
+    if (htb_priv_apart(bound_ns, f->bound_ns) > f->bound_ns / 16)
         f->settle_ns = f->now_ns;
     f->draining = f->draining || (bound_ns < f->bound_ns && f->now_ns > bound_ns);
     f->bound_ns = bound_ns;
@@ -2326,8 +2330,7 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
     struct htb_priv_flight *f = &tree->flight;
     uint64_t bound_ns = f->knee_ns, tried_ns = bound_ns;
     if (f->bound_ns >= f->knee_ns) {
-        const uint64_t apart =
-            f->speed[0] > f->settled_speed ? f->speed[0] - f->settled_speed : f->settled_speed - f->speed[0];
+        const uint64_t apart = htb_priv_apart(f->speed[0], f->settled_speed);
         f->from_speed = qos_max(f->speed[0], f->from_speed - f->from_speed / 16); /* single looks may show less */
         if (!f->searching && apart > f->settled_speed / 4) { /* another device: what was learned does not count */
             htb_priv_search(f, 0);
@@ -2350,12 +2353,12 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
-    const uint64_t apart = before > after ? before - after : after - before;
     const uint64_t least = (before + after) / (f->brief ? 16 : 128);
     if (f->hurts)
         return false;
     return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
-                 : f->speed[HTB_PRIV_TRIAL] + least >= qos_max(qos_max(before, after), f->best_speed) + apart;
+                 : f->speed[HTB_PRIV_TRIAL] + least >=
+                       qos_max(qos_max(before, after), f->best_speed) + htb_priv_apart(before, after);
 }
 
 /* At the bound again after a trial. */
@@ -2364,7 +2367,7 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     struct htb_priv_flight *f = &tree->flight;
     uint64_t bound_ns = f->knee_ns;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN],
-                   apart = before > after ? before - after : after - before;
+                   apart = htb_priv_apart(before, after);
     if (f->n >= 3 * f->best_n || (f->n >= f->best_n && (before + after) / 2 > f->best_speed)) {
         f->best_speed = (before + after) / 2;
         f->best_n = f->n;

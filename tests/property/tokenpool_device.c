@@ -126,7 +126,8 @@ static double done_at(double rate)
     return t;
 }
 
-/* All want all, and nobody is told, or all are; the first client has a reservation of more than an equal share. The node may get slower. */
+/* All want all, and nobody is told, or all are; the first client has a reservation of more than an equal share. The node
+ * may get slower. */
 static void test_guard(void)
 {
     unsigned k, i, p, judged = 0;

@@ -330,6 +330,19 @@ static void constant(uint64_t s_ns, uint64_t l_ns, uint32_t parallel, uint64_t s
     CHECK(check_mem_free(&mem));
 }
 
+/* Operations of 1 ms, one after the other: the rate is learned. Then three are in flight. */
+static void learn(void)
+{
+    uint32_t i;
+    for (i = 0; i < 40; i++) {
+        twochoice_intake_begin(&intake, now, 1 << 20);
+        now += 1000000;
+        twochoice_intake_end(&intake, now, 1 << 20);
+    }
+    for (i = 0; i < 3; i++)
+        twochoice_intake_begin(&intake, now, 1 << 20);
+}
+
 /* What a reservation is told, with a learned rate: 3 of 1 ms are in flight, `others` clients have 2 writes reserved. */
 static void bounds(uint32_t others)
 {
@@ -351,13 +364,7 @@ static void bounds(uint32_t others)
     CHECK_EQ(answer.service_ns, 0); /* not known */
     m.type = TWOCHOICE_RELEASE;
     CHECK(!twochoice_intake_heard(&intake, now, &m, &answer));
-    for (i = 0; i < 40; i++) {
-        twochoice_intake_begin(&intake, now, 1 << 20);
-        now += 1000000;
-        twochoice_intake_end(&intake, now, 1 << 20);
-    }
-    for (i = 0; i < 3; i++)
-        twochoice_intake_begin(&intake, now, 1 << 20);
+    learn();
     m.type = TWOCHOICE_RESERVE;
     for (i = 0; i < others; i++) {
         m.client = i;
@@ -403,13 +410,7 @@ static void hangs(void)
     CHECK_EQ(twochoice_intake_init(&intake, mem.mem, mem.size, &config), QOS_OK);
     CHECK_CONTEXT("operations hang");
     now = 1000;
-    for (i = 0; i < 40; i++) {
-        twochoice_intake_begin(&intake, now, 1 << 20);
-        now += 1000000;
-        twochoice_intake_end(&intake, now, 1 << 20);
-    }
-    for (i = 0; i < 3; i++)
-        twochoice_intake_begin(&intake, now, 1 << 20);
+    learn();
     (void)reserve(7);
     for (i = 0; (next = twochoice_intake_next_ns(&intake, now)) != QOS_NEVER && i < 100; i++) {
         CHECK(next > now);
