@@ -121,8 +121,8 @@ struct pull {
     bool cancelled;
     int stage; /* 0 none, 1 started, 2 copied, 3 ready: home may be written, 4 written, 5 its finish failed */
 };
-struct drop {
-    uint64_t at, write;
+struct drop { /* at: changes of the table when nothing needed the piece any more; state: number of the world's */
+    uint64_t at, write, state;
 };
 /* A client that asks the home where a byte is, and reads it there some time later. */
 struct reader {
@@ -161,7 +161,8 @@ struct home {
     struct pull pulls[PULLS];
     struct drop drops[WRITES];
     struct reader readers[READERS];
-    uint64_t drop_count, up_at; /* up_at: when it starts again */
+    uint64_t drop_count, dropped_at; /* dropped_at: number of the latest state that was durable when a piece went */
+    uint64_t up_at;                  /* when it starts again */
     uint32_t run_number;
     bool down, compacting, swap_due, swapped, dead, formatted, log_lost, pulled, mark_old; /* mark_old: it failed */
     uint64_t swaps, compacted;          /* compacted: what a compaction may have made durable */
@@ -181,7 +182,8 @@ static struct world_rng rng, more; /* more: for what a world may have besides, w
 static struct world *world;
 static uint64_t now, cells, scale, place;
 static const uint64_t ids[HOMES][OBJECTS] = {{0, 5, UINT64_MAX}, {1, UINT64_C(1) << 40, UINT64_MAX - 1}};
-static uint64_t acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped, reads, wrong, damages;
+static uint64_t acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped, reads, wrong, damages,
+    failures, faulty; /* worlds whose storage failed, was cut off or damaged */
 
 #define TRACE(...) (world_tracing ? (void)printf(__VA_ARGS__) : (void)0)
 #define FAULT(oracle, ...) (world->broken ? (void)0 : world_fail(world, oracle, now, __VA_ARGS__))
@@ -204,6 +206,7 @@ static int on_create(void *ctx, int log)
     me->handle[log] = world_storage_create(&me->disk, log == 2 ? 2 : log == me->active_log ? 0 : 1);
     TRACE("    create log %d: file %d\n", log, me->handle[log]);
     me->sure = me->handle[log] == me->sure ? -1 : me->sure;
+    failures += me->handle[log] < 0;
     return me->handle[log] < 0;
 }
 static int on_read(void *ctx, int log, uint64_t offset, void *buf, size_t len, size_t *got)
@@ -225,6 +228,7 @@ static int on_write(void *ctx, int log, uint64_t offset, const void *buf, size_t
     int failed;
     (void)ctx;
     failed = touched() || world_storage_write(&me->disk, me->handle[log], offset, buf, len);
+    failures += failed != 0;
     me->mark_old |= failed && log == TWOCHOICE_MARK_LOG;
     TRACE("    write log %d (file %d), %zu bytes at %" PRIu64 ": %s\n", log, me->handle[log], len, offset,
           failed ? "failed" : "ok");
@@ -235,6 +239,7 @@ static int on_sync(void *ctx, int log)
     int failed;
     (void)ctx;
     failed = touched() || world_storage_sync(&me->disk, me->handle[log]);
+    failures += failed != 0;
     me->mark_old = log == TWOCHOICE_MARK_LOG ? failed : me->mark_old;
     TRACE("    sync log %d (file %d): %s\n", log, me->handle[log], failed ? "failed" : "ok");
     return failed;
@@ -244,14 +249,17 @@ static int on_truncate(void *ctx, int log, uint64_t len)
     int failed;
     (void)ctx;
     failed = touched() || world_storage_truncate(&me->disk, me->handle[log], len);
+    failures += failed != 0;
     TRACE("    cut log %d (file %d) to %" PRIu64 ": %s\n", log, me->handle[log], len, failed ? "failed" : "ok");
     return failed;
 }
 static int on_swap(void *ctx, int log)
 {
     (void)ctx;
-    if (touched() || world_storage_rename(&me->disk, me->handle[log], 0))
+    if (touched() || world_storage_rename(&me->disk, me->handle[log], 0)) {
+        failures++;
         return 1;
+    }
     me->active_log = log;
     me->swaps++;
     return 0;
@@ -570,6 +578,7 @@ static void note_drop(const struct twochoice_piece *p)
         return;
     if (twochoice_table_info(&me->table, &s) == QOS_OK && me->drop_count < WRITES) {
         me->drops[me->drop_count].at = s.changes;
+        me->drops[me->drop_count].state = number_of_latest();
         me->drops[me->drop_count++].write = w;
     }
 }
@@ -599,6 +608,13 @@ static void judge_replaced(const struct map *old, uint64_t o, uint64_t from, uin
             FAULT("replaced", "byte %" PRIu64 " was replaced, and no piece has it", b);
 }
 
+/* Its target drops the piece, as the table says that this state is durable. */
+static void drop_piece(struct write *x, uint64_t state)
+{
+    x->held = false;
+    me->dropped_at = state > me->dropped_at ? state : me->dropped_at;
+}
+
 static void send_drops(void)
 {
     struct twochoice_table_state s;
@@ -614,7 +630,7 @@ static void send_drops(void)
         if (!world_chance(&rng, 100)) { /* some are lost */
             TRACE("%" PRIu64 " drop write %" PRIu64 "\n", now, me->drops[i].write);
             dropped += me->writes[me->drops[i].write].held;
-            me->writes[me->drops[i].write].held = false;
+            drop_piece(&me->writes[me->drops[i].write], me->drops[i].state);
         }
         me->drops[i] = me->drops[--me->drop_count];
     }
@@ -625,7 +641,7 @@ static void send_drops(void)
         if (x->held && x->stage == OVER && x->target != TWOCHOICE_LOCAL && serves(x->target) &&
             !refers(x, x->offset, x->end)) {
             TRACE("%" PRIu64 " listed, and dropped: write %" PRIu64 "\n", now, w);
-            x->held = false;
+            drop_piece(x, number_of_latest());
         }
     }
 }
@@ -1376,7 +1392,7 @@ static void recover(void)
     enum damage damage = SOUND;
     static const struct map nowhere; /* all bytes are at home */
     static struct map m;
-    uint64_t least, length = 0;
+    uint64_t least, told, length = 0; /* told: number of the state that a commit, or durable_changes, said is durable */
     struct twochoice_recovery recovery = {0, 0, 0};
     enum qos_status st = QOS_EIO;
     uint64_t w, k = 0, tries, came_back = 0;
@@ -1449,7 +1465,7 @@ static void recover(void)
     me->disk.cut_at = UINT64_MAX;
     memset(&m, 0, sizeof m);
     read_map(&m);
-    least = me->acked_change;
+    least = told = me->dropped_at > me->acked_change ? me->dropped_at : me->acked_change;
     if (damage == SHORTER) {
         const uint64_t covered = 2 * (uint64_t)me->config.mark_commits + 2;
         least = me->acks > covered && covered < NEWEST && !mark_old ? me->newest[(me->acks - 1 - covered) % NEWEST]
@@ -1482,7 +1498,7 @@ static void recover(void)
               me->state_count);
         return;
     }
-    if (damage == SHORTER && me->first_state + k < me->acked_change) {
+    if (damage == SHORTER && me->first_state + k < told) {
         me->dead = true; /* no more can be asked of a log that lost its end */
         return;
     }
@@ -1623,6 +1639,7 @@ static void wrong_call(void)
 static void table_world(struct world *w);
 static void world_run(struct world *w)
 {
+    const uint64_t failed = failures + damages;
     world = w;
     world_rng_init(&rng, w->seed, 5);
     world_rng_init(&more, w->seed, 6);
@@ -1635,6 +1652,7 @@ static void world_run(struct world *w)
     }
 #endif
     table_world(w);
+    faulty += failures + damages != failed;
 }
 
 /* Each byte is written for itself, one after the other or in any order, until the table has this many fragments. */
@@ -1690,7 +1708,8 @@ static void begin_home(const struct world_storage_config *d)
     memset(me->pulls, 0, sizeof me->pulls);
     memset(me->readers, 0, sizeof me->readers);
     memset(me->chain, 0, sizeof me->chain);
-    me->write_count = me->drop_count = me->acked_change = me->first_state = me->acks = me->older_len = me->given = 0;
+    me->write_count = me->drop_count = me->dropped_at = me->acked_change = me->first_state = me->acks = me->older_len =
+        me->given = 0;
     me->state_count = 1;
     me->run_number = 0;
     me->compacting = me->swap_due = me->swapped = me->dead = me->log_lost = me->down = me->pulled = me->mark_old =
@@ -1836,7 +1855,9 @@ int main(int argc, char **argv)
     int result = world_main(argc, argv, "tests/world/twochoice.worlds", 2500, open);
     printf("%" PRIu64 " writes acknowledged, %" PRIu64 " crashes, %" PRIu64 " repeated ends, %" PRIu64
            " begins refused, %" PRIu64 " pulls, %" PRIu64 " compactions, %" PRIu64 " I/O errors, %" PRIu64
-           " pieces dropped, %" PRIu64 " reads, %" PRIu64 " wrong calls, %" PRIu64 " damages\n",
-           acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped, reads, wrong, damages);
+           " pieces dropped, %" PRIu64 " reads, %" PRIu64 " wrong calls, %" PRIu64
+           " damages; the storage failed, was cut off or damaged in %" PRIu64 " worlds\n",
+           acked_writes, crashes, ended_again, refused, pulled, compactions, eio, dropped, reads, wrong, damages,
+           faulty);
     return result;
 }
