@@ -32,9 +32,10 @@ mkdir "$d/disks"
 truncate -s $((megabytes * mib)) "$d/disks/gold.img" "$d/disks/bulk.img" "$d/disks/other.img"
 
 with() { # FILTER-AND-PLUGIN... -- COMMAND: nbdkit on a socket of its own, ends with the command
-    local words=()
+    local words=() socket
+    socket=$(mktemp -u "$d/with.XXXXXX") # -U - leaves a folder behind where nbdkit refuses its parameters
     while [ "$1" != -- ]; do words+=("$1"); shift; done
-    timeout 300 nbdkit -U - --exit-with-parent --filter="$filter" "${words[@]}" --run "$2"
+    timeout 300 nbdkit -U "$socket" --exit-with-parent --filter="$filter" "${words[@]}" --run "$2"
 }
 # For within_s.
 up() { [ -S "$d/socket" ] && [ -s "$d/stats" ]; }
