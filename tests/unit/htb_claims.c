@@ -1,6 +1,7 @@
 // proves: the loop that a newcomer writes is the fair one: tenants that take until they are refused and sleep until the
 // proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
 // proves: costs nobody much; and a claim ends when it should
+// variants: native san i386
 #include "htb_world.h"
 
 enum { TENANTS = 128 };

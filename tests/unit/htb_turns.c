@@ -1,5 +1,6 @@
 // proves: a class with latency_ns that was alone, with more than its rate, gets as much when others come as if they had
 // proves: been there from the start
+// variants: native san i386
 #include "check.h"
 #include "htb.h"
 
