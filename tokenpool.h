@@ -474,11 +474,10 @@ QOS_PRIV uint32_t tokenpool_priv_period_epoch(uint64_t period)
     return (uint32_t)(period >> 28) & TOKENPOOL_PRIV_EPOCH_MASK;
 }
 
-/* Zero is a storage without a period yet. */
+/* Zero is none: a storage without a period yet, or a stray store. */
 QOS_PRIV bool tokenpool_priv_period_valid(uint64_t period)
 {
-    return period == 0 ||
-           period == tokenpool_priv_period(period >> 48, tokenpool_priv_period_epoch(period), period & 0xffu);
+    return period && period == tokenpool_priv_period(period >> 48, tokenpool_priv_period_epoch(period), period & 0xffu);
 }
 
 QOS_PRIV uint64_t tokenpool_priv_terms(uint64_t reservation, uint64_t limit, uint64_t low)
@@ -783,7 +782,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   Invariants
  *     1. spent = allowance + debt - held - locked, allowance = min(kept + gained, limit); held > 0 or locked > 0 only
  *        without debt. `locked` needs a report first.
- *     2. base_ns <= now < base_ns + span_ns: nothing is due and the deadline is ahead. Else a take calls take_slow.
+ *     2. base_ns <= now < base_ns + span_ns: nothing is due, the deadline is ahead, and held <= client_capacity. Else a
+ *        take calls take_slow.
  *     3. may_claim is false from an answer that emptied the pool until a read of the pool shows tokens, or a new period
  *        begins. So at most one claim of an engine fails between two fills, also when answers are lost.
  *     4. An engine's tokens of a period come from terms that carry the tag of its epoch.
@@ -883,7 +883,7 @@ struct tokenpool_client {
     uint64_t published, published_borrowed;            /* of this period, in the counters already */
     qos_word_t *shared;                                /* local storage, or NULL */
     struct tokenpool_priv_head head;
-    uint32_t seen, takeovers;          /* epoch and takeovers of the period word; seen: none yet UINT32_MAX */
+    uint32_t seen, takeovers;          /* epoch, 0: none yet, and takeovers of the period word */
     uint32_t epoch, early_epoch;       /* whose terms were read; whose tokens were claimed early, 0: none */
     uint32_t id, generation, attached; /* attached: incarnation in its reports; 0: none yet */
     uint32_t waiting;                  /* tokens that the refused request needs; 0: none */
@@ -1152,7 +1152,7 @@ QOS_PRIV void tokenpool_client_priv_arm(struct tokenpool_client *client)
     uint64_t until_ns = qos_min(tokenpool_client_priv_until_ns(client), client->period_at_ns);
     client->base_ns = client->now_ns;
     client->span_ns = 0;
-    if (tokenpool_client_priv_has(client) && !client->report_due)
+    if (tokenpool_client_priv_has(client) && !client->report_due && client->held <= client->head.client_capacity)
         client->span_ns = qos_elapsed_ns(client->now_ns, qos_min(until_ns, client->next_tick_ns));
 }
 
@@ -1171,7 +1171,6 @@ QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *c
     client->head = h;
     client->id = id;
     client->generation = generation;
-    client->seen = UINT32_MAX;
     client->trial_gap = 1;
     return QOS_OK;
 }
@@ -1326,7 +1325,7 @@ QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client)
     client->state = TOKENPOOL_PRIV_IN_ALONE;
     client->may_claim = false;
     client->end_ns = qos_sat_add(client->now_ns, client->head.period_ns);
-    client->lease_end = 0; /* it reports first */
+    client->reported_spent = client->lease_end = 0; /* it reports first */
     tokenpool_client_priv_allow(client);
     client->report_due = true;
 }
@@ -1352,11 +1351,11 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
     uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
     bool sure; /* when the epoch began */
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
-    if (!tokenpool_priv_period_valid(period)) { /* a stray store; the monitor repairs it */
+    if (!tokenpool_priv_period_valid(period) && (period || client->seen)) { /* a stray store; the monitor repairs it */
         client->due_ns = qos_default(client->due_ns, client->op_ns);
         return;
     }
-    if (period != 0 && period >> 48 != client->head.incarnation) {
+    if (period && period >> 48 != client->head.incarnation) {
         tokenpool_client_priv_lapse(client);
         client->state = TOKENPOOL_PRIV_IN_OUT;
         client->period_at_ns = qos_sat_add(client->op_ns, client->head.period_ns / 8);
@@ -1642,7 +1641,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
  * an engine that was not there from the start: what it left says nothing of the node. */
 QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t need, uint64_t done)
 {
-    bool more = client->due_ns && (tokenpool_client_priv_room(client) || tokenpool_client_held(client));
+    bool more = client->due_ns &&
+                tokenpool_client_priv_lack(client, qos_max(client->waiting, 1)) <= tokenpool_client_priv_room(client);
     if (more && client->waited_ns > client->head.period_ns / 64)
         return 3;
     if (more && (client->queued > done / 50 || (client->waiting && client->asked)))
@@ -1694,10 +1694,11 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->offset_bytes = tokenpool_storage_report(client->head.clients, client->id);
         if (!client->unsure) { /* else it looks whether its last swap was performed */
             client->writing = tokenpool_client_priv_report(client, need);
-            if (client->state == TOKENPOOL_PRIV_IN_HOLD && tokenpool_priv_rests(client->writing)) {
-                client->state = TOKENPOOL_PRIV_IN_REST; /* from now on, as the answer may be lost */
-                tokenpool_client_priv_lease(client, client->declared);
-            }
+            if (client->state == TOKENPOOL_PRIV_IN_HOLD && tokenpool_priv_rests(client->writing))
+                client->state = TOKENPOOL_PRIV_IN_REST;
+            if (client->state == TOKENPOOL_PRIV_IN_REST ||
+                (tokenpool_client_priv_has(client) && client->declared < client->reported_spent))
+                tokenpool_client_priv_lease(client, client->declared); /* from now on, as the answer may be lost */
             op->kind = TOKENPOOL_COMPARE_SWAP;
             op->compare = client->report;
             op->operand = client->writing;
@@ -1883,16 +1884,18 @@ QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, 
 QOS_API enum qos_status tokenpool_client_put_back(struct tokenpool_client *client, uint64_t now_ns, uint64_t epoch,
                                                   uint64_t n)
 {
+    bool current;
     QOS_ASSERT(client);
     tokenpool_client_priv_tick(client, tokenpool_client_priv_clock(client, now_ns));
+    current = tokenpool_client_priv_has(client) && epoch == client->epoch;
+    if (current) {
+        n = qos_min(n, tokenpool_client_priv_spent(client));
+        client->held += qos_sat_sub(n, client->debt);
+        client->debt = qos_sat_sub(client->debt, n);
+        tokenpool_client_priv_allow(client);
+    }
     tokenpool_client_priv_arm(client);
-    if (!tokenpool_client_priv_has(client) || epoch != client->epoch)
-        return QOS_ESTALE;
-    n = qos_min(n, tokenpool_client_priv_spent(client));
-    client->held += qos_sat_sub(n, client->debt);
-    client->debt = qos_sat_sub(client->debt, n);
-    tokenpool_client_priv_allow(client);
-    return QOS_OK;
+    return current ? QOS_OK : QOS_ESTALE;
 }
 
 QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client, uint64_t now_ns, uint64_t n)
@@ -2225,7 +2228,7 @@ QOS_PRIV bool tokenpool_monitor_priv_owns(const struct tokenpool_monitor *monito
     if (monitor->role != TOKENPOOL_PRIV_ACTIVE && monitor->role != TOKENPOOL_PRIV_HOLDING)
         return false;
     while (!qos_atomic_cas_relaxed(at, &seen, monitor->period))
-        if (seen != 0 && tokenpool_priv_period_valid(seen))
+        if (tokenpool_priv_period_valid(seen))
             return false;
     return true;
 }
@@ -3081,14 +3084,14 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
         monitor->change = TOKENPOOL_PRIV_START;
         return;
     }
+    if (!tokenpool_monitor_priv_holds(monitor) && !tokenpool_monitor_priv_owns(monitor)) {
+        tokenpool_monitor_priv_fenced(monitor);
+        return;
+    }
     if (monitor->epoch)
         tokenpool_monitor_priv_beat(monitor);
     if (monitor->role == TOKENPOOL_PRIV_HOLDING) {
         monitor->pool = pool;
-        return;
-    }
-    if (!tokenpool_monitor_priv_holds(monitor) && !tokenpool_monitor_priv_owns(monitor)) {
-        tokenpool_monitor_priv_fenced(monitor);
         return;
     }
     monitor->tries = 4; /* swaps in one check */

@@ -619,6 +619,84 @@ static void test_restart(void)
     CHECK_EQ(tokenpool_client_take(&c, S, 240), QOS_OK);   /* all of it */
 }
 
+/* Behind its limit a client does not wait for the node, also if a request is larger than what is left of the limit. */
+static void test_behind_the_limit(void)
+{
+    struct tokenpool_client c;
+    uint64_t limit, now;
+    for (limit = 39; limit <= 41; limit++) {
+        CHECK_CONTEXT("a limit of %" PRIu64, limit);
+        base(200, 30, limit, 0, &c, NULL);
+        for (now = 0; now < S - MS; now += MS)
+            if (tokenpool_client_take(&c, now, 4) == QOS_OK)
+                tokenpool_client_complete(&c, 4);
+        CHECK_LE(tokenpool_client_held(&c), 3);
+        CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, 1);
+    }
+}
+
+/* More than client_capacity is refused, however much is held. */
+static void test_above_client_capacity(void)
+{
+    struct tokenpool_client c;
+    rig_config(1, 30, 200, 0);
+    config.client_capacity = 50;
+    rig_init();
+    rig_join(0, 50, 0);
+    rig_run(&monitor, 0);
+    CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, sizeof storage), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&c, 0, 6), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&c, 0, 45), QOS_OK); /* of 44 and a claim of 30 */
+    CHECK_EQ(tokenpool_client_put_back(&c, 0, 1, 45), QOS_OK);
+    CHECK_GE(tokenpool_client_held(&c), 52);
+    CHECK_EQ(tokenpool_client_take(&c, 0, 51), QOS_ERANGE);
+    CHECK_EQ(tokenpool_client_take(&c, 0, 50), QOS_OK);
+}
+
+/* A report that takes back what the one before declared: from when it is sent on, the engine has no more than it says. */
+static void test_taken_back(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    unsigned i;
+    base(100, 60, 60, 0, &c, NULL);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 1, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+    tokenpool_client_set_queued(&c, TOKENPOOL_BACKLOGGED);
+    while (tokenpool_client_next(&c, S - 1, 0, &op))
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    rig_run(&monitor, S);
+    tokenpool_client_hint(&c);
+    while (tokenpool_client_next(&c, S, 60, &op)) /* declares 30, as X is 30 */
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    for (i = 0; i < 9 && tokenpool_client_next(&c, S + S / 4 * 3, 0, &op) && op.kind == TOKENPOOL_READ; i++)
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK(op.kind == TOKENPOOL_COMPARE_SWAP && (op.operand & TOKENPOOL_TOKENS_MAX) == 0); /* of the last quarter */
+    (void)tokenpool_storage_run(storage, &op);
+    CHECK_EQ(tokenpool_client_take(&c, S + S / 4 * 3, 60), QOS_EAGAIN);
+    CHECK_EQ(tokenpool_client_take(&c, S + S / 4 * 3, 30), QOS_OK);
+}
+
+/* A stray store of 0 into the period word, seen by an engine behind a transport that then sleeps: it does not count the
+ * epochs from 0, and takes nothing after its epoch. */
+static void test_zero_period(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    uint64_t now, word;
+    base(100, 60, 60, 0, &c, NULL);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 1, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+    for (now = 0; now <= 8 * S; now += S / 2) {
+        rig_run(&monitor, now);
+        word = storage[TOKENPOOL_OFFSET_PERIOD / 8];
+        storage[TOKENPOOL_OFFSET_PERIOD / 8] = now == 4 * S ? 0 : word;
+        while (now != 5 * S && now < 6 * S && tokenpool_client_next(&c, now ? now - 1 : 0, 0, &op))
+            tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+        storage[TOKENPOOL_OFFSET_PERIOD / 8] = word;
+    }
+    CHECK_EQ(rig_client(&c).epoch, 6);
+    CHECK_LE(rig_client(&c).deadline_ns, 6 * S);
+}
+
 /* A clock that goes back, at any operation of an engine behind a transport, and at any time: no hang, and no token
  * after its epoch. */
 static void test_step_back(void)
@@ -798,6 +876,10 @@ int main(void)
     test_few_reports();
     test_remote();
     test_restart();
+    test_behind_the_limit();
+    test_above_client_capacity();
+    test_taken_back();
+    test_zero_period();
     test_step_back();
     test_slow_node();
     test_large();

@@ -607,6 +607,33 @@ static void test_paused(void)
         }
 }
 
+/* A monitor pauses after its swap of the pool word, while an epoch begins and another takes the storage: one of the two
+ * is fenced by its next look, though neither has begun an epoch. */
+static void test_two_hold(void)
+{
+    static struct tokenpool_monitor third;
+    static uint64_t third_memory[512] __attribute__((aligned(64)));
+    struct tokenpool_monitor_state a, b;
+    struct tokenpool_op op;
+    uint64_t answer;
+    base(0);
+    rig_run(&monitor, 0);
+    resume(&second, second_memory);
+    resume(&third, third_memory);
+    CHECK(tokenpool_monitor_next(&second, MS, &op) && op.kind == TOKENPOOL_READ);
+    tokenpool_monitor_done(&second, tokenpool_storage_run(storage, &op));
+    CHECK(tokenpool_monitor_next(&second, MS, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
+    answer = tokenpool_storage_run(storage, &op);
+    rig_run(&monitor, S); /* whose the period word still is */
+    rig_run(&third, S + MS);
+    tokenpool_monitor_done(&second, answer);
+    rig_run(&second, S + 10 * MS);
+    rig_run(&third, S + 10 * MS);
+    CHECK_EQ(tokenpool_monitor_info(&second, &a), QOS_OK);
+    CHECK_EQ(tokenpool_monitor_info(&third, &b), QOS_OK);
+    CHECK(a.active && !b.active);
+}
+
 /* A client leaves and another joins in its slot: from the next period on the old engine has no tokens. */
 static void test_slot_reused(void)
 {
@@ -871,6 +898,7 @@ int main(void)
     test_announced_late();
     test_adoption_of_too_much();
     test_paused();
+    test_two_hold();
     test_slot_reused();
     test_no_monitor();
     test_advance_stays();
