@@ -1973,10 +1973,23 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *   them. Terms and heartbeat carry their epoch. So an admission holds if and only if its call returned QOS_OK, however
  *   long that monitor paused (less than 128 takeovers, and no multiple of 31 periods).
  *
- *       active --period word is another's--> waiting --no heartbeat for lease_ns--> taking --swap seq + 1025-->
- *       holding
- *         ^                                                   tokenpool_monitor_resume --^                          |
- *         +------------------------- the epoch is T old: start the next ------------------------------------------+
+ *   A monitor is in one of eight roles. Each has one answer to "what is the next operation, and when".
+ *
+ *                                       swapped              T old
+ *       init --> NEW --------> OPENING ---------> ACTIVE ----------> OPENING
+ *                     at once   |  ^ ^             |  ^ a look tells
+ *                   answer lost |  | | T old       |  | if it was performed
+ *                               v  | HOLDING       v  |
+ *       ACTIVE <-- performed - ASKING  ^         UNSURE   the answer of a SET was lost
+ *                                      | swapped; no epoch yet: NEW
+ *       resume ---------> TAKING ------+
+ *                           ^ no heartbeat for lease_ns
+ *                         WAITING <-- any of the six that have the storage: the period word is another's
+ *
+ *       NEW, OPENING     START: its epoch over or none, and the next one's counts ready
+ *       ACTIVE, HOLDING  LOOK at each check, SET when the pool is to change; the running epoch is its own, or another's
+ *       ASKING, UNSURE   LOOK a check later
+ *       WAITING, TAKING  LOOK; TAKING then TAKE at once
  *
  *   The start of an epoch. The monitor may pause between its clock and its swaps, so that the epoch starts later than
  *   it believes. The clock of the next call is later than the swaps: if it is late by more than T/8192 (half of the
@@ -2008,10 +2021,14 @@ enum tokenpool_priv_state {
 };
 
 enum tokenpool_priv_role {
+    TOKENPOOL_PRIV_NEW,
     TOKENPOOL_PRIV_ACTIVE,
-    TOKENPOOL_PRIV_WAITING, /* another has the storage: watches its heartbeat */
-    TOKENPOOL_PRIV_TAKING,  /* swaps the seq */
-    TOKENPOOL_PRIV_HOLDING  /* has the storage; the running epoch was another's */
+    TOKENPOOL_PRIV_UNSURE,
+    TOKENPOOL_PRIV_HOLDING,
+    TOKENPOOL_PRIV_OPENING,
+    TOKENPOOL_PRIV_ASKING, /* the last one that has the storage */
+    TOKENPOOL_PRIV_WAITING,
+    TOKENPOOL_PRIV_TAKING
 };
 
 /* Monitor. Fields are private. */
@@ -2031,8 +2048,9 @@ struct tokenpool_monitor {
     uint64_t capacity_next;
     uint64_t busy_left;                     /* busy clients at the last check: sum of K - N */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
-    uint64_t beat, beat_ns, look_ns,
-        age_ns; /* waiting: last heartbeat and since when; first look at its epoch; the epoch's age */
+    uint64_t beat, beat_ns;                 /* waiting: last heartbeat and since when */
+    uint64_t look_ns,
+        age_ns; /* first clock after the epoch was seen, QOS_NEVER: the next one; another's: its age then */
     /* At the end of a period: */
     uint64_t of_pool, hidden;     /* I/Os of pool tokens; tokens of those who did not say their last */
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
@@ -2044,9 +2062,8 @@ struct tokenpool_monitor {
     uint32_t gap, since;          /* periods from the last late one to a growth: least, now */
     uint32_t level;               /* of 2^26: what clients that rest keep of their reservations */
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
-    uint8_t pending, change, role, unsure; /* operation under way; next one; role; swap without an answer */
-    bool unheard, grew, started, looked, ready;
-    bool unconfirmed; /* the epoch began after now_ns, at an unknown time */
+    uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
+    bool unheard, grew;            /* in this period: a client did not say its last; it began with a growth */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
@@ -2202,8 +2219,6 @@ QOS_API enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor
         (void)tokenpool_monitor_priv_put(monitor, tokenpool_monitor_priv_slot(monitor, 1, i),
                                          tokenpool_priv_admitted(i, 0, 0, 0));
     tokenpool_monitor_priv_write_head(monitor);
-    monitor->role = TOKENPOOL_PRIV_ACTIVE;
-    monitor->info.active = true;
     return QOS_OK;
 }
 
@@ -2219,13 +2234,18 @@ QOS_API enum qos_status tokenpool_monitor_resume(struct tokenpool_monitor *monit
 
 /* -- admission */
 
+QOS_PRIV bool tokenpool_monitor_priv_has(const struct tokenpool_monitor *monitor)
+{
+    return monitor->role <= TOKENPOOL_PRIV_ASKING;
+}
+
 /* The storage is this monitor's: the period word is as it wrote it, or no monitor wrote it, and then it is repaired. A
  * swap, because a load may see an old value. */
 QOS_PRIV bool tokenpool_monitor_priv_owns(const struct tokenpool_monitor *monitor)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
     uint64_t seen = monitor->period;
-    if (monitor->role != TOKENPOOL_PRIV_ACTIVE && monitor->role != TOKENPOOL_PRIV_HOLDING)
+    if (!tokenpool_monitor_priv_has(monitor))
         return false;
     while (!qos_atomic_cas_relaxed(at, &seen, monitor->period))
         if (tokenpool_priv_period_valid(seen))
@@ -2704,9 +2724,9 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *m
 QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
 {
     monitor->role = TOKENPOOL_PRIV_WAITING;
-    monitor->info.active = monitor->looked = false;
-    monitor->change = monitor->unsure = TOKENPOOL_PRIV_NONE;
-    monitor->next_ns = monitor->now_ns;
+    monitor->change = TOKENPOOL_PRIV_NONE;
+    monitor->epoch = 0; /* none seen yet */
+    monitor->next_ns = monitor->beat_ns = monitor->now_ns;
 }
 
 QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *monitor)
@@ -2782,7 +2802,7 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
     if (monitor->config.flags & TOKENPOOL_ORDERED) /* claims first */
         initial = 0;
     monitor->initial = initial;
-    monitor->ready = true;
+    monitor->role = TOKENPOOL_PRIV_OPENING;
 }
 
 /* Tokens claimed in this period, exactly: tokens put into the pool less those left. A negative count is the sum of
@@ -2845,10 +2865,10 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
 }
 
 /* An epoch that starts late by less than the engines' margin counts from its planned start, so that the rate stays
- * exact. A later one counts from now, to be T long. */
+ * exact. A later one counts from now, to be T long; so does the first one, whose plan is ahead. */
 QOS_PRIV void tokenpool_monitor_priv_late(struct tokenpool_monitor *monitor)
 {
-    if (tokenpool_monitor_priv_age_ns(monitor) > monitor->config.period_ns / 8192)
+    if (qos_wrap_sub(monitor->now_ns, monitor->info.start_ns) > monitor->config.period_ns / 8192)
         monitor->info.start_ns = monitor->now_ns;
 }
 
@@ -2859,12 +2879,10 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     uint64_t initial = monitor->initial;
     info->last_claimed = tokenpool_word_epoch(old_pool) == monitor->epoch
                              ? tokenpool_monitor_priv_count_claimed(monitor, old_pool)
-                             : info->last_put; /* not known: all */
-    if (monitor->started) {
-        qos_counter_add(&monitor->counters.granted, info->last_reserved + info->last_claimed);
-        qos_counter_add(&monitor->counters.borrowed, info->last_claimed);
-    }
-    info->start_ns = monitor->started ? info->start_ns + monitor->config.period_ns : monitor->now_ns;
+                             : info->last_put;                                             /* not known: all */
+    qos_counter_add(&monitor->counters.granted, info->last_reserved + info->last_claimed); /* of another's epoch 0 */
+    qos_counter_add(&monitor->counters.borrowed, info->last_claimed);
+    info->start_ns = qos_sat_add(info->start_ns, monitor->config.period_ns);
     tokenpool_monitor_priv_late(monitor);
     monitor->pool = monitor->swap;
     /* A number that the period word never showed was no epoch of T: engines must not count it. */
@@ -2872,10 +2890,8 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
         monitor->takeovers = (monitor->takeovers + 1) & 0x7fu;
     monitor->epoch = tokenpool_word_epoch(monitor->pool);
     monitor->seq = tokenpool_priv_seq(monitor->pool);
-    monitor->started = monitor->unconfirmed = true;
-    monitor->ready = false;
+    monitor->look_ns = QOS_NEVER;
     monitor->role = TOKENPOOL_PRIV_ACTIVE;
-    info->active = true;
     info->converting = false;
     info->epoch = monitor->epoch;
     info->put = initial;
@@ -2970,18 +2986,16 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
 {
     uint64_t beat = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_BEAT));
     uint32_t epoch = tokenpool_word_epoch(pool);
-    if (!monitor->looked || epoch != monitor->epoch) { /* it started before this look less the heartbeat's age */
-        monitor->look_ns = monitor->now_ns;
+    if (epoch != monitor->epoch) { /* it started before this look less the heartbeat's age */
+        monitor->look_ns = QOS_NEVER;
         monitor->age_ns = beat >> 44 == epoch ? beat & ((UINT64_C(1) << 44) - 1) : 0;
         monitor->age_ns = qos_min(monitor->age_ns, monitor->config.period_ns);
         monitor->period = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD));
-        monitor->unconfirmed = true;
     }
-    if (!monitor->looked || beat != monitor->beat) {
+    if (beat != monitor->beat) {
         monitor->beat = beat;
         monitor->beat_ns = monitor->now_ns;
     }
-    monitor->looked = true;
     monitor->pool = pool;
     monitor->epoch = epoch;
     monitor->seq = tokenpool_priv_seq(pool);
@@ -3008,9 +3022,8 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
     } while (!qos_atomic_cas_release(at, &seen, to)); /* M6 */
     monitor->period = to;
     if (tokenpool_priv_period_epoch(to) != tokenpool_priv_period_epoch(looked)) {
-        monitor->look_ns = monitor->now_ns;
+        monitor->look_ns = QOS_NEVER;
         monitor->age_ns = 0;
-        monitor->unconfirmed = true;
         monitor->epoch = (uint32_t)qos_default(monitor->epoch, tokenpool_priv_period_epoch(to)); /* 0: the first one */
     }
 }
@@ -3020,32 +3033,25 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
 {
     monitor->pool = monitor->swap;
     monitor->seq = tokenpool_priv_seq(monitor->pool);
-    monitor->role = TOKENPOOL_PRIV_HOLDING;
-    monitor->started = monitor->ready = false;
-    monitor->info.active = true;
     monitor->info.converting = false;
     monitor->info.epoch = monitor->epoch;
     monitor->info.put = monitor->info.claimed = monitor->info.reserved = monitor->info.bound = 0;
     tokenpool_monitor_priv_fence(monitor);
-    monitor->info.start_ns = qos_sat_sub(monitor->look_ns, monitor->age_ns);
+    monitor->role = monitor->epoch ? TOKENPOOL_PRIV_HOLDING : TOKENPOOL_PRIV_NEW;
+    monitor->info.start_ns = qos_sat_sub(qos_min(monitor->look_ns, monitor->now_ns), monitor->age_ns);
     tokenpool_monitor_priv_adopt(monitor);
     if (monitor->epoch)
         tokenpool_monitor_priv_beat(monitor);
 }
 
 /* The period word is ours, the pool word is not: a stray store, a client that writes what it may not, or another
- * monitor that is about to take the storage or lost it. Of our epoch, and no fill without an answer: the count still
- * counts. Else what was claimed is unknown: all of it, so the pool is empty until the next period. */
-QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, uint64_t pool, uint8_t unsure)
+ * monitor that is about to take the storage or lost it. known: it is of our epoch, and no fill lacks its answer, so the
+ * count still counts. Else what was claimed is unknown: all of it, so the pool is empty until the next period. */
+QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, bool known)
 {
-    bool known = tokenpool_word_epoch(pool) == monitor->epoch && unsure != TOKENPOOL_PRIV_SET;
-    int64_t count = known ? tokenpool_word_count(pool) : 0;
-    monitor->pool = pool;
-    if (!known && (monitor->role == TOKENPOOL_PRIV_HOLDING || unsure == TOKENPOOL_PRIV_START)) {
-        /* an epoch began that nobody announced: the next one is another */
-        tokenpool_monitor_priv_beat(monitor);
-        return;
-    }
+    int64_t count = known ? tokenpool_word_count(monitor->pool) : 0;
+    if (!known && monitor->role == TOKENPOOL_PRIV_HOLDING)
+        return; /* an epoch began that nobody announced: the next one is another */
     if (!known)
         monitor->info.put = qos_max(monitor->info.put, monitor->info.bound);
     monitor->target = (int64_t)(count > 0 ? qos_min((uint64_t)count, monitor->info.put) : 0);
@@ -3057,45 +3063,31 @@ QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, 
 /* The answer of a look: our word, a swap without an answer, a stray store, or another monitor's word. */
 QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, uint64_t pool)
 {
-    uint8_t unsure = monitor->unsure;
-    if (monitor->role == TOKENPOOL_PRIV_WAITING || monitor->role == TOKENPOOL_PRIV_TAKING) {
+    bool ours = tokenpool_monitor_priv_ours(monitor, pool), unsure = monitor->role == TOKENPOOL_PRIV_UNSURE;
+    bool performed = tokenpool_word_epoch(pool) == tokenpool_word_epoch(monitor->swap) &&
+                     tokenpool_priv_seq(pool) == tokenpool_priv_seq(monitor->swap);
+    if (!tokenpool_monitor_priv_has(monitor)) {
         tokenpool_monitor_priv_watch(monitor, pool);
-        return;
-    }
-    monitor->unsure = TOKENPOOL_PRIV_NONE;
-    if (!tokenpool_monitor_priv_ours(monitor, pool)) {
-        bool performed = unsure && tokenpool_word_epoch(pool) == tokenpool_word_epoch(monitor->swap) &&
-                         tokenpool_priv_seq(pool) == tokenpool_priv_seq(monitor->swap);
-        if (performed && unsure == TOKENPOOL_PRIV_START) {
-            tokenpool_monitor_priv_started(monitor, monitor->pool);
-            return;
-        }
-        if (!performed) {
-            if (monitor->epoch && tokenpool_monitor_priv_owns(monitor))
-                tokenpool_monitor_priv_restore(monitor, pool, unsure);
-            else
-                tokenpool_monitor_priv_fenced(monitor);
-            return;
-        }
-        tokenpool_monitor_priv_was_set(monitor);
-    }
-    if (unsure == TOKENPOOL_PRIV_START) { /* not performed: again, with the word as claims left it */
-        monitor->pool = pool;
-        monitor->change = TOKENPOOL_PRIV_START;
-        return;
-    }
-    if (!tokenpool_monitor_priv_holds(monitor) && !tokenpool_monitor_priv_owns(monitor)) {
+    } else if (!(ours && tokenpool_monitor_priv_holds(monitor)) && !tokenpool_monitor_priv_owns(monitor)) {
         tokenpool_monitor_priv_fenced(monitor);
-        return;
-    }
-    if (monitor->epoch)
-        tokenpool_monitor_priv_beat(monitor);
-    if (monitor->role == TOKENPOOL_PRIV_HOLDING) {
+    } else if (monitor->role == TOKENPOOL_PRIV_ASKING && performed) {
+        tokenpool_monitor_priv_started(monitor, monitor->pool);
+    } else if (monitor->role == TOKENPOOL_PRIV_ASKING) { /* again, with the word as claims left it */
         monitor->pool = pool;
-        return;
+        monitor->role = TOKENPOOL_PRIV_OPENING;
+    } else {
+        if (unsure)
+            monitor->role = TOKENPOOL_PRIV_ACTIVE;
+        if (unsure && performed)
+            tokenpool_monitor_priv_was_set(monitor);
+        tokenpool_monitor_priv_beat(monitor);
+        monitor->pool = pool;
+        monitor->tries = 4; /* swaps in one check */
+        if (!ours && !(unsure && performed))
+            tokenpool_monitor_priv_restore(monitor, tokenpool_word_epoch(pool) == monitor->epoch && !unsure);
+        else if (monitor->role == TOKENPOOL_PRIV_ACTIVE)
+            tokenpool_monitor_priv_fill(monitor, pool);
     }
-    monitor->tries = 4; /* swaps in one check */
-    tokenpool_monitor_priv_fill(monitor, pool);
 }
 
 /* The next epoch: one that neither the pool word shows, which another monitor may have begun, nor the period word. */
@@ -3111,52 +3103,39 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_next_epoch(const struct tokenpool_monit
 /* Decides on the next operation, if one is due. */
 QOS_PRIV void tokenpool_monitor_priv_plan(struct tokenpool_monitor *monitor)
 {
-    uint64_t now_ns = monitor->now_ns;
-    bool has = monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING;
-    bool over = tokenpool_monitor_priv_age_ns(monitor) >= monitor->config.period_ns || monitor->epoch == 0;
-    if (monitor->unsure) {
-        if (now_ns >= monitor->next_ns)
-            monitor->change = TOKENPOOL_PRIV_LOOK;
-    } else if (has && over) {
-        if (!monitor->ready && monitor->started)
-            tokenpool_monitor_priv_finish(monitor);
-        if (!monitor->ready) /* else a stray store, or another monitor, came between */
-            tokenpool_monitor_priv_open(monitor);
+    bool runs = monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING;
+    bool over = runs && tokenpool_monitor_priv_age_ns(monitor) >= monitor->config.period_ns;
+    if (over && monitor->role == TOKENPOOL_PRIV_ACTIVE)
+        tokenpool_monitor_priv_finish(monitor);
+    if (over || monitor->role == TOKENPOOL_PRIV_NEW)
+        tokenpool_monitor_priv_open(monitor);
+    if (monitor->role == TOKENPOOL_PRIV_OPENING) {
         monitor->change = TOKENPOOL_PRIV_START;
-    } else if (now_ns >= monitor->next_ns) {
+    } else if (monitor->now_ns >= monitor->next_ns) {
         monitor->change = TOKENPOOL_PRIV_LOOK;
+        monitor->next_ns = qos_sat_add(monitor->now_ns, tokenpool_monitor_priv_interval_ns(monitor));
     }
-    if (monitor->change == TOKENPOOL_PRIV_LOOK)
-        monitor->next_ns = qos_sat_add(now_ns, tokenpool_monitor_priv_interval_ns(monitor));
 }
 
-QOS_PRIV void tokenpool_monitor_priv_tick(struct tokenpool_monitor *monitor, uint64_t now_ns)
+/* The clock of a call. The first one after an epoch was announced, or was seen first, bounds when it began. */
+QOS_PRIV void tokenpool_monitor_priv_clock(struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
-    if (now_ns < monitor->now_ns) { /* the clock went back: ages stay */
-        uint64_t age_ns = tokenpool_monitor_priv_age_ns(monitor);
-        monitor->info.start_ns = qos_sat_sub(now_ns, age_ns);
+    bool back = now_ns < monitor->now_ns, first = monitor->look_ns == QOS_NEVER;
+    if (back) { /* ages stay */
+        monitor->info.start_ns = qos_sat_sub(now_ns, tokenpool_monitor_priv_age_ns(monitor));
         monitor->age_ns = qos_sat_add(monitor->age_ns, qos_elapsed_ns(monitor->look_ns, monitor->now_ns));
         monitor->look_ns = monitor->beat_ns = monitor->next_ns = now_ns;
     }
     monitor->now_ns = now_ns;
-}
-
-/* The first clock after an epoch was announced, or after the first look at another monitor's epoch. */
-QOS_PRIV void tokenpool_monitor_priv_confirm(struct tokenpool_monitor *monitor, uint64_t now_ns)
-{
-    bool back = now_ns < monitor->now_ns;
-    tokenpool_monitor_priv_tick(monitor, now_ns);
-    if (!monitor->unconfirmed)
+    if (!first)
         return;
-    monitor->unconfirmed = false;
-    if (monitor->role == TOKENPOOL_PRIV_ACTIVE) {
-        monitor->info.start_ns = back ? now_ns : monitor->info.start_ns;
-        tokenpool_monitor_priv_late(monitor);
-        return;
-    }
     monitor->look_ns = now_ns;
     if (monitor->role == TOKENPOOL_PRIV_HOLDING)
         monitor->info.start_ns = qos_sat_sub(now_ns, monitor->age_ns);
+    if (monitor->role == TOKENPOOL_PRIV_ACTIVE && back)
+        monitor->info.start_ns = now_ns;
+    if (monitor->role == TOKENPOOL_PRIV_ACTIVE)
+        tokenpool_monitor_priv_late(monitor);
 }
 
 QOS_PRIV bool tokenpool_monitor_priv_next(struct tokenpool_monitor *monitor, struct tokenpool_op *op)
@@ -3192,7 +3171,7 @@ QOS_API bool tokenpool_monitor_next(struct tokenpool_monitor *monitor, uint64_t 
     QOS_ASSERT(monitor);
     if (monitor->pending)
         return false;
-    tokenpool_monitor_priv_confirm(monitor, now_ns);
+    tokenpool_monitor_priv_clock(monitor, now_ns);
     return tokenpool_monitor_priv_next(monitor, op);
 }
 
@@ -3214,10 +3193,8 @@ QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t 
         monitor->change = TOKENPOOL_PRIV_LOOK; /* whose it is, the period word says */
     } else if (what == TOKENPOOL_PRIV_START) {
         monitor->pool = answer;
-        if (swapped)
+        if (swapped) /* else a claim came first, of the old period: again with the new word */
             tokenpool_monitor_priv_started(monitor, answer);
-        else /* a claim came first, of the old period: again with the new word */
-            monitor->change = TOKENPOOL_PRIV_START;
     } else if (what == TOKENPOOL_PRIV_SET) {
         if (swapped)
             tokenpool_monitor_priv_was_set(monitor);
@@ -3230,10 +3207,10 @@ QOS_API void tokenpool_monitor_fail(struct tokenpool_monitor *monitor)
 {
     uint8_t what = monitor->pending;
     monitor->pending = TOKENPOOL_PRIV_NONE;
-    if (what == TOKENPOOL_PRIV_START || what == TOKENPOOL_PRIV_SET)
-        monitor->unsure = what;
-    else if (what == TOKENPOOL_PRIV_TAKE)
-        monitor->role = TOKENPOOL_PRIV_TAKING;
+    if (what == TOKENPOOL_PRIV_START)
+        monitor->role = TOKENPOOL_PRIV_ASKING;
+    else if (what == TOKENPOOL_PRIV_SET && monitor->role == TOKENPOOL_PRIV_ACTIVE) /* HOLDING: it finds a stray word */
+        monitor->role = TOKENPOOL_PRIV_UNSURE;
     monitor->next_ns = qos_sat_add(monitor->now_ns, monitor->config.check_ns);
 }
 
@@ -3243,18 +3220,18 @@ QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t n
     QOS_ASSERT(monitor);
     if (monitor->pending)
         return;
-    tokenpool_monitor_priv_confirm(monitor, now_ns);
+    tokenpool_monitor_priv_clock(monitor, now_ns);
     while (tokenpool_monitor_priv_next(monitor, &op)) /* one clock for all of them */
         tokenpool_monitor_done(monitor, tokenpool_storage_run(monitor->shared, &op));
 }
 
 QOS_API uint64_t tokenpool_monitor_next_ns(const struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
-    bool has = monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING;
     uint64_t at = monitor->next_ns;
-    if (monitor->change || monitor->unconfirmed || now_ns < monitor->now_ns || (has && monitor->epoch == 0))
+    if (monitor->change || monitor->look_ns == QOS_NEVER || now_ns < monitor->now_ns ||
+        monitor->role == TOKENPOOL_PRIV_NEW || monitor->role == TOKENPOOL_PRIV_OPENING)
         return now_ns;
-    if (has && !monitor->unsure)
+    if (monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING)
         at = qos_min(at, qos_sat_add(monitor->info.start_ns, monitor->config.period_ns));
     return qos_max(at, now_ns);
 }
@@ -3263,6 +3240,7 @@ QOS_API enum qos_status tokenpool_monitor_info(const struct tokenpool_monitor *m
                                                struct tokenpool_monitor_state *out)
 {
     *out = monitor->info;
+    out->active = tokenpool_monitor_priv_has(monitor);
     return QOS_OK;
 }
 

@@ -1,5 +1,5 @@
-// proves: each arrow of the drawings of tokenpool.h, the engine's nine states and the monitor's four roles, is taken
-// proves: once, by its name; the state is seen from outside, by the engine's next operation
+// proves: each arrow of the drawings of tokenpool.h, the engine's nine states and the monitor's eight roles, is
+// proves: taken by its name; the state is seen from outside, by the next operation
 #include "unit/tokenpool_rig.h"
 
 enum state { WATCH, TERMS, OPEN, HOLD, FENCED, NOTHING };
@@ -197,38 +197,167 @@ static void test_alone(void)
     CHECK(rig_client(&c).running && rig_client(&c).epoch == 2 && tokenpool_client_held(&c) == 0);
 }
 
-/* The roles, by what tokenpool_monitor_info says: active, and the bound of the running epoch, 0 if it was another's. */
-static void test_monitor(void)
+/* The monitor's roles are seen by the next operation and by tokenpool_monitor_info: active, and the bound of the running
+ * epoch, 0 if it was another's. */
+static struct tokenpool_monitor second;
+static uint64_t second_memory[512] __attribute__((aligned(64)));
+
+static void resume(void)
 {
-    static struct tokenpool_monitor second;
-    static uint64_t second_memory[512] __attribute__((aligned(64)));
-    struct tokenpool_monitor_state s;
+    CHECK_EQ(tokenpool_monitor_resume(&second, second_memory, sizeof second_memory, storage, sizeof storage, &config),
+             QOS_OK);
+}
+
+enum act { NONE, LOOK, START, SET, TAKE };
+static enum act act(struct tokenpool_monitor *m, uint64_t now)
+{
+    if (!tokenpool_monitor_next(m, now, &op))
+        return NONE;
+    if (op.kind == TOKENPOOL_READ)
+        return LOOK;
+    if (tokenpool_word_epoch(op.operand) != tokenpool_word_epoch(op.compare))
+        return START;
+    return ((op.operand ^ op.compare) & 0x400u) ? TAKE : SET;
+}
+
+static bool has(const struct tokenpool_monitor *m, uint64_t bound)
+{
+    struct tokenpool_monitor_state info;
+    return tokenpool_monitor_info(m, &info) == QOS_OK && info.active && info.bound == bound;
+}
+
+static void replied(struct tokenpool_monitor *m)
+{
+    tokenpool_monitor_done(m, tokenpool_storage_run(storage, &op));
+}
+
+/* The answer is lost; the operation was performed, or not. */
+static void lost(struct tokenpool_monitor *m, bool performed)
+{
+    if (performed)
+        (void)tokenpool_storage_run(storage, &op);
+    tokenpool_monitor_fail(m);
+}
+
+static void claim(uint64_t n)
+{
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= n << 32;
+}
+
+static void test_own_epochs(void)
+{
+    unsigned performed;
+    uint64_t now = 0, begin;
+    rig_config(2, 10, 100, 0);
+    rig_init();
+    rig_join(0, 40, 0);
+    CHECK_CONTEXT("init -> NEW -> OPENING: at once");
+    CHECK(has(&monitor, 0) && act(&monitor, now) == START);
+    CHECK_CONTEXT("OPENING -> ACTIVE: swapped");
+    replied(&monitor);
+    CHECK(has(&monitor, 100) && act(&monitor, now) == NONE);
+    CHECK_CONTEXT("ACTIVE -> OPENING: the epoch is T old; again after a claim");
+    CHECK_EQ(act(&monitor, now += S), START);
+    claim(10);
+    replied(&monitor);
+    CHECK(rig_info().epoch == 1 && act(&monitor, now) == START);
+    replied(&monitor);
+    CHECK_EQ(act(&monitor, now), NONE);
+    for (performed = 0; performed < 2; performed++) {
+        CHECK_CONTEXT("OPENING -> ASKING: the answer is lost, performed %u", performed);
+        CHECK_EQ(act(&monitor, now += S), START);
+        lost(&monitor, performed != 0);
+        CHECK_EQ(act(&monitor, now), NONE);
+        CHECK_EQ(act(&monitor, now += MS), LOOK);
+        replied(&monitor);
+        CHECK_CONTEXT("ASKING -> %s: a look tells", performed ? "ACTIVE" : "OPENING");
+        CHECK_EQ(act(&monitor, now), performed ? NONE : START);
+        if (!performed)
+            replied(&monitor);
+        CHECK(act(&monitor, begin = now) == NONE && has(&monitor, 100) && rig_info().epoch == 3 + performed);
+        CHECK_CONTEXT("ACTIVE -> UNSURE: the answer of a SET is lost, performed %u", performed);
+        claim(30);
+        CHECK_EQ(act(&monitor, now += S / 2), LOOK);
+        replied(&monitor);
+        CHECK_EQ(act(&monitor, now), SET);
+        lost(&monitor, performed != 0);
+        CHECK_EQ(act(&monitor, now), NONE);
+        CHECK_CONTEXT("UNSURE -> ACTIVE: a look tells, performed %u", performed);
+        CHECK_EQ(act(&monitor, now += S / 8), LOOK);
+        replied(&monitor);
+        CHECK(has(&monitor, 100) && rig_info().claimed == 30 && act(&monitor, now) == SET);
+        replied(&monitor);
+        now = begin;
+    }
+}
+
+static void test_takeovers(void)
+{
+    uint64_t now = 0;
     base(0);
-    CHECK_CONTEXT("init -> ACTIVE");
-    CHECK(rig_info().active && rig_info().bound == 100);
-    CHECK_CONTEXT("resume -> TAKING -> HOLDING");
-    CHECK_EQ(tokenpool_monitor_resume(&second, second_memory, sizeof second_memory, storage, sizeof storage, &config),
-             QOS_OK);
-    CHECK(tokenpool_monitor_info(&second, &s) == QOS_OK && !s.active);
-    rig_run(&second, MS);
-    CHECK(tokenpool_monitor_info(&second, &s) == QOS_OK && s.active && s.bound == 0);
+    CHECK_CONTEXT("resume -> TAKING -> HOLDING: swapped, again after a claim");
+    resume();
+    CHECK(!tokenpool_monitor_info(&second, &(struct tokenpool_monitor_state){0}) && !has(&second, 0));
+    CHECK_EQ(act(&second, now += MS), LOOK);
+    replied(&second);
+    CHECK_EQ(act(&second, now), TAKE);
+    claim(10);
+    replied(&second);
+    CHECK(!has(&second, 0) && act(&second, now) == TAKE);
+    replied(&second);
+    CHECK(has(&second, 0));
     CHECK_CONTEXT("ACTIVE -> WAITING: the period word is another's");
-    rig_run(&monitor, 2 * MS);
+    rig_run(&monitor, now += MS);
     CHECK(!rig_info().active);
-    CHECK_CONTEXT("HOLDING -> ACTIVE: the epoch is T old");
-    rig_run(&second, S + 2 * MS);
-    CHECK(tokenpool_monitor_info(&second, &s) == QOS_OK && s.active && s.bound == 100);
+    CHECK_CONTEXT("HOLDING -> OPENING -> ACTIVE: the epoch is T old");
+    rig_run(&second, now);
+    CHECK_EQ(act(&second, now += S), START);
+    replied(&second);
+    CHECK(has(&second, 100));
     CHECK_CONTEXT("WAITING -> TAKING -> HOLDING: no heartbeat for lease_ns");
-    rig_run(&monitor, S + 3 * MS);
+    rig_run(&monitor, now += MS);
     CHECK(!rig_info().active);
-    rig_run(&monitor, S + 40 * MS);
-    CHECK(rig_info().active && rig_info().bound == 0);
+    rig_run(&monitor, now += 20 * MS);
+    CHECK(has(&monitor, 0));
     CHECK_CONTEXT("HOLDING -> WAITING: another took it");
-    CHECK_EQ(tokenpool_monitor_resume(&second, second_memory, sizeof second_memory, storage, sizeof storage, &config),
-             QOS_OK);
-    rig_run(&second, S + 41 * MS);
-    rig_run(&monitor, S + 60 * MS);
+    resume();
+    rig_run(&second, now += MS);
+    rig_run(&monitor, now += 20 * MS);
+    CHECK(!rig_info().active && has(&second, 0));
+    CHECK_CONTEXT("TAKING -> NEW -> OPENING: no epoch yet; OPENING -> WAITING");
+    rig_init();
+    CHECK_EQ(act(&monitor, now), START);
+    resume();
+    CHECK_EQ(act(&second, now), LOOK);
+    replied(&second);
+    CHECK_EQ(act(&second, now), TAKE);
+    replied(&second);
+    CHECK(has(&second, 0) && act(&second, now) == START);
+    op.compare = 0; /* the other one's */
+    tokenpool_monitor_done(&monitor, storage[TOKENPOOL_OFFSET_POOL / 8]);
     CHECK(!rig_info().active);
+}
+
+/* Whatever it does not know, the period word is another's. */
+static void test_replaced(void)
+{
+    unsigned set;
+    for (set = 0; set < 2; set++) {
+        CHECK_CONTEXT("%s -> WAITING", set ? "UNSURE" : "ASKING");
+        base(0);
+        claim(30);
+        if (set) {
+            CHECK_EQ(act(&monitor, S / 2), LOOK);
+            replied(&monitor);
+        }
+        CHECK_EQ(act(&monitor, set ? S / 2 : S), set ? SET : START);
+        lost(&monitor, false);
+        resume();
+        rig_run(&second, S);
+        CHECK_EQ(act(&monitor, S + MS), LOOK);
+        replied(&monitor);
+        CHECK(!rig_info().active);
+    }
 }
 
 int main(void)
@@ -237,6 +366,8 @@ int main(void)
     test_engine();
     test_rest();
     test_alone();
-    test_monitor();
+    test_own_epochs();
+    test_takeovers();
+    test_replaced();
     return check_end();
 }
