@@ -3358,7 +3358,7 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *
  *   Cold: of the first writes nobody knows a bound. The first one that ends gives it to the others: what it took, which
  *   has a round trip in it. A server whose rate is not known, or not believed, gets a write whose home it is last, as
- *   that could not be sent again.
+ *   that could not be sent again. For a write that is sent again such a server counts as slow: it took longer already.
  *
  *   If all have answered, and fewer places than writes are left end within twice what a write usually takes from its
  *   request's begin, the client reserves once more, at 2 servers for each write that is left. Where all servers are
@@ -3433,10 +3433,10 @@ struct twochoice_priv_request {
     struct twochoice_priv_offer *offer;
     struct twochoice_priv_sent *sent;
     uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
-    uint32_t back;                                 /* writes taken back since it reserved at more servers */
+    uint32_t back;                                 /* writes taken back since it reserved last */
     uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
     uint64_t moved_ns;                             /* since then no server took a write, and none came back */
-    bool curious, wider;                           /* wider: it reserved at more than 2k servers */
+    bool curious, careful, wider; /* careful: a write was taken back; wider: it reserved at more than 2k servers */
 };
 struct twochoice_placement {
     struct twochoice_priv_request *request;
@@ -3685,7 +3685,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->len_bytes = 0;
     r->due_ns = r->begun_ns = r->moved_ns = now_ns;
     r->curious = qos_rng_below(&placement->rng, 128) == 0;
-    r->wider = false;
+    r->careful = r->wider = false;
     r->back = 0;
     for (i = 0; i < k; i++) {
         const bool small = writes[i].len_bytes < placement->min_write_bytes;
@@ -3731,9 +3731,11 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
         return false;
     r = twochoice_priv_request_of(placement, message->request);
     o = twochoice_priv_offer_of(r, message);
-    service_ns = message->service_ns ? message->service_ns : placement->typical_ns;
-    if (message->service_ns)
+    service_ns = message->service_ns;
+    if (service_ns)
         twochoice_priv_remember(placement, message->server, service_ns);
+    else
+        service_ns = placement->typical_ns * (r && r->careful ? 2 : 1);
     if (!o) { /* nobody waits for it any more */
         *answer = *message;
         answer->type = TWOCHOICE_RELEASE;
@@ -3773,6 +3775,7 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     s->again = true;
     s->small = false; /* now it is like any other */
     r->curious = false;
+    r->careful = true;
     r->back++;
     r->unbound++;
     r->due_ns = r->moved_ns = now_ns;
@@ -4065,7 +4068,7 @@ QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *placement,
                                     uint64_t now_ns)
 {
     uint32_t i;
-    if ((r->wider && r->back == 0) || r->unbound == 0 || placement->usual_ns == 0)
+    if (r->wider || r->unbound == 0 || placement->usual_ns == 0)
         return false;
     for (i = 0; i < r->offers; i++)
         if (r->offer[i].state == TWOCHOICE_PRIV_OFFER_PLANNED || r->offer[i].state == TWOCHOICE_PRIV_OFFER_WAITS)
@@ -4089,14 +4092,12 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
         if (o->state != TWOCHOICE_PRIV_OFFER_REFUSED && o->state != TWOCHOICE_PRIV_OFFER_UNUSED)
             slots += o->left;
     }
-    if (now_ns >= twochoice_priv_last_ns(placement, r)) {
-        r->back = 0;
-    } else if (slots < r->unbound) {
-        r->back -= (uint32_t)qos_min(r->back, r->unbound - slots);
-        slots += twochoice_priv_plan(placement, r, 2 * (r->unbound - slots));
-    } else if (twochoice_priv_widens(placement, r, now_ns) &&
-               twochoice_priv_plan(placement, r, 2 * (r->wider ? r->back : r->unbound)) > 0) {
-        r->wider = true;
+    if (now_ns < twochoice_priv_last_ns(placement, r)) {
+        const uint32_t lacking = (uint32_t)qos_max(qos_sat_sub(r->unbound, slots), r->back);
+        if (lacking > 0)
+            slots += twochoice_priv_plan(placement, r, 2 * lacking);
+        else if (twochoice_priv_widens(placement, r, now_ns))
+            r->wider = twochoice_priv_plan(placement, r, 2 * r->unbound) > 0;
         r->back = 0;
     }
     if (r->unbound && slots == 0)

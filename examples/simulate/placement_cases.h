@@ -1,6 +1,5 @@
 /* placement_cases.h - the cases of `simulate placement`, and what is asked of the informed rule in each: a p99 of at most
- * `asked` times the oracle's, or of at most `asked_same` times that of the oracle that draws the same 2k servers. The goal of
- * near_n_1x95_cold, 1.6, is missed: of such first requests 9 in 10 keep it, and one in 20 takes more than 2.1 times. */
+ * `asked` times the oracle's, or of at most `asked_same` times that of the oracle that draws the same 2k servers. */
 #ifndef EXAMPLES_SIMULATE_PLACEMENT_CASES_H
 #define EXAMPLES_SIMULATE_PLACEMENT_CASES_H
 
@@ -15,7 +14,7 @@
     X("burst_50x90",              100,   50, 90, 0.1,   3, 900,   0,   0,     0,  0,    0, 1,   1.3,  0) \
     X("burst_10_servers",          10,  100,  4, 0.1,  11, 900,   0,   0,     0,  0,    0, 1,   1.3,  0) \
     X("near_n_1x95",              100,    1, 95, 0.1,  41, 100,   0,   0,     0,  0,    0, 1,   0,  1.6) \
-    X("near_n_1x95_cold",         100,    1, 95, 0.1,   1, 100,   0,   0,     0,  0,    0, 0,   0,  2.5) \
+    X("near_n_1x95_cold",         100,    1, 95, 0.1,   1, 100,   0,   0,     0,  0,    0, 0,   0, 1.55) \
     X("light_100x4",              100,  100,  4, 0.1,  11, 100,   0,   0,     0,  0,    0, 1,   0,  1.6) \
     X("light_100x4_cold",         100,  100,  4, 0.1,   1, 100,   0,   0,     0,  0,    0, 0,   1.6,  0) \
     X("light_20x4",               100,   20,  4, 0.1,  41, 100,   0,   0,     0,  0,    0, 1,   0,  1.6) \
