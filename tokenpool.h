@@ -68,8 +68,8 @@
  *     by weight, differs by at most two batches. Small batches are slow: one client gets
  *     weight x batch in a check, and in T / 128. Without, first come.
  *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
- *     say what waits; then, and always with TOKENPOOL_GUARD, 99 % of what equal sharing
- *     can meet of the reservations is met, else 99 % of all min(R, an equal share).
+ *     say what waits; with TOKENPOOL_GUARD 99 % of what equal sharing can meet of the
+ *     reservations is met, without it 99 % of all min(R, an equal share).
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
