@@ -54,22 +54,24 @@ expect "no compute node: said" says '2 ranks are 2 servers and no compute node: 
 run 1 burst --slow 0
 expect "--slow without --rate: said, once" [ "$(grep -c 'twochoice_mpi: --slow needs --rate' "$work/err")" = 1 ]
 
-# ---- Figure 14: one of eight servers is five times slower; the paper's rule, and that of twochoice.h. An even share takes the slow
-# device 8 MiB / (16 MiB/s / 5) = 2.5 s.
+# ---- Figure 14: one of eight servers is ten times slower; an even share, the paper's rule, and that of twochoice.h. The slow
+# device needs 5 s for an even share, so a disturbed machine, which delays all three, hides little. Three rounds at most are summed.
+sums() { jq -se "[.[].runs | map(.last_process_ns)] | transpose | map(add) | $1" "$work"/burst-?.json >/dev/null; }
+faster() { sums '.[2] * 2 <= .[0]' && sums '.[2] <= .[1]'; } # half of an even share's time, and not after the paper's rule
 watch_mark
-for try in 1 2; do
-    run 16 burst --servers 8 --dir "$work/burst" --rate 16M --slow 0 --no-pull --per-process 2M \
+for try in 1 2 3; do
+    run 16 burst --servers 8 --dir "$work/burst" --rate 16M --slow 0:10 --no-pull --per-process 2M \
         --json "$work/burst.json" --figures "$work"
     cat "$work/out"
-    json "$work/burst.json" '.runs[2].last_process_ns <= 1250000000' && break
-    echo "try $try: not within half of what an even share takes the slow device"
+    cp "$work/burst.json" "$work/burst-$try.json"
+    faster && break
+    echo "try $try: the sums of all tries so far are not as asked"
 done
 expect "burst: ends" [ "$status" = 0 ]
 expect "three schedulers" json "$work/burst.json" '.runs | map(.scheduler) == ["fixed", "dynamic", "informed"]'
 expect "the fixed scheduler gives the slow server an even share, twochoice.h at most half of one" json "$work/burst.json" \
     '.runs | .[0].server_bytes[0] == 8388608 and .[2].server_bytes[0] * 2 <= 8388608'
-expect_time "and its last process ends in half of what an even share takes the slow device" json "$work/burst.json" \
-    '.runs[2].last_process_ns <= 1250000000'
+expect_time "its last process ends in half of the time of an even share, and not after that of the paper's rule" faster
 expect "each process of each run has a time, each byte a server; one write in 8 at most was sent twice" json "$work/burst.json" \
     '[.runs[] | (.server_bytes | add) as $bytes | (.process_ns | length) == 32 and .failed == 0 and
     ($bytes == 67108864 or (.scheduler == "informed" and $bytes > 67108864 and $bytes <= 75497472))] | all'
