@@ -894,7 +894,6 @@ struct tokenpool_client {
     bool asked;    /* a take needed `waiting` tokens in this period: a client that stops trying does not wait */
     bool may_claim, report_due;
     bool unsure; /* a report's answer was lost */
-    bool heir;   /* it rises from another engine's report */
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -1280,8 +1279,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     if (tokenpool_priv_rests(client->writing))
         client->state = TOKENPOOL_PRIV_IN_REST;
-    client->heir = (client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES;
-    if (client->heir)
+    if ((client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES)
         client->state = TOKENPOOL_PRIV_IN_RISE;
     if (!client->attached)
         client->busy_ns = client->now_ns;
@@ -1465,9 +1463,8 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
     if (client->state != TOKENPOOL_PRIV_IN_RISE) /* the epoch ended meanwhile */
         return;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
-    if (client->heir) /* the former one may have risen, and spent what counts as spent */
-        most = qos_max(most, tokenpool_client_priv_spent(client));
-    client->kept = qos_min(client->kept, most);
+    /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. */
+    client->kept = qos_min(client->kept, qos_max(most, tokenpool_client_priv_spent(client)));
     client->report_due = true;
     tokenpool_client_priv_lease(client, client->reported_spent);
 }

@@ -676,6 +676,23 @@ static void test_taken_back(void)
     CHECK_EQ(tokenpool_client_take(&c, S + S / 4 * 3, 30), QOS_OK);
 }
 
+/* Who rested and slept for so long that the monitor cleared its report owes nothing for what it spent then. */
+static void test_cleared_report(void)
+{
+    struct tokenpool_client c;
+    uint64_t now;
+    base(100, 40, 0, 0, &c, NULL);
+    CHECK_EQ(tokenpool_client_take(&c, 0, 1), QOS_OK);
+    tokenpool_client_complete(&c, 1);
+    for (now = 0; now < S / 4; now += MS)
+        tokenpool_client_run(&c, now, 0);
+    CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, 0);
+    for (now = S; now <= 34 * S; now += S)
+        rig_run(&monitor, now);
+    CHECK_EQ(tokenpool_client_take(&c, 34 * S + MS, 1), QOS_OK);
+    CHECK_EQ(tokenpool_client_held(&c), 39);
+}
+
 /* A stray store of 0 into the period word, seen by an engine behind a transport that then sleeps: it does not count the
  * epochs from 0, and takes nothing after its epoch. */
 static void test_zero_period(void)
@@ -880,6 +897,7 @@ int main(void)
     test_above_client_capacity();
     test_taken_back();
     test_zero_period();
+    test_cleared_report();
     test_step_back();
     test_slow_node();
     test_large();
