@@ -446,8 +446,10 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   A client's tag may run ahead of V by reservations, when they give it more than its share. The paper brings it
  *   back once a test has found, K times in a row, that the client's share exceeds its reservation again. Here the
  *   lead is bounded instead: a request of the reservation phase is not charged to the share tag if the tag would then
- *   lead V by more than lead_requests of the client's requests. Nothing has to be detected, and the client has its
- *   share back at once (Figure 6(b)).
+ *   lead V by more than lead_requests of the client's requests (of a group, of the largest of its clients'). Nothing
+ *   has to be detected, and the client has its share back at once (Figure 6(b)). V moves in steps of the others'
+ *   requests: if lead_requests of a client are less than such a step, it gets a part of its reservation besides its
+ *   share.
  *
  *   The reservation clock is real time minus the time that was dropped. A tag is due when the clock has reached it. Of
  *   several that are due, the one goes first whose deadline is first: its tag after the next request, tag + n / R. (By
@@ -619,7 +621,7 @@ struct tags {
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
-    uint32_t *reserve_units;              /* count_cost: of the client's last request, else NULL */
+    uint32_t *reserve_units;              /* count_cost: of its last request; of a group: of a large one; else NULL */
     struct tags_priv_mean *mean;          /* TAGS_REWARD, if device time is known, else NULL */
     struct tags_priv_queue *queue;        /* intrusive, else NULL */
     uint64_t *queued_cost;                /* TAGS_REJECT and count_cost: cost queued per client, else NULL */
@@ -2851,17 +2853,17 @@ QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_p
     charge->share = *tag;
 }
 
-/* Charges the share tag, or above the limit the surplus tag. */
+/* Charges the share tag, or above the limit the surplus tag. By reservation it leads V by at most `lead` of these. */
 TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h,
-                                             uint64_t amount, struct tags_priv_charge *charge, enum tags_phase phase)
+                                             uint64_t amount, uint64_t lead, struct tags_priv_charge *charge,
+                                             enum tags_phase phase)
 {
     struct qos_u128 by = tags_priv_per_weight(h, amount, &h->rest);
     tags_priv_raise_v(pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
     pool->largest = qos_max(amount, pool->largest);
-    if (phase == TAGS_PHASE_RESERVATION &&
-        !tags_priv_within(pool->v, qos_add_wide(h->tag, by), by, tags->config.lead_requests)) {
+    if (phase == TAGS_PHASE_RESERVATION && !tags_priv_within(pool->v, qos_add_wide(h->tag, by), by, lead)) {
         charge->flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
@@ -2921,17 +2923,25 @@ QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, bool com
         tags->hot[tags->group[id]].at_device = tags->hot[tags->group[id]].at_device + more - less;
 }
 
-/* With groups: charges a client, or its group, by its own phase. They are not shared, so nothing refuses. */
+/* With groups: charges a client, or its group, by its own phase. They are not shared, so nothing refuses. What counts
+ * of a group is the largest of its requests lately: a small one may follow a large one. */
 QOS_PRIV_NOINLINE void tags_priv_charge_level(struct tags *tags, struct tags_priv_slot *slot,
                                               struct tags_priv_charge *charge, enum tags_phase phase, uint64_t units)
 {
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, charge->id);
     struct tags_priv_hot *h = &tags->hot[charge->id];
     const enum tags_phase own = tags_priv_phase_of(tags, charge->id, phase);
-    (void)tags_priv_charge_rates(tags, pool, h, slot, charge, own, false);
-    tags_priv_charge_share(tags, pool, h, slot->amount, charge, own);
+    const bool group = charge->id >= tags->config.clients;
+    uint32_t *last = group && tags->reserve_units ? &tags->reserve_units[charge->id] : NULL, before = last ? *last : 0;
+    uint64_t lead = tags->config.lead_requests;
     if (tags->by_client)
         tags_priv_count_in(&tags->by_client[charge->id], phase, units);
+    if (group && own == TAGS_PHASE_RESERVATION)
+        lead = qos_mul_div_floor(lead, tags_priv_inside(tags, charge->id)->largest, qos_max(slot->amount, 1));
+    (void)tags_priv_charge_rates(tags, pool, h, slot, charge, own, false);
+    if (last)
+        *last = (uint32_t)qos_max(slot->cost, before - before / 64);
+    tags_priv_charge_share(tags, pool, h, slot->amount, lead, charge, own);
 }
 
 /* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
@@ -2951,7 +2961,7 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *p
         if (!tags_priv_charge_rates(tags, pool, h, slot, &slot->own, phase, tags->config.shared))
             return false;
         tags_priv_weigh(tags, slot, phase);
-        tags_priv_charge_share(tags, pool, h, slot->amount, &slot->own, phase);
+        tags_priv_charge_share(tags, pool, h, slot->amount, tags->config.lead_requests, &slot->own, phase);
         if (tags->by_client)
             tags_priv_count_in(&tags->by_client[id], phase, units);
     }

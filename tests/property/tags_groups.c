@@ -1,5 +1,6 @@
 // proves: groups: two groups, and two clients of one group, get by weight within a request of each of one another in any
 // proves: window, whatever others do, cancelled requests too; no window exceeds a limit of either level; what is refused.
+// proves: With weights, reservations and limits at both levels everybody has 99 % of its max-min share over 100 rounds.
 // proves: A new group begins anew: a reservation in it is served at once, whatever its number and its ids went through
 #include "check.h"
 #include "tags.h"
@@ -11,6 +12,8 @@
 
 struct terms {
     double weight, limit; /* per second; limit 0: none */
+    double reserved, share;
+    uint64_t cost;
 };
 
 static struct terms group[GROUPS], client[CLIENTS];
@@ -164,6 +167,135 @@ static void windows(struct check_rng *rng, uint64_t steps)
     CHECK(check_mem_free(&mem));
 }
 
+/* ---- shares: all keep requests queued, at a device of 1000 ns per unit of cost, which reservations and limits count ---- */
+
+/* What each of n gets of `all` if it is weight * level, at least its reservation and at most its limit. */
+static void fill(struct terms *const *of_n, uint32_t n, double all)
+{
+    double low = 0, high = all; /* weights are at least 1 */
+    uint32_t i, k;
+    for (k = 0; k < 100; k++) {
+        double level = (low + high) / 2, sum = 0;
+        for (i = 0; i < n; i++) {
+            struct terms *x = of_n[i];
+            x->share = x->weight * level > x->reserved ? x->weight * level : x->reserved;
+            x->share = x->share < x->limit ? x->share : x->limit;
+            sum += x->share;
+        }
+        if (sum < all)
+            low = level;
+        else
+            high = level;
+    }
+}
+
+/* A limit of 0.8 to 1.5 of what its weight gives, at least its reservation; or none. */
+static struct tags_client near_share(struct check_rng *rng, struct terms *x, double by_weight)
+{
+    struct tags_client c = {(uint64_t)x->weight, (uint64_t)x->reserved, 0};
+    if (check_between(rng, 0, 1))
+        c.limit_per_s = (uint64_t)(by_weight * (double)check_between(rng, 80, 150) / 100) + 1;
+    if (c.limit_per_s)
+        c.limit_per_s = qos_max(c.limit_per_s, c.reservation_per_s);
+    x->limit = c.limit_per_s ? (double)c.limit_per_s : 1e18;
+    return c;
+}
+
+/* The clients of a group and their part of `fair`, what its weight gives it. */
+static void draw_inside(struct check_rng *rng, uint32_t g, double fair)
+{
+    double weights = 0, held = 0, limits = 0;
+    struct tags_client c, inside[IDS];
+    uint32_t i;
+    for (i = 0; i < clients_of[g]; i++)
+        weights += of(g, i)->weight;
+    for (i = 0; i < clients_of[g]; i++) {
+        struct terms *x = of(g, i);
+        double part = fair * x->weight / weights;
+        if (check_between(rng, 0, 2) == 0)
+            x->reserved = (double)(uint64_t)(part * (double)check_between(rng, 20, 150) / 100);
+        if (held + x->reserved > 0.8 * fair)
+            x->reserved = 0;
+        held += x->reserved;
+        inside[i] = near_share(rng, x, part);
+        limits += x->limit;
+        x->cost = check_between(rng, 1, config.cost_max);
+    }
+    group[g].reserved = check_between(rng, 0, 1) ? (double)(uint64_t)(0.9 * fair) : held;
+    c = near_share(rng, &group[g], fair);
+    group[g].limit = limits < group[g].limit ? limits : group[g].limit;
+    group[g].reserved = limits < group[g].reserved ? limits : group[g].reserved;
+    CHECK_EQ(tags_group_add(&t, SECOND, CLIENTS + g, &c, g * IDS, IDS), QOS_OK);
+    for (i = 0; i < clients_of[g]; i++) {
+        CHECK_EQ(tags_add(&t, SECOND, g * IDS + i, &inside[i]), QOS_OK);
+        CHECK_EQ(tags_arrive(&t, SECOND, g * IDS + i, 10000000, of(g, i)->cost), QOS_OK);
+    }
+}
+
+/* Each group has 99 % of its max-min share of the device, and each client of its group's, over 100 rounds. With unequal
+ * costs a round of all others is not more than lead_requests. Returns the least part of a share. */
+static double shares(struct check_rng *rng, uint64_t stream)
+{
+    struct terms *level[IDS > GROUPS ? IDS : GROUPS] = {NULL};
+    double sum = 0, round = 0, least = 9;
+    static double got[CLIENTS];
+    struct tags_grant flight[4];
+    uint64_t now = SECOND, end;
+    uint32_t g, i, flights = 0;
+    draw(rng, IDS);
+    memset(got, 0, sizeof got);
+    memset(flight, 0, sizeof flight);
+    config.mode = TAGS_PS;
+    config.count_cost = true;
+    config.cost_max = stream % 4 ? 100 : 1;
+    config.lead_requests = stream % 4 ? 256 : 16;
+    config.limit_burst_ns = check_between(rng, 5, 100) * (SECOND / 1000);
+    config.clients = CLIENTS;
+    config.groups = groups;
+    config.at_device_max = (uint32_t)check_between(rng, 1, 4);
+    check_mem_new(&mem, tags_memsize(&config), 64, 0);
+    CHECK_EQ(tags_init(&t, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_CONTEXT("shares, run %" PRIu64 ": %u groups, %u at the device", stream, groups, config.at_device_max);
+    for (g = 0; g < groups; g++)
+        sum += group[g].weight;
+    for (g = 0; g < groups; g++) {
+        level[g] = &group[g];
+        draw_inside(rng, g, 1e6 * group[g].weight / sum);
+    }
+    fill(level, groups, 1e6);
+    for (g = 0; g < groups; g++) {
+        for (i = 0; i < clients_of[g]; i++)
+            level[i] = of(g, i);
+        fill(level, clients_of[g], group[g].share);
+        for (i = 0; i < clients_of[g]; i++)
+            round = (double)level[i]->cost / level[i]->share > round ? (double)level[i]->cost / level[i]->share : round;
+    }
+    for (end = now + (uint64_t)(100 * round * (double)SECOND); now < end;) {
+        struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+        while (flights < config.at_device_max && tags_choose(&t, now, &choice) == QOS_OK) {
+            CHECK_EQ(tags_dispatch(&t, now, &choice, client[choice.client].cost, 0, 0, &flight[flights++]), QOS_OK);
+            got[choice.client] += (double)client[choice.client].cost;
+        }
+        if (flights == 0) {
+            now = tags_next_ns(&t, now);
+            continue;
+        }
+        now += client[flight[0].client].cost * 1000;
+        CHECK_EQ(tags_complete(&t, now, &flight[0], 0), QOS_OK);
+        memmove(flight, flight + 1, --flights * sizeof *flight);
+    }
+    for (i = 0; i < groups * IDS; i++) {
+        double part = got[i] / (client[i].share * (double)(now - SECOND) / (double)SECOND);
+        if (i % IDS >= clients_of[i / IDS])
+            continue;
+        least = part < least ? part : least;
+        CHECK_CONTEXT("shares, run %" PRIu64 ", client %u of group %u", stream, i % IDS, i / IDS);
+        CHECK_WITHIN(part, 0.99, 9);
+    }
+    CHECK(check_mem_free(&mem));
+    return least;
+}
+
 /* ---- what is refused ---- */
 
 static void refusals(void)
@@ -282,6 +414,7 @@ static void regrouped(void)
 int main(void)
 {
     struct check_rng rng;
+    double least = 9, part;
     uint64_t i;
     check_begin("property/tags_groups");
     check_rng_init(&rng, check_seed());
@@ -291,5 +424,10 @@ int main(void)
         regrouped();
     for (i = 0; i < check_scaled(60) && check_case("windows"); i++)
         windows(&rng, 20000);
+    for (i = 0; i < check_scaled(40) && check_case("shares"); i++) {
+        part = shares(&rng, i);
+        least = part < least ? part : least;
+    }
+    printf("least part of a max-min share: %.4f\n", least);
     return check_end();
 }
