@@ -543,12 +543,6 @@ QOS_PRIV bool tokenpool_priv_rests(uint64_t report)
     return !(how & UINT64_C(3) << 52) && how != TOKENPOOL_PRIV_RISES;
 }
 
-/* K of such a client, at most: the tokens spent, and the level's part of the reservation, rounded up. */
-QOS_PRIV uint64_t tokenpool_priv_rest(uint64_t reservation, uint64_t spent, uint64_t level)
-{
-    return spent + (reservation * level + TOKENPOOL_PRIV_FULL - 1) / TOKENPOOL_PRIV_FULL; /* below 2^58 */
-}
-
 /* The time between two ticks of an engine, two checks of the monitor, two looks at an empty pool: shorter at the end of
  * a period, so that what is returned late is still used. */
 QOS_PRIV uint64_t tokenpool_priv_interval_ns(uint64_t check_ns, uint64_t period_ns, uint64_t left_ns)
@@ -979,12 +973,6 @@ QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
     client->published_borrowed = borrowed;
 }
 
-/* How long tokens live after the start of an older epoch: T less the drift of clocks. */
-QOS_PRIV uint64_t tokenpool_client_priv_life_ns(const struct tokenpool_client *client)
-{
-    return client->head.period_ns - client->head.period_ns / 4096;
-}
-
 /* What the decay did. Reservation that stayed unspent lowers the slack; what was returned and then missed raises it. A
  * client that took tokens or had I/Os under way in nearly every tick, and still returned a part, may be limited by the
  * node: a trial keeps all of it. Each trial that fails doubles the time to the next one. */
@@ -1345,7 +1333,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_look_ns(const struct tokenpool_client *c
 
 QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, uint64_t period)
 {
-    uint64_t life_ns = tokenpool_client_priv_life_ns(client), links = 1;
+    uint64_t life_ns = client->head.period_ns - client->head.period_ns / 4096, links = 1; /* T less the clocks' drift */
     uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
     bool sure; /* when the epoch began */
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
@@ -1455,16 +1443,17 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
     tokenpool_client_priv_lease(client, client->declared);
 }
 
-/* The level, read after the report that it rises: what the monitor left it of K. Of another epoch: nothing. */
+/* The level, read after the report that it rises: what the monitor left it of K, S and the level's part of R, rounded
+ * up. Of another epoch: S. */
 QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, uint64_t level)
 {
     uint64_t left = tokenpool_word_epoch(level) == client->epoch ? level >> 32 : 0;
-    uint64_t most = tokenpool_priv_rest(client->reservation, client->base, left);
+    uint64_t part = (client->reservation * left + TOKENPOOL_PRIV_FULL - 1) / TOKENPOOL_PRIV_FULL; /* below 2^58 */
     if (client->state != TOKENPOOL_PRIV_IN_RISE) /* the epoch ended meanwhile */
         return;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. */
-    client->kept = qos_min(client->kept, qos_max(most, tokenpool_client_priv_spent(client)));
+    client->kept = qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client)));
     client->report_due = true;
     tokenpool_client_priv_lease(client, client->reported_spent);
 }
