@@ -112,8 +112,8 @@ inline start()
         od;
         to <= LAST;
         printf("monitor %d: the pool is of epoch %d\n", m, to);
-        age[m] = (started && age[m] <= T + LATE -> age[m] - T : 0);
-        started = true; unconfirmed = true; role = ACTIVE;
+        age[m] = (age[m] >= T && age[m] <= T + LATE -> age[m] - T : 0);
+        unconfirmed = true; role = ACTIVE;
         epoch = to; seq++; pool_epoch = to; pool_seq = seq; s_epoch = to; s_seq = seq;
 #ifdef SKIPPED
         to = p_takeovers;
@@ -219,7 +219,7 @@ inline take()
 proctype monitor(byte m; byte role)
 {
     byte epoch, seq, p_epoch, p_takeovers, s_epoch, s_seq, w_epoch, w_age, read_age, to;
-    bool p_open, looked, started, unconfirmed;
+    bool p_open, looked, unconfirmed;
     do
     :: atomic {role != TAKING -> /* reads its clock */
         frozen[m] = false;
