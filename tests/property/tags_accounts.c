@@ -558,7 +558,9 @@ static void lies(uint64_t stream, enum tags_mode mode, bool limited, bool too_mu
 }
 
 /* ---- reward's pair range: device time per weight of two that always wait, in any window, with services of any length
- * that are known at completion. One request at the device: that of PS. D: at most 1 + 1.2 D times it (seen: 10.05 times at D = 8). */
+ * that are known at completion. One request at the device: that of PS. D: at most 1 + 1.3 D times it (the worst of 700 drawn
+ * patterns at D = 16 is style 3: 1 + 1.26 D). No rule has less than 1 + D: at dispatch D of one client are charged an
+ * estimate, then all are as long as can be, another time as short. */
 static double pair_range(uint32_t depth, unsigned style)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
@@ -583,6 +585,10 @@ static double pair_range(uint32_t depth, unsigned style)
             service[k] = check_between(&rng, 1, longest);
             if (style == 1) /* of one of them, now long, now short */
                 service[k] = flight[k].client ? longest / 2 : n[0] / 100 % 2 ? longest : 1;
+            if (style == 3) /* each now long, now short, with a period of its own */
+                service[k] = flight[k].client           ? (n[1] + 144) % 324 < 111 ? longest : 1
+                             : (n[0] + 226) % 456 < 223 ? longest
+                                                        : 1;
             if (style == 2)
                 service[k] = check_between(&rng, 0, 9) ? longest / 10 : longest;
             n[flight[k].client]++;
@@ -603,15 +609,15 @@ static double pair_range(uint32_t depth, unsigned style)
 
 static void pair_ranges(void)
 {
-    static const uint32_t depths[] = {1, 2, 4, 8, 32};
+    static const uint32_t depths[] = {1, 2, 4, 8, 16, 32};
     uint32_t i;
     unsigned style;
     for (i = 0; i < sizeof depths / sizeof *depths; i++) {
         double worst = 0;
-        for (style = 0; style < 12; style++)
-            worst = larger(worst, pair_range(depths[i], style % 3));
+        for (style = 0; style < 16; style++)
+            worst = larger(worst, pair_range(depths[i], style % 4));
         printf("reward, %u at the device: pair range %.2f of that of PS\n", depths[i], worst);
-        CHECK_WITHIN(worst, 0, depths[i] == 1 ? 1.001 : 1 + 1.2 * depths[i]);
+        CHECK_WITHIN(worst, 0, depths[i] == 1 ? 1.001 : 1 + 1.3 * depths[i]);
     }
 }
 
