@@ -591,6 +591,9 @@ struct htb_priv_flight {
     bool hurts;                         /* the trial delays own tokens */
     bool brief;                         /* its looks were of few requests, as these take long */
     bool draining;                      /* more is in flight than a bound that was narrowed */
+    bool alone;                         /* one class has the device for itself */
+    uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
+    uint64_t alone_from_ns;             /* when one is alone, if no other asks; on the active clock */
     struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
 };
 
@@ -2164,6 +2167,10 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *     hurts     own tokens have waited for room for two bursts on end, and the device is slower by an eighth than it
  *               was before: others lose what is theirs, or the class itself does
  *
+ *   alone     no other class has asked for lag_ns: the bound is as wide as a newcomer may wait for: burst_ns, half of
+ *             the least latency_ns that any class has had, or the knee, if that is more. A narrower one is for nobody,
+ *             and loses time when the caller is late. No looks: who comes finds the knee as it was for many
+ *
  * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So
  * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
  * asks nothing for lag_ns needs nothing.
@@ -2238,12 +2245,13 @@ QOS_PRIV uint64_t htb_priv_apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The bound: what the throughput needs, or what the late classes need. */
+/* The bound: what the throughput needs, or what the late classes need; while one class is alone, more. */
 QOS_PRIV void htb_priv_bind(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const bool narrows = f->narrow < htb_priv_log2(f->knee_ns);
-    const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : f->knee_ns, f->min_ns);
+    const uint64_t most_ns = f->alone ? qos_max(f->knee_ns, f->alone_ns) : f->knee_ns;
+    const bool narrows = f->narrow < htb_priv_log2(most_ns);
+    const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : most_ns, f->min_ns);
     if (htb_priv_apart(bound_ns, f->bound_ns) > f->bound_ns / 16)
         f->settle_ns = f->now_ns;
     f->draining = f->draining || (bound_ns < f->bound_ns && f->now_ns > bound_ns);
@@ -2264,6 +2272,15 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
     f->n = f->done_ns = f->most_ns = 0;
     f->asked = QOS_NEVER;
     f->full = false;
+}
+
+/* At the knee again, at once: a trial is undone. */
+QOS_PRIV void htb_priv_break_off(struct htb *tree)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    const uint64_t knee_ns = f->phase == HTB_PRIV_TRIAL ? f->base_ns : f->knee_ns;
+    f->phase = HTB_PRIV_BASE;
+    htb_priv_look_begin(tree, knee_ns);
 }
 
 /* What fills a bound: if one request is larger, that. */
@@ -2405,12 +2422,9 @@ QOS_PRIV void htb_priv_narrow(struct htb *tree)
     if (f->narrow == HTB_PRIV_WIDE)
         f->by = QOS_NONE;
     if (f->bound_ns > htb_priv_exp2(f->narrow) && f->phase != HTB_PRIV_BASE) {
-        const bool wider = f->phase == HTB_PRIV_TRIAL && f->knee_ns > f->base_ns;
-        const uint64_t base_ns = f->phase == HTB_PRIV_TRIAL ? f->base_ns : f->knee_ns;
-        f->phase = HTB_PRIV_BASE;
-        if (wider)
+        if (f->phase == HTB_PRIV_TRIAL && f->knee_ns > f->base_ns)
             htb_priv_failed(f, tree->now_ns);
-        htb_priv_look_begin(tree, base_ns);
+        htb_priv_break_off(tree);
         return;
     }
     htb_priv_bind(tree);
@@ -2755,17 +2769,33 @@ QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
     if (f->n % 64 != 0)
         return false;
     if (f->full && f->asked / 2 > f->found_for) {
-        const uint64_t knee_ns = f->phase == HTB_PRIV_TRIAL ? f->base_ns : f->knee_ns;
-        f->phase = HTB_PRIV_BASE;
         f->longer = 0;
         htb_priv_search(f, 0);
         f->found_for = f->asked;
-        htb_priv_look_begin(tree, knee_ns);
+        htb_priv_break_off(tree);
         return true;
     }
     f->was_asked = f->asked;
     f->asked = QOS_NEVER;
     return false;
+}
+
+/* Has one class asked alone for lag_ns? What is seen then is no evidence for the knee of several. */
+QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    const uint64_t others = tree->queued + tree->dispatch.waiting + tree->dispatch.at_device + 1 - c->u.leaf.queued -
+                            c->u.leaf.outstanding; /* the request that is complete is outstanding still */
+    bool alone;
+    if (others != 0 || tree->joined.lease)
+        f->alone_from_ns = f->active_ns + tree->lag_ns;
+    alone = f->active_ns >= f->alone_from_ns;
+    if (alone != f->alone) {
+        f->alone = alone;
+        htb_priv_break_off(tree);
+        htb_priv_look_back(tree);
+    }
+    return alone;
 }
 
 /* A request is complete: what does it show of its class, and of the bound? */
@@ -2794,6 +2824,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns) &&
              htb_priv_others_are_why(tree, r))
         htb_priv_watch_also(tree, r->paid_by);
+    if (htb_priv_is_alone(tree, c))
+        return;
     if (f->settle_ns > r->flight_ns) {
         f->settle_ns -= r->flight_ns;
         return;
@@ -3128,6 +3160,8 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     if (!c->group) {
         htb_priv_set_expiry(tree, id, c->expires_ns);
         tree->cls[id].u.leaf.latency_us = (uint32_t)((c->latency_ns + 999) / 1000);
+        if (c->latency_ns != 0)
+            tree->flight.alone_ns = qos_min(tree->flight.alone_ns, c->latency_ns / 2);
     }
     for (r = 0; r < tree->resources; r++) {
         uint64_t *sum = htb_priv_sum_of(tree, parent, r);
@@ -3188,6 +3222,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
                                 ? qos_max(c.flight_min_ns, qos_min(c.flight_max_ns / 16, HTB_PRIV_FLIGHT_NS))
                                 : QOS_UNLIMITED;
     tree->flight.knee_ns = tree->flight.bound_ns;
+    tree->flight.alone_ns = qos_min(c.burst_ns, c.flight_max_ns);
     tree->flight.narrow = HTB_PRIV_WIDE;
     tree->flight.by = QOS_NONE;
     tree->flight.up = tree->flight.searching = true;
