@@ -2,6 +2,11 @@
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "tags"
 #define WORLD_DRAW_MORE(w, r) draw_kind(w, r)
+#if defined(WORLD_TAGS_V02) && WORLD_TAGS_V02
+#define WORLD_TOGETHER "each together late" /* late: they are not cancelled, but end as late */
+#else
+#define WORLD_TOGETHER "each together"
+#endif
 #define WORLD_FIELDS(X)                                                                                                \
     X(KIND, "world", "device calls")                                                                                   \
     X(STEPS, "steps", "200 20 50 1000")                                                                                \
@@ -47,8 +52,8 @@
     X(WEIGHT, "weight", "1 2 10 1000 1000000")                                                                         \
     X(CANCEL, "cancel", "0 20 300")                                                                                    \
     X(CANCEL_AFTER, "cancel_after_ms", "0 1 100 2000")                                                                 \
-    X(TOGETHER, "cancelled", "each together")                                                                          \
-    X(FORCE, "forced", "0 20")                                                                                         \
+    X(TOGETHER, "cancelled", WORLD_TOGETHER)                                                                           \
+    X(FORCE, "forced", "0 20 300")                                                                                     \
     X(START, "start_ms", "0 100 500 900")                                                                              \
     X(CHURN, "churn", "none change leave away unlimited rejoin regroup")                                               \
     X(CLAIM, "claims", "1000 30 30000")                                                                                \
@@ -129,7 +134,9 @@ static unsigned char *memory;
 static size_t memory_bytes;
 static struct waiting request[REQUESTS];
 #define OLD 16u
+#define URGENT 64u
 static struct tags_grant grant[REQUESTS], old_grant[OLD]; /* old_grant: of the last that ended */
+static struct tags_request pushed[REQUESTS];
 static uint32_t owner[REQUESTS], logged[REQUESTS], unused[REQUESTS], unused_count;
 static struct event *journal;
 static size_t journal_count, journal_room;
@@ -148,7 +155,12 @@ static struct {
     uint32_t steps, tries;                                            /* tries: wrong calls */
     uint64_t ends, granted, borrowed, served[TAGS_PHASES], cancelled; /* so far */
     uint64_t now, shown, end_ns, base_shift, weight_scale, digest, last_shown, begin_shown;
-    uint32_t depth, at_device, queued, unlimited; /* unlimited: requests that wait for no limit */
+    uint32_t depth, at_device, queued, unlimited;       /* unlimited: requests that wait for no limit */
+    uint64_t refused;                                   /* arrivals */
+    uint32_t hung_count;                                /* requests that are lost */
+    uint32_t urgent[URGENT], urgent_first, urgent_last; /* to be forced when the device has room */
+    bool late;                                          /* lost ones end late */
+    uint64_t choked_ns;                                 /* from when on they took all the room at the device */
     bool ps, draining, forces, cancels, thinks, all_fit, calm, jumped, leaps, accounts, other_terms, fifo_clock, lies;
     double reference_at, limit_burst_ns, lag_ns, cost_max, estimate_ns; /* estimate_ns: the first, at most */
 } run;
@@ -167,6 +179,12 @@ static bool grouped(void)
 static bool by_cost(void)
 {
     return !run.ps && run.depth > 1 && !world_choice(run.w, F_TOLD) && !WORLD_TAGS_V02;
+}
+
+/* Its lost requests end at last. */
+static bool late(uint32_t cohort)
+{
+    return run.ps && world_choice(run.w, world_of(cohort, F_TOGETHER)) == 2;
 }
 
 static uint64_t now_shown(void)
@@ -394,6 +412,10 @@ static void oracle_pair(uint32_t f, uint32_t m)
                   b->client.config.back_ns == 0;
     double stall = 4 * (a->longest_ns > run.estimate_ns ? a->longest_ns : run.estimate_ns) +
                    1.2 * run.lag_ns * (always ? wf / (wf + wm) : 1);
+    /* Charged is what was used: one at a time, and no service beyond two estimates (0.2: judged by this sentence, too). */
+    bool used = run.depth == 1 && run.calm &&
+                (WORLD_TAGS_V02 || (world_choice(run.w, F_SPREAD) <= 2 && a->longest_ns <= 2 * run.estimate_ns &&
+                                    b->longest_ns <= 2 * run.estimate_ns));
     if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
         (!ps && !one_by_one) || (ps && a->lies) || (world_choice(run.w, world_of(a->cohort, F_CANCEL)) && !at_once) ||
         (grouped() && (a->group != b->group || above)))
@@ -409,7 +431,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
     }
     if (ps && b->lies) /* until its requests end */
         most += run.depth * run.cost_max / wm;
-    if (!ps) /* charged and used time differ by at most 1.2 windows and D requests each */
+    if (!ps && !used) /* charged and used time differ by at most 1.2 windows and D requests each */
         most += (1.2 * 50 + (run.depth > 1 ? run.depth : 0)) * (a->longest_ns / wf + b->longest_ns / wm);
     if (b->limit > 0 && !WORLD_TAGS_V02) { /* K: m waited at its limit */
         static double weight[CLIENTS];
@@ -588,6 +610,8 @@ static void oracle_reserved(void)
         const struct group *g = &group[t->group];
         /* What its limit forbids: it cannot make up for a long request of another one faster than its limit's burst. */
         const double r = rate[e->client];
+        if (run.late && e->at_ns >= run.choked_ns)
+            return;
         if (t->reservation <= 0 || (t->changes && !t->other_terms) ||
             (t->limit > 0 && t->limit < 1.05 * t->reservation) ||
             (t->limit > 0 && t->limit * run.limit_burst_ns < t->reservation * (run.depth + 1) * longest) ||
@@ -698,7 +722,7 @@ static void oracle_starve(void)
     double weights = 0, sum = 0, largest = 0, credit = 0;
     uint32_t i;
     size_t k;
-    if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped() || (run.ps && run.lies))
+    if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped() || (run.ps && run.lies) || run.late)
         return;
     /* A pause counts up to the lag: a thousand of the others' requests go first, and a part of them is lost. */
     if (!run.ps && !run.calm && run.cancels)
@@ -821,7 +845,7 @@ static void oracle_maxmin(void)
     static bool capped[CLIENTS];
     double total = 0, weights = 0, round = 0, span = (double)run.end_ns;
     uint32_t i, again;
-    if (!run.ps || run.cancels || run.forces || run.lies || !run.calm || !run.fifo_clock || grouped() ||
+    if (!run.ps || run.cancels || run.forces || run.lies || !run.calm || !run.fifo_clock || grouped() || run.late ||
         world_choice(run.w, F_AT_LIMIT) != TAGS_WAIT)
         return;
     for (i = 0; i < tenants; i++) {
@@ -993,10 +1017,7 @@ static void judge_journal(void)
 }
 
 #if WORLD_TAGS_V02 /* other calls, and it told less */
-static void k_run(struct world *w)
-{
-    (void)w;
-}
+#include "v02/tags_weights.h"
 #else
 #include "tags_calls.h"
 #endif
@@ -1046,9 +1067,40 @@ static void given(uint32_t i, uint32_t id, uint32_t phase)
         if (world_choice(run.w, world_of(t->cohort, F_TOGETHER)) && after)
             after -= run.now % after;
         world_queue_add(&run.hung, run.now + after, 0, id);
+        run.hung_count++;
     } else {
         to_device(id);
     }
+}
+
+/* 0.2 has intrusive requests here; today's are in the programs of calls. */
+static bool intrusive(void)
+{
+    return WORLD_TAGS_V02 && world_choice(run.w, F_INTRUSIVE) == 1 && !use_reference;
+}
+
+static enum qos_status queue_one(uint32_t i, uint32_t id)
+{
+    if (!intrusive())
+        return tags_arrive(&tags, now_shown(), tenant[i].id, 1, request[id].claim);
+    memset(&pushed[id], 0, sizeof pushed[id]);
+    pushed[id].cost = request[id].claim;
+    return tags_push(&tags, now_shown(), tenant[i].id, &pushed[id]);
+}
+
+/* The next client and its grant. */
+static enum qos_status pop(struct tags_choice *c, struct tags_grant *g)
+{
+    struct tags_request *r = NULL;
+    enum qos_status s = tags_pop(&tags, now_shown(), &r);
+    if (s != QOS_OK)
+        return s;
+    *g = r->grant;
+    c->client = r->grant.client;
+    c->phase = r->grant.phase;
+    if (r != &pushed[tenant[c->client].first])
+        world_fail(run.w, "once", run.now, "what is popped is not the oldest");
+    return QOS_OK;
 }
 
 static void dequeue(uint32_t i)
@@ -1082,7 +1134,7 @@ static void returns(uint32_t i)
     if (tags_add(&tags, now_shown(), t->id, &terms) != QOS_OK)
         world_fail(run.w, "admission", run.now, "a client that left cannot come back");
     for (k = 0; k < t->queued; k++, id = request[id].next)
-        if (tags_arrive(&tags, now_shown(), t->id, 1, request[id].claim) != QOS_OK)
+        if (queue_one(i, id) != QOS_OK)
             world_fail(run.w, "once", run.now, "an arrival is refused");
     if (t->queued)
         (void)note(WAITS, i, 0, 0);
@@ -1112,9 +1164,10 @@ static uint32_t dispatch(void)
             tags_reference_dispatch(&reference, (double)run.now, i, reserved, (double)request[id].cost);
         } else {
             struct tags_choice c;
-            enum qos_status s = tags_choose(&tags, now_shown(), &c);
+            struct tags_grant g;
+            enum qos_status s = intrusive() ? pop(&c, &g) : tags_choose(&tags, now_shown(), &c);
             while (s == QOS_EAGAIN && !run.jumped && again++ < 10000 && tags_next_ns(&tags, run.shown) <= run.shown)
-                s = tags_choose(&tags, run.shown, &c); /* there is more to do */
+                s = intrusive() ? pop(&c, &g) : tags_choose(&tags, run.shown, &c); /* there is more to do */
             if (s != QOS_OK)
                 return count;
             i = tenant_of[c.client];
@@ -1124,7 +1177,10 @@ static uint32_t dispatch(void)
             }
             phase = (uint32_t)c.phase;
             id = tenant[i].first;
-            s = tags_dispatch(&tags, run.shown, &c, request[id].claim, 0, 0, &grant[id]);
+            if (intrusive())
+                grant[id] = g;
+            else
+                s = tags_dispatch(&tags, run.shown, &c, request[id].claim, 0, 0, &grant[id]);
             if (s != QOS_OK) {
                 world_fail(run.w, "once", run.now, "the dispatch of a choice is refused: %d", (int)s);
                 return count;
@@ -1137,6 +1193,43 @@ static uint32_t dispatch(void)
         count++;
     }
     return count;
+}
+
+static void arrives(uint32_t i, uint32_t id)
+{
+    struct tenant *t = &tenant[i];
+    if (!use_reference) {
+        enum qos_status s = queue_one(i, id);
+        if (s == QOS_ELIMIT) {
+            unused[unused_count++] = id;
+            world_client_done(&t->client, run.now);
+            return;
+        }
+        if (s != QOS_OK)
+            world_fail(run.w, "once", run.now, "an arrival is refused: %d", (int)s);
+    } else {
+        tags_reference_arrive(&reference, (double)run.now, i);
+    }
+    world_trace(run.now, i, "asks", request[id].cost);
+    if (t->queued++ == 0) {
+        t->first = id;
+        (void)note(WAITS, i, 0, 0);
+    } else {
+        request[t->last].next = id;
+    }
+    t->last = id;
+    run.queued++;
+    run.unlimited += t->unlimited;
+}
+
+/* false: it owes too much, and waits like any other. */
+static bool forced(uint32_t i, uint32_t id)
+{
+    if (tags_force(&tags, now_shown(), tenant[i].id, request[id].claim, &grant[id]) != QOS_OK)
+        return false;
+    request[id].cancel = false;
+    given(i, id, TAGS_PHASE_FORCED);
+    return true;
 }
 
 static void make(uint32_t i, const struct world_request *q)
@@ -1159,35 +1252,24 @@ static void make(uint32_t i, const struct world_request *q)
                                world_value(run.w, world_of(t->cohort, F_SPEED)) / (double)run.device_config.channels);
     /* A device of M channels needs M times a request's cost; so each takes service_us on its channel. */
     r->cancel = !use_reference && world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)));
-    if (force && !use_reference && run.at_device < run.depth) {
-        if (tags_force(&tags, now_shown(), t->id, r->claim, &grant[id]) == QOS_OK) {
-            r->cancel = false;
-            given(i, id, TAGS_PHASE_FORCED);
-            return;
-        }
+    if (force && !use_reference && run.at_device < run.depth && forced(i, id))
+        return;
+    if (force && !use_reference && run.at_device >= run.depth && run.urgent_last - run.urgent_first < URGENT) {
+        owner[id] = i; /* when there is room */
+        run.urgent[run.urgent_last++ % URGENT] = id;
+        return;
     }
-    if (!use_reference) {
-        enum qos_status s = tags_arrive(&tags, now_shown(), t->id, 1, r->claim);
-        if (s == QOS_ELIMIT) {
-            unused[unused_count++] = id;
-            world_client_done(&t->client, run.now);
-            return;
-        }
-        if (s != QOS_OK)
-            world_fail(run.w, "once", run.now, "an arrival is refused: %d", (int)s);
-    } else {
-        tags_reference_arrive(&reference, (double)run.now, i);
+    arrives(i, id);
+}
+
+/* Those that are forced, as far as there is room. */
+static void force_urgent(void)
+{
+    while (run.urgent_first != run.urgent_last && run.at_device < run.depth) {
+        uint32_t id = run.urgent[run.urgent_first++ % URGENT];
+        if (!forced(owner[id], id))
+            arrives(owner[id], id);
     }
-    world_trace(run.now, i, "asks", r->cost);
-    if (t->queued++ == 0) {
-        t->first = id;
-        (void)note(WAITS, i, 0, 0);
-    } else {
-        request[t->last].next = id;
-    }
-    t->last = id;
-    run.queued++;
-    run.unlimited += t->unlimited;
 }
 
 static void join_group(struct group *g, const struct tenant *t)
@@ -1297,11 +1379,13 @@ static void draw_tenants(void)
             t->other_terms = world_choice(w, world_of(k, F_CHURN)) == 1;
             t->changes |= world_choice(w, world_of(k, F_CHURN)) == 5;
             t->lifted = world_choice(w, world_of(k, F_CHURN)) == 4;
-            t->lies = world_choice(w, world_of(k, F_CLAIM)) > 0 && !use_reference && !WORLD_TAGS_V02;
+            t->lies = world_choice(w, world_of(k, F_CLAIM)) > 0 && !use_reference &&
+                      (!WORLD_TAGS_V02 || world_choice(w, F_MODE)); /* 0.2: under reward a lie has no effect */
             run.lies |= t->lies;
             run.other_terms |= t->other_terms;
             run.forces |= world_choice(w, world_of(k, F_FORCE)) > 0;
-            run.cancels |= world_choice(w, world_of(k, F_CANCEL)) > 0;
+            run.cancels |= world_choice(w, world_of(k, F_CANCEL)) > 0 && !late(k);
+            run.late |= world_choice(w, world_of(k, F_CANCEL)) > 0 && late(k);
             run.thinks |= c.think_ns > 0;
             world_client_init(&t->client, &c, w->seed, tenants);
             t->group = world_choice(w, F_GROUPED) == 2   ? tenants % WORLD_COHORTS
@@ -1355,15 +1439,22 @@ static void churn(uint32_t step)
 #if WORLD_TAGS_V02 /* it had no groups, and was not told what a request had cost */
 static void tell_cost(uint32_t id)
 {
+#ifdef TAGS_GRANT_COST /* mended */
+    grant[id].cost = (uint32_t)request[id].cost;
+#else
     (void)id;
+#endif
 }
 
 static void again(void)
 {
 }
 
+/* Where the queues are the scheduler's: an arrival without a request is refused, or does no harm. */
 static void oracle_refused(void)
 {
+    if (intrusive() && tags_arrive(&tags, run.last_shown, tenant[run.steps / 16 % tenants].id, 1, 1) == QOS_EINVAL)
+        run.refused++;
 }
 
 static void set_groups(struct tags_config *c)
@@ -1567,6 +1658,7 @@ static void setup(struct world *w)
         run.end_ns = 3 * d->pause_every_ns;
     run.depth = (uint32_t)world_value(w, F_DEPTH);
     run.calm = d->pause_ns == 0;
+    run.ps = world_choice(w, F_MODE) == 0 || use_reference;
     world_rng_init(&run.rng, w->seed, 78);
     draw_tenants();
     world_device_init(&run.device, d, w->seed);
@@ -1574,7 +1666,6 @@ static void setup(struct world *w)
         largest = tenant[i].largest > largest ? tenant[i].largest : largest;
     run.limit_burst_ns = world_value(w, F_LIMIT_BURST) * 1e6;
     run.lag_ns = world_value(w, F_LAG) * 1e6;
-    run.ps = world_choice(w, F_MODE) == 0 || use_reference;
     run.estimate_ns = world_value(w, F_SERVICE) * 1000;
     if (use_reference) {
         memset(&reference, 0, sizeof reference);
@@ -1601,6 +1692,7 @@ static void setup(struct world *w)
     c.mode = run.ps ? TAGS_PS : TAGS_REWARD;
     c.at_limit = (enum tags_at_limit)world_choice(w, F_AT_LIMIT);
     c.count_cost = counts_cost();
+    c.intrusive = intrusive();
     c.attribute = !run.ps && run.depth > 1;
     c.channels = c.attribute && world_choice(w, F_TOLD) ? d->channels : 0;
     c.limit_burst_ns = run.limit_burst_ns > 0 ? (uint64_t)run.limit_burst_ns : QOS_NOTHING;
@@ -1724,6 +1816,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
     run.base_shift = shift;
     run.weight_scale = weight_scale;
     run.reference_at = -1;
+    run.choked_ns = WORLD_NEVER;
     run.end_ns = (uint64_t)world_value(w, F_LENGTH) * MS;
     most =
         world_value(w, F_SERVICE) * 1000 * (world_choice(w, F_LENGTH) == 3 ? 50000 : 3000); /* most worlds are short */
@@ -1773,12 +1866,17 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             w->events++;
         }
         while (world_queue_take(&run.hung, run.now, &e)) {
-            journal[logged[e.index]].cancelled = true;
-            run.cancelled++;
+            run.hung_count--;
+            if (!late(tenant[owner[e.index]].cohort)) {
+                journal[logged[e.index]].cancelled = true;
+                run.cancelled++;
+                if (!run.draining)
+                    tenant[owner[e.index]].given -= (double)request[e.index].cost;
+            }
             world_trace(run.now, owner[e.index], "cancels", request[e.index].cost);
-            if (!run.draining)
-                tenant[owner[e.index]].given -= (double)request[e.index].cost;
-            if (tags_cancel(&tags, now_shown(), &grant[e.index]) != QOS_OK)
+            if ((late(tenant[owner[e.index]].cohort)
+                     ? tags_complete(&tags, now_shown(), &grant[e.index], request[e.index].service_ns)
+                     : tags_cancel(&tags, now_shown(), &grant[e.index])) != QOS_OK)
                 world_fail(w, "once", run.now, "a cancel is refused");
             ended(e.index);
             happened = true;
@@ -1803,12 +1901,15 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
             wake(e.index, t > run.now ? t : run.now + 1000);
         }
         again();
+        force_urgent();
         i = dispatch();
         if (i > 0 && polled && !happened && run.now < told && run.fifo_clock && !use_reference)
             world_fail(w, "next", run.now, "a client could be served %" PRIu64 " ns before the told time",
                        told - run.now);
         if (i == 0 && !happened && run.now == told && run.fifo_clock && !use_reference && run.at_device < run.depth)
             world_fail(w, "next", run.now, "at the told time nobody can be served");
+        if (run.hung_count >= run.depth && run.choked_ns == WORLD_NEVER)
+            run.choked_ns = run.now;
         oracle_idle();
         if (world_choice(w, F_WRONG) && run.fifo_clock && !use_reference && ++run.steps % 16 == 0)
             oracle_refused();
@@ -1833,6 +1934,32 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
     world_queue_free(&run.hung);
 }
 
+/* Worlds of 0.2: few are long runs by weight; in some a cohort with a limit forces much, or one loses requests that end
+ * late. */
+static void draw_v02(struct world *w, struct world_rng *r)
+{
+    static const uint32_t forces[] = {F_LIMIT, F_FORCE, F_ARRIVALS, F_DEMAND};
+    static const uint32_t late[] = {F_RESERVATION, F_ARRIVALS, F_CANCEL, F_CANCEL_AFTER};
+    const uint32_t *of = w->seed % 8 == 5 ? forces : late;
+    uint32_t i, k = (uint32_t)world_between(r, 0, WORLD_COHORTS - 1);
+    w->choice[F_KIND] = 0;
+    if (w->seed % 4096 == 3) {
+        memset(w->choice, 0, sizeof w->choice);
+        w->choice[F_KIND] = 1;
+        w->choice[F_STEPS] = 3;
+    }
+    if (w->seed % 4 != 1)
+        return;
+    for (i = 0; i < 4; i++)
+        w->choice[world_of(k, of[i])] = (uint8_t)world_between(r, 1, world_field[world_of(k, of[i])].values - 1);
+    if (of == late) {
+        w->choice[F_DEPTH] = (uint8_t)world_between(r, 1, 3);
+        w->choice[world_of(k, F_TOGETHER)] = 2;
+        w->choice[world_of(k, F_OUT)] = (uint8_t)world_between(r, 2, 4);
+        w->choice[world_of((k + 1) % WORLD_COHORTS, F_RESERVATION)] = (uint8_t)world_between(r, 1, 2);
+    }
+}
+
 /* Most worlds are programs of calls; in these, what matters is likely to be there. */
 static void draw_kind(struct world *w, struct world_rng *r)
 {
@@ -1840,7 +1967,11 @@ static void draw_kind(struct world *w, struct world_rng *r)
                                      F_LAG,   F_LEAD,      F_CLOCK, F_BY_WEIGHT, F_MOVES,      F_DEBT};
     static const uint32_t of_cohort[] = {F_NUMBER, F_LIMIT, F_RESERVATION, F_WEIGHT};
     uint32_t i, k;
-    w->choice[F_KIND] = !WORLD_TAGS_V02 && w->seed % 4 != 0;
+    if (WORLD_TAGS_V02) {
+        draw_v02(w, r);
+        return;
+    }
+    w->choice[F_KIND] = w->seed % 4 != 0;
     for (i = 0; w->choice[F_KIND] && i < sizeof often / sizeof *often; i++)
         if (world_chance(r, 400))
             w->choice[often[i]] = (uint8_t)world_between(r, 0, world_field[often[i]].values - 1);
@@ -1873,8 +2004,8 @@ static void world_run(struct world *w)
             world_fail(w, "shifted", run.now, "with another start of the clock the schedule is another");
         return;
     }
-    one_run(w, 0, 499999); /* `scale_free`: only ratios of weights matter, up to rounding */
-    if (run.cancels)       /* who loses its requests is chance, and what is lost holds up its client */
+    one_run(w, 0, 499999);       /* `scale_free`: only ratios of weights matter, up to rounding */
+    if (run.cancels || run.late) /* who loses its requests is chance, and what is lost holds up its client */
         return;
     for (i = 0; i < tenants && !w->broken && world_choice(w, F_SPREAD) == 0 && run.calm && run.fifo_clock; i++)
         /* When requests change places, who thinks draws other times, and hashed channels are busy at others: chance, by

@@ -262,7 +262,7 @@ static int64_t k_mean(const struct k_client *c)
 }
 static void k_measure(struct k_client *c, uint64_t service_ns)
 {
-    c->open_sum += service_ns;
+    c->open_sum += service_ns < UINT64_C(4000000000) ? service_ns : UINT64_C(4000000000); /* QOS_TOKENS_MAX */
     if (++c->open < k_block())
         return;
     if (c->full == k_blocks())
@@ -1065,7 +1065,9 @@ static void k_force(uint32_t i)
     lead = c->share - calls.v - one * debt;
     e = 3e-12L + (calls.reward ? 1e-6L + 1e-3L * one : 0);
     may = k_debt_units(c) <= most && lead < e;
-    if (may && lead > 1e-15L)
+    /* On the bound itself rounding decides, where 1 / w is no binary fraction. */
+    if (may &&
+        (lead > 1e-15L || (lead > -1e-15L && s == QOS_EDEBT && ((uint64_t)k_weight(c) & ((uint64_t)k_weight(c) - 1)))))
         calls.unsure = true;
     if (calls.unsure)
         return;

@@ -265,8 +265,16 @@ static int on_swap(void *ctx, int log)
     return 0;
 }
 #if WORLD_V02
+static uint64_t cuts_in_call; /* of a compaction in one call, which has to end; 0: none is under way */
+/* truncate_fails=1000: a log can be emptied, but not be cut. */
 static int on_cut(void *ctx, int log, uint64_t len)
 {
+    if (cuts_in_call && ++cuts_in_call > 100000) {
+        cuts_in_call = 0;
+        siglongjmp(world_hung, 1);
+    }
+    if (len && world_choice(world, F_TRUNCATE_FAILS) == 2)
+        return 1;
     return me->handle[log] < 0 ? on_create(ctx, log) : on_truncate(ctx, log, len);
 }
 static const struct twochoice_storage storage = {NULL, on_read, on_write, on_sync, on_cut, on_swap};
@@ -980,6 +988,17 @@ static void step_compaction(void)
 {
     enum twochoice_compact_todo todo;
     enum qos_status st;
+#if WORLD_V02
+    if (!me->compacting && world_choice(world, F_TRUNCATE_FAILS) == 2) {
+        cuts_in_call = 1;
+        st = twochoice_table_compact(&me->table);
+        cuts_in_call = 0;
+        compactions += st == QOS_OK;
+        me->log_lost &= st != QOS_OK;
+        me->compacted = st == QOS_OK ? number_of_latest() : me->compacted;
+        return;
+    }
+#endif
     if (!me->compacting) {
         st = twochoice_table_compact_start(&me->table);
         TRACE("%" PRIu64 " compact_start: %d\n", now, (int)st);
@@ -1793,7 +1812,8 @@ static void table_world(struct world *w)
     memset(&d, 0, sizeof d);
     d.write_fails_permille = (uint32_t)world_value(w, F_WRITE_FAILS);
     d.sync_fails_permille = (uint32_t)world_value(w, F_SYNC_FAILS);
-    d.truncate_fails_permille = (uint32_t)world_value(w, F_TRUNCATE_FAILS);
+    d.truncate_fails_permille =
+        WORLD_V02 && world_choice(w, F_TRUNCATE_FAILS) == 2 ? 0 : (uint32_t)world_value(w, F_TRUNCATE_FAILS);
     d.rename_fails_permille = (uint32_t)world_value(w, F_RENAME_FAILS);
     d.capacity_bytes = (uint64_t)world_value(w, F_FULL);
     d.sync_sticky = !WORLD_V02; /* the storage of twochoice.h: after a failed sync all calls fail until create */

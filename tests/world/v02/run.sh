@@ -8,7 +8,7 @@
 set -u
 cd "$(dirname "$0")/../../.." || exit 1
 . tests/world/v02/build.sh
-[ $# -gt 0 ] || set -- htb tags tokenpool twochoice pshift
+[ $# -gt 0 ] || set -- htb tags tags_servers tokenpool twochoice pshift
 out=build/v02
 mkdir -p $out && tar -xJf tests/world/v02/headers.tar.xz -C $out || exit 1
 bad=0
