@@ -4025,7 +4025,7 @@ QOS_PRIV void twochoice_priv_again(const struct twochoice_placement *placement, 
         }
     if (!o)
         return;
-    if (twochoice_priv_enough_better(placement, r, me, now_ns, now_ns + o->service_ns, true))
+    if (twochoice_priv_enough_better(placement, r, me, now_ns, twochoice_priv_ends(placement, o, now_ns, 0), true))
         r->due_ns = qos_min(r->due_ns, now_ns + o->service_ns / 4 + 1);
     else
         o->state = TWOCHOICE_PRIV_OFFER_PLANNED;

@@ -584,12 +584,47 @@ static void not_believed(void)
     CHECK_WITHIN((double)there, 4000.0 / 128 / 3, 4000.0 / 128 * 3);
 }
 
+/* One of two servers asks, and its queue is long: it is declined. It is asked again when the other one is late, and not at
+ * once, again and again. */
+static void declined_for_long(void)
+{
+    static unsigned char mem[1 << 18] __attribute__((aligned(64)));
+    const struct twochoice_write w = {0, 4096};
+    struct twochoice_placement_config config;
+    struct twochoice_place_order o;
+    struct twochoice_message said, reply;
+    uint64_t id, ns;
+    uint32_t heard = 0, released = 0;
+    memset(&config, 0, sizeof config);
+    config.servers = 2;
+    config.timeout_ns = TIMEOUT;
+    CHECK_LE(twochoice_placement_memsize(&config), sizeof mem);
+    CHECK_EQ(twochoice_placement_init(&placement, mem, sizeof mem, &config), QOS_OK);
+    CHECK_EQ(twochoice_placement_begin(&placement, 1, &w, 1, 0, &id), QOS_OK);
+    for (ns = 1; ns < TIMEOUT / 2; ns += TIMEOUT / 100)
+        while (twochoice_placement_step(&placement, ns, &o), o.todo == TWOCHOICE_PLACE_SEND && heard < 100) {
+            released += o.message.type == TWOCHOICE_RELEASE;
+            if (o.message.type != TWOCHOICE_RESERVE)
+                continue;
+            said = o.message;
+            said.type = heard ? TWOCHOICE_ASK : TWOCHOICE_ANSWER;
+            said.wait_ns = heard ? 2 * TIMEOUT : TIMEOUT / 20;
+            said.service_ns = TIMEOUT / 20;
+            CHECK(!twochoice_placement_heard(&placement, ns, &said, &reply));
+            heard++;
+        }
+    CHECK_EQ(o.todo, TWOCHOICE_PLACE_WAIT);
+    CHECK_EQ(heard, 2);
+    CHECK_EQ(released, 1);
+}
+
 int main(void)
 {
     uint64_t i, worlds;
     check_begin("twochoice_placement");
     waits_of_an_hour();
     not_believed();
+    declined_for_long();
     worlds = check_scaled(400);
     for (i = 0; i < worlds; i++)
         run(1000 * check_seed() + i, 30);
