@@ -416,7 +416,8 @@ void qos_hook_store(qos_word_t *word, uint64_t v, int order)
 {
     uint64_t old = *word;
     (void)order;
-    world_process_point(ps);
+    if (!x.on)
+        world_process_point(ps);
     *word = v;
     if (x.on)
         x_wrote(word, old);
@@ -429,7 +430,8 @@ uint64_t qos_hook_add(qos_word_t *word, uint64_t v, int order)
     (void)order;
     if (x.on)
         x_tries(word);
-    world_process_point(ps);
+    else
+        world_process_point(ps);
     old = *word;
     *word = qos_wrap_add(old, v);
     if (x.on)
@@ -442,7 +444,8 @@ bool qos_hook_cas(qos_word_t *word, uint64_t *expected, uint64_t desired, int or
 {
     uint64_t old;
     (void)order;
-    world_process_point(ps);
+    if (!x.on)
+        world_process_point(ps);
     old = *word;
     if (x.on)
         x_tries(word);
@@ -801,9 +804,7 @@ static void monitor_body(struct world_processes *w, uint32_t id, enum world_star
         if (ps->now_ns > begin + run.check_ns)
             run.disturbed_ns = ps->now_ns;
         (void)tokenpool_monitor_info(m, &info);
-        /* open: who took the storage, and has begun no epoch yet, looks at the pool word only; two may even write the same one
-         * (seeds 7009965 and 23982 of three monitors) */
-        others = !info.active || owned || run.owner == id || !info.bound ? 0 : others ? others : ps->now_ns;
+        others = !info.active || owned || run.owner == id ? 0 : others ? others : ps->now_ns;
         others_shown = others == ps->now_ns ? shown : min_of(others_shown, shown);
         /* by its clock, too: one that steps back below 0 shows 0, stands still for longer, and no check is due */
         if (others && ps->now_ns > others + run.T / 4 + 2 * run.check_ns &&
@@ -920,18 +921,44 @@ static void draw_slots(void)
     }
 }
 
-/* Most worlds are small: they take a twentieth of the others' time. Of sixteen one is of any size, two are three monitors
+/* Nothing happens, some always want more, and all are called often: what is left over is judged. */
+static void draw_plain(struct world *w, struct world_rng *r)
+{
+    static const uint8_t fields[] = {F_GUARD, F_FREE, F_MONITOR_RUNS, F_STRAYS, F_PUT_BACK};
+    static const uint8_t cohort[] = {F_LOST, F_RUNS, F_PAUSE, F_TWIN, F_FORCE, F_CHURN, F_LIES, F_QUEUED, F_SIZE};
+    uint32_t k, i;
+    for (i = 0; i < sizeof fields; i++)
+        w->choice[fields[i]] = 0;
+    if (world_chance(r, 700))
+        w->choice[F_BATCH] = world_chance(r, 500) ? 0 : 3;
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        for (i = 0; i < sizeof cohort; i++)
+            w->choice[world_of(k, cohort[i])] = 0;
+        w->choice[world_of(k, F_NUMBER)] = (uint8_t)world_between(r, k < 2, 2);
+        w->choice[world_of(k, F_CALLS)] = 1;
+        w->choice[world_of(k, F_TRANSPORT)] = world_chance(r, 200);
+        w->choice[world_of(k, F_LIMIT)] = k ? w->choice[world_of(k, F_LIMIT)] : 0;
+        w->choice[world_of(k, F_WANTS)] = (uint8_t)(k == 0                 ? ALL
+                                                    : world_chance(r, 500) ? IDLE
+                                                    : world_chance(r, 300) ? ALL
+                                                                           : world_between(r, HALF, TAIL));
+    }
+}
+
+/* Most worlds are small: they take a twentieth of the others' time. Of 32 one is of any size, two are three monitors
  * and few clients, where nearly each has something that happens to the monitors. */
 static void draw_mode(struct world *w)
 {
     static const uint8_t checks[] = {1, 1, 1, 1, 0, 3}, calls[] = {3, 3, 4, 4, 2, 5};
     struct world_rng r;
     uint32_t k;
-    w->choice[F_MODE] = w->seed % 16 == 0 ? 0 : w->seed % 8 == 5 ? 2 : 1;
+    w->choice[F_MODE] = w->seed % 32 == 0 ? 0 : w->seed % 16 == 5 ? 2 : 1;
 #ifdef WORLD_V02 /* other words: the plain accounts are not of it */
     w->choice[F_MODE] = 0;
 #endif
     world_rng_init(&r, w->seed, 0x3333);
+    if (w->choice[F_MODE] == 1 && world_chance(&r, 120))
+        draw_plain(w, &r);
     if (w->choice[F_MODE] != 2 || world_chance(&r, 50)) /* each pair of values is met */
         return;
     w->choice[F_MONITORS] = 2;

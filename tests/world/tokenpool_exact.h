@@ -57,8 +57,16 @@ struct x_engine {
     uint64_t found; /* its slot's report, as another left it */
     uint64_t attached_ns, called_ns, called_before_ns, rare_ns, unsteady_ns, debt_ns;
     uint64_t took_ns, odd, missed,
-        lent; /* epoch in which it wanted otherwise than before; in which it then missed tokens,
+        lent;           /* epoch in which it wanted otherwise than before; in which it then missed tokens,
                                             beside those that the pool gave it */
+    uint64_t seldom_ns; /* when it was last called more than T / 512 after the call before */
+    uint64_t asks, got, got_epoch, now_got,
+        base; /* what the take under way wants; claimed in its epoch; gained when it began, less that */
+    struct {
+        int64_t over, opened, low, high; /* in epochs that are over; when this one began; since then, least and most */
+    } granted, borrowed;
+    uint64_t voided, debt, owed_ns; /* tokens that ended unspent, as it told; its debt, and since when */
+    bool waits, unsure;             /* its last take was refused; its counters are not known */
     double due;
     struct tokenpool_op op;
 };
@@ -66,7 +74,9 @@ struct x_engine {
 struct x_monitor {
     struct tokenpool_monitor m;
     bool lives, started, ended, adopts, scanned, begun; /* ended: it began the period that ended last, too */
-    uint64_t offset_ns, next_ns;
+    bool pending, performed, lost, unsure;              /* behind a transport; unsure: an answer was lost */
+    uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer;
+    struct tokenpool_op op;
     uint64_t claimed, refused, granted, borrowed;
     struct tokenpool_monitor_state info;
 };
@@ -85,12 +95,18 @@ static struct {
     struct x_epoch epoch[4];
     uint64_t now, number, began, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
     uint64_t lied_number;
-    struct world_rng more; /* of stray stores */
-    uint32_t hits;         /* still to come */
+    struct world_rng more, odd; /* of stray stores; of what came later */
+    bool far, fails;            /* the monitor is behind a transport, which fails */
+    uint64_t failed_number;
+    uint64_t quiet_epochs, quiet_lost,
+        quiet_most; /* epochs whose surplus is judged; lost in all; the most that others left */
+    uint64_t last_put, last_claimed, last_used; /* of the period that ended */
+    uint8_t slot_of[X_CLIENTS + 8];             /* by id; 0: none, else its slot + 1 */
+    uint32_t hits;                              /* still to come */
     bool hit;
     uint64_t hit_number, hit_bound, hit_at; /* hit_at: number of the epoch of the next one */
     uint64_t over, lost;                    /* what the last one cost */
-    bool zeroed, hit_early, taken;          /* taken: a takeover in this epoch */
+    bool hit_early, taken;                  /* taken: a takeover in this epoch */
     size_t bytes;
 } x;
 
@@ -105,6 +121,10 @@ static struct x_epoch *x_current(void)
 static uint64_t x_sub(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
+}
+static uint64_t x_apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
 }
 static bool x_chance(uint32_t permille)
 {
@@ -138,6 +158,17 @@ static bool x_strayed(void)
     return x.hit && x.number < x.hit_number + 4;
 }
 
+/* An epoch may be longer than T by that. */
+static uint64_t x_slack_ns(void)
+{
+    return x.allowed_ns + (x.far ? x.T / 256 : 0) + (x_strayed() ? 3 * x.T : 0);
+}
+/* An operation of the monitor failed in this epoch, or in the one before. */
+static bool x_failed(void)
+{
+    return x.fails && x.number < x.failed_number + 2;
+}
+
 /* ---- what happens to the words ------------------------------------------------------------------------------------------ */
 
 /* K of a report for who was issued so much, at most; *left: of it unspent. rises: who begins to take again will find what
@@ -161,6 +192,7 @@ static void x_finish(const struct x_monitor *m)
 {
     const struct x_epoch *e = x_of(m->info.epoch);
     uint32_t i;
+    x.last_used = 0;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
         uint64_t kept = (x_rests(s->report) ? s->report : s->report >> 26) & X_MASK, issued = e->of[i].issued;
@@ -172,6 +204,7 @@ static void x_finish(const struct x_monitor *m)
             s->used = state.used; /* even of a slot that was not its own yet */
         if (!s->joined || s->fresh)
             continue;
+        x.last_used += state.used;
         /* Promise `report`: reports are clamped to what their client was given. */
         if (!heard ? state.used != 0 : said <= issued ? state.used != said : state.used > issued + e->claimed)
             world_fail(x.w, "report", x.now,
@@ -204,6 +237,53 @@ static bool x_backlogged(const struct x_slot *s)
            !s->weighed && s->limit == TOKENPOOL_TOKENS_MAX && s->gap_ns <= x.T / 512 && !s->forced && !s->runs &&
            !s->lies && g->attached_ns < x.before_ns && g->rare_ns < x.before_ns && s->size <= x.batch &&
            g->called_ns + x.T / 256 > x.now && !world_choice(x.w, world_of(s->cohort, F_PAUSE));
+}
+
+/* Promise `surplus`: of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called each T / 512; of
+ * what others leave, up to 0.6 C, but for what a trial keeps: a trial comes once in two periods at most. */
+static void x_judge_surplus(const struct x_monitor *m)
+{
+    const struct x_epoch *e = x_of(x.began);
+    uint64_t claims = 0, idle = 0, others = 0, size = 0, all, lost;
+    bool greedy = false, quiet;
+    uint32_t i;
+    for (i = 0; i < x.slots; i++) {
+        const struct x_slot *s = &x.slot[i];
+        const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
+        uint64_t issued = e->of[i].issued, spent = e->of[i].spent;
+        claims += s->joined ? s->weight * x.batch : 0;
+        if (s->changed || s->weighed || (s->joined && issued != s->reservation))
+            return;
+        if (!s->joined)
+            continue;
+        if (!g || !g->has || g->epoch != x.began || g->seldom_ns >= x.before_ns || g->called_ns + x.T / 512 < x.now ||
+            g->attached_ns + x.T / 8 >= x.before_ns || s->slow || s->lost || s->lies || s->many || g->vague ||
+            g->debt_ns + 3 * x.T > x.now || e->of[i].forced || s->size > x.batch ||
+            world_choice(x.w, world_of(s->cohort, F_PAUSE)))
+            return;
+        greedy |= s->wants == ALL && s->limit == TOKENPOOL_TOKENS_MAX;
+        size += s->size + 1 + (x.ordered ? s->weight * x.batch / 4 : 0); /* tickets that are not served at the end */
+        *(spent ? &others : &idle) += s->wants == ALL && s->limit == TOKENPOOL_TOKENS_MAX ? 0 : x_sub(issued, spent);
+    }
+    quiet = m->started && !x.far && !x.guard && !x.twins && !x.taken && !x.lied && !x.hit && x.number >= 4 &&
+            x.begun_ns - x.before_ns <= x.T + x.T / 512 && x.now - x.begun_ns <= x.T + x.T / 512 &&
+            !world_choice(x.w, F_PUT_BACK) &&
+            x.clients <= 50; /* open: an engine of a storage for more looks at an empty pool rarely, also if few are
+                                    * there, seed 1940 */
+    if (!greedy || !quiet || !x.fixed || e->reserved > x.C || idle * 10 > 9 * x.C || others * 10 > 6 * x.C)
+        return;
+    if (x.ordered && claims * min_of(128, x.T / x.check_ns) < 4 * x.C)
+        return; /* "small batches are slow" */
+    all = x.C;
+    lost = x_sub(all, e->spent);
+    x.quiet_epochs++;
+    x.quiet_lost += x_sub(lost, idle / 100 + size + x.C / 1000 + others / 100);
+    x.quiet_most = max_of(x.quiet_most, others);
+    if ((double)x_sub(lost, others) > (double)(idle + others) / 100 + (double)size + (double)x.C / 1000)
+        world_fail(x.w, "surplus", x.now,
+                   "%" PRIu64 " of %" PRIu64 " tokens of epoch %" PRIu64 " are used; idle clients leave %" PRIu64
+                   ", others %" PRIu64,
+                   e->spent, all, e->epoch, idle, others);
 }
 
 /* Promise `weights`: ordered, what backlogged clients got of the pool, by weight, differs by at most two batches. */
@@ -276,13 +356,14 @@ static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
         world_fail(x.w, "apart", x.now, "epoch %" PRIu64 " after %.4f T", e, (double)apart / (double)x.T);
     /* Promise `takeover`: a monitor comes at its next_ns, so an epoch is T long; the first takeover in it starts the next
      * at most T + lease_ns later, and each other one costs what passed since the last heartbeat. */
-    if (x.number && apart > x.T + x.allowed_ns + (x_strayed() ? 3 * x.T : 0))
+    if (x.number && apart > x.T + x_slack_ns())
         world_fail(x.w, "takeover", x.now, "epoch %" PRIu64 " after %.4f T, %.4f more allowed", e,
-                   (double)apart / (double)x.T, (double)x.allowed_ns / (double)x.T);
+                   (double)apart / (double)x.T, (double)x_slack_ns() / (double)x.T);
     x_judge_weights();
-    m->ended = m->started && !x_strayed();
-    if (x_strayed()) {
-        x_heals(m);
+    x_judge_surplus(m);
+    m->ended = m->started && !x_strayed() && x.failed_number != x.number;
+    if (x_strayed() || (m->started && m->info.epoch != x.began)) {
+        x_heals(m); /* or its answer was lost, and it has not looked since */
     } else if (m->started) {
         x_finish(m);
         m->granted += m->info.reserved + claimed;
@@ -290,6 +371,8 @@ static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
     }
     memset(n, 0, sizeof *n);
     n->epoch = e;
+    x.last_put = x.put;
+    x.last_claimed = claimed;
     m->started = m->begun = true;
     m->claimed = x.claimed = x.served = x.allowed_ns = 0;
     x.taken = false;
@@ -319,7 +402,7 @@ static void x_opened(uint64_t e)
         struct x_slot *s = &x.slot[i];
         uint64_t terms = storage[TOKENPOOL_OFFSET_TERMS / 8 + s->id];
         const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
-        if (x_strayed())
+        if (x_strayed() || x_failed())
             continue;
         if (terms >> 38 != n->of[i].issued || (terms >> 12 & X_MASK) != n->of[i].limit ||
             (s->joined && (terms >> 5 & 0x7f) != s->generation) || (terms & 31) != x_tag(e))
@@ -331,7 +414,7 @@ static void x_opened(uint64_t e)
         /* Calls at most T / 4 apart keep the reservation. A call of the last quarter between two ticks (seed 2433) may not
          * report: open. */
         if (g && s->joined && s->silent && x.config.poll_ns <= x.T / 8 && !x_lied() &&
-            (!x.hit || x.number > x.hit_number + 5) && !s->slow && !s->lost && x.number > 2 && g->has &&
+            (!x.hit || x.number > x.hit_number + 5) && !s->slow && !s->lost && x.number > 2 && g->has && !x_failed() &&
             g->attached_ns + x.T / 8 < x.before_ns && g->rare_ns < x.before_ns &&
             g->called_ns + x.T / 4 >= x.now + (g->called_ns - g->called_before_ns < x.T / 8 ? x.T / 16 : 0))
             world_fail(x.w, "reservation", x.now,
@@ -372,6 +455,27 @@ static void x_judge_potential(void)
                    e->epoch, e->bound + e->far);
 }
 
+/* Who wants nothing claims nothing; who wants claims a batch, ordered one for each of its weight; less only up to its
+ * limit. A request above the batch is claimed in one piece. */
+static void x_judge_claim(const struct x_engine *g, uint64_t n)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    const struct tokenpool_client_state *info = &g->info;
+    uint64_t most = x.batch * (x.ordered ? s->weight : 1), room, lack;
+    if (s->slow || s->lost || x.twins || x_lied() || x_strayed() || g->vague || x_failed())
+        return;
+    lack = g->asks + x_sub(g->has ? g->spent : g->carried + g->before, g->has ? info->kept + info->gained : 0);
+    if (g->asks == 0 || (n > most && (x.ordered ? !s->weighed && !s->changed && !x.taken : n > lack)))
+        world_fail(x.w, "claims", x.now, "client %" PRIu32 " wants %" PRIu64 ", and claims %" PRIu64, s->id, g->asks,
+                   n);
+    room = x_sub(info->limit, info->kept + g->base + (g->got_epoch == g->epoch ? g->got : 0));
+    if (g->has && g->epoch == x.shown && n < min_of(most, room) && !s->weighed && !s->changed && !x.taken &&
+        (!x.ordered || info->limit == TOKENPOOL_TOKENS_MAX))
+        world_fail(x.w, "claims", x.now,
+                   "client %" PRIu32 " wants %" PRIu64 ", and claims %" PRIu64 "; %" PRIu64 " below its limit", s->id,
+                   g->asks, n, room);
+}
+
 static void x_claims(uint64_t old, uint64_t v)
 {
     struct x_epoch *e = x_of(tokenpool_word_epoch(v));
@@ -379,7 +483,12 @@ static void x_claims(uint64_t old, uint64_t v)
     int64_t more = (int64_t)(v >> 32) - (int64_t)(old >> 32); /* mod 2^32 */
     uint64_t n = (uint64_t)(x.ordered ? more : -more) & UINT32_MAX;
     uint64_t got = x.ordered ? n : count <= 0 ? 0 : min_of((uint64_t)count, n);
-    uint32_t i = x.engine[x.actor].slot;
+    struct x_engine *g = &x.engine[x.actor];
+    uint32_t i = g->slot;
+    x_judge_claim(g, n);
+    g->got = (g->got_epoch == e->epoch ? g->got : 0) + got;
+    g->got_epoch = e->epoch;
+    g->now_got += got;
     e->of[i].claimed += got;
     e->claimed += got;
     x.claimed += got;
@@ -461,9 +570,9 @@ static void x_read(const qos_word_t *word)
     if (word < &storage[tokenpool_storage_report(x.clients, 0) / 8])
         return;
     m->scanned = true;
-    for (i = 0; i < x.slots; i++)
-        if (word == x_report(&x.slot[i]))
-            x.slot[i].report = *word;
+    i = x.slot_of[word - &storage[tokenpool_storage_report(x.clients, 0) / 8]];
+    if (i)
+        x.slot[i - 1].report = *word;
 }
 
 /* A swap or an addition begins. */
@@ -555,17 +664,24 @@ static void x_judge_counts(struct x_monitor *m, const struct tokenpool_monitor_s
                    info->epoch, info->capacity, info->reserved, e->reserved, info->bound, bound, info->clients, joined);
     e->bound = bound;
     e->capacity = info->capacity;
-    if (info->put != x.put || info->claimed != m->claimed)
+    if (!x_failed() && (info->put != x.put || info->claimed != m->claimed))
         world_fail(x.w, "counts", x.now, "put %" PRIu64 " of %" PRIu64 ", claimed %" PRIu64 " of %" PRIu64, info->put,
                    x.put, info->claimed, m->claimed);
     if (m->begun && m->ended &&
         (info->last_reserved != m->info.reserved || info->last_bound != m->info.bound ||
-         info->last_capacity != m->info.capacity || info->last_used > info->last_reserved + info->last_claimed))
+         info->last_capacity != m->info.capacity || info->last_put != x.last_put ||
+         info->last_claimed != x.last_claimed ||
+         (!x.lied && !x.hit &&
+          (info->last_used > min_of(x.last_used, m->info.reserved + x.last_claimed) ||
+           info->last_used < min_of(x.last_used, m->info.reserved + m->info.claimed)))))
         world_fail(x.w, "counts", x.now,
                    "of the last period: reserved %" PRIu64 " of %" PRIu64 ", bound %" PRIu64 " of %" PRIu64
-                   ", used %" PRIu64 ", claimed %" PRIu64,
-                   info->last_reserved, m->info.reserved, info->last_bound, m->info.bound, info->last_used,
-                   info->last_claimed);
+                   ", used %" PRIu64 " of %" PRIu64 ", put %" PRIu64 " of %" PRIu64 ", claimed %" PRIu64 " of %" PRIu64,
+                   info->last_reserved, m->info.reserved, info->last_bound, m->info.bound, info->last_used, x.last_used,
+                   info->last_put, x.last_put, info->last_claimed, x.last_claimed);
+    if (m->begun && !x_failed() && x_apart(info->start_ns, x.begun_ns + m->offset_ns) > x.T / (x.far ? 512 : 8192))
+        world_fail(x.w, "counts", x.now, "epoch %" PRIu64 " began at %" PRIu64 ", it says %" PRIu64, info->epoch,
+                   x.begun_ns + m->offset_ns, info->start_ns);
     (void)tokenpool_monitor_stats(&m->m, QOS_NONE, &stats);
     if (stats.granted != m->granted || stats.borrowed != m->borrowed || stats.refused != m->refused)
         world_fail(x.w, "stats", x.now,
@@ -590,7 +706,7 @@ static void x_adopts(struct x_monitor *m)
         s->done = stats.granted;
         s->beyond = stats.borrowed;
     }
-    if (!x.hit)
+    if (!x.hit && !x.fails)
         return;
     (void)tokenpool_monitor_stats(&m->m, QOS_NONE, &stats);
     m->granted = stats.granted;
@@ -603,29 +719,30 @@ static void x_judge_monitor(struct x_monitor *m)
     struct tokenpool_monitor_state info;
     uint64_t next, shown = x.now + m->offset_ns;
     bool begun = false;
-    if (m->adopts)
+    if (m->adopts && !m->unsure)
         x_adopts(m);
     (void)tokenpool_monitor_info(&m->m, &info);
     next = tokenpool_monitor_next_ns(&m->m, shown);
-    if (next < shown || next > shown + x.T)
+    if (next < shown || next > shown + max_of(x.check_ns, x.T / 1024 + 1))
         world_fail(x.w, "monitor_waits", x.now, "the monitor is told to wait for %.3f T",
                    (double)(next - shown) / (double)x.T);
-    if (info.active && m->started && x.owner == (uint32_t)(m - x.monitor)) {
+    if (info.active && m->started && !m->unsure && x.owner == (uint32_t)(m - x.monitor)) {
         if (x_strayed())
             x_of(info.epoch)->bound =
                 max_of(info.capacity, x_of(info.epoch)->reserved) + (x.config.overrun ? x.overrun : info.capacity / 20);
         else
             x_judge_counts(m, &info);
-        if (!x_strayed() && (m->scanned || m->begun))
+        if (!x_strayed() && !x_failed() && (m->scanned || m->begun))
             x_judge_sums(m, &info);
         m->info = info;
         begun = m->begun;
         m->begun = false;
     }
-    if (x.owner == (uint32_t)(m - x.monitor) && !x_strayed() && (begun || x_chance(20)))
+    if (x.owner == (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && (begun || x_chance(20)))
         x_judge_slots(m);
+    m->adopts = m->adopts || x_failed();
     x_judge_potential();
-    if (x.number && x.now > x.begun_ns + x.T + x.allowed_ns + (x_strayed() ? 3 * x.T : 0))
+    if (x.number && x.now > x.begun_ns + x.T + x_slack_ns())
         world_fail(x.w, "takeover", x.now, "no epoch after %.4f T", (double)(x.now - x.begun_ns) / (double)x.T);
 }
 
@@ -653,13 +770,62 @@ static void x_resume(uint32_t k)
     x_allow(0);
 }
 
+/* Its operations behind a transport: some arrive later, of some the answer is lost. */
+static void x_monitor_operate(struct x_monitor *m)
+{
+    while (!m->pending && tokenpool_monitor_next(&m->m, x.now + m->offset_ns, &m->op)) {
+        bool lost = x.fails && world_chance(&x.odd, 30);
+        if (lost || world_chance(&x.odd, 200)) {
+            m->pending = true;
+            m->performed = m->scanned = false;
+            m->lost = lost;
+            m->perform_ns = x.now + world_between(&x.odd, 0, x.T / 16384);
+            m->answer_ns = m->perform_ns + world_between(&x.odd, 0, x.T / 16384);
+            if (lost && world_chance(&x.odd, 500))
+                m->perform_ns = WORLD_NEVER;
+            return;
+        }
+        m->unsure = m->unsure && m->op.kind != TOKENPOOL_READ;
+        tokenpool_monitor_done(&m->m, tokenpool_storage_run(storage, &m->op));
+    }
+}
+
+/* An operation arrives, or its answer, or nothing does. */
+static void x_monitor_arrives(struct x_monitor *m)
+{
+    if (!m->performed && m->perform_ns <= m->answer_ns) {
+        m->performed = true;
+        m->answer = tokenpool_storage_run(storage, &m->op);
+        return;
+    }
+    m->pending = false;
+    if (m->lost) {
+        m->unsure = m->adopts = true;
+        x.failed_number = x.number;
+        x.allowed_ns += x.check_ns + x.T / 512;
+        tokenpool_monitor_fail(&m->m);
+    } else {
+        m->unsure = m->unsure && m->op.kind != TOKENPOOL_READ;
+        tokenpool_monitor_done(&m->m, m->answer);
+    }
+}
+
 static void x_monitor_call(uint32_t k)
 {
     struct x_monitor *m = &x.monitor[k];
     uint64_t shown = x.now + m->offset_ns;
     x.actor = X_MONITOR + k;
     m->scanned = false;
-    tokenpool_monitor_run(&m->m, shown);
+    if (m->pending)
+        x_monitor_arrives(m);
+    if (!x.far)
+        tokenpool_monitor_run(&m->m, shown);
+    else if (!m->pending)
+        x_monitor_operate(m);
+    if (m->pending) {
+        m->next_ns = m->performed ? m->answer_ns : min_of(m->perform_ns, m->answer_ns);
+        return;
+    }
     x_judge_monitor(m);
     m->next_ns = max_of(tokenpool_monitor_next_ns(&m->m, shown) - m->offset_ns, x.now);
 }
@@ -695,15 +861,89 @@ static void x_judge_issued(const struct x_slot *s, const struct x_epoch *e, int6
     uint32_t i = (uint32_t)(s - x.slot);
     uint64_t got = e->of[i].issued + e->of[i].claimed + e->of[i].forced + (n > 0 ? (uint64_t)n : 0);
     uint64_t spent = n < 0 ? x_sub(e->of[i].spent, (uint64_t)-n) : e->of[i].spent + (uint64_t)n;
-    /* open: what a report declares for a request above X the next one takes back, and while it is under way the request is
-     * granted, seed 7056563 */
-    if ((s->slow || s->lost) && 2 * s->size > max_of(x.batch, e->of[i].issued / 8))
-        return;
     if (!x_lied() && !x_strayed() && !s->lied && spent + held > got)
         world_fail(x.w, "issued", x.now,
                    "client %" PRIu32 " holds %" PRIu64 " tokens of epoch %" PRIu64 " after %" PRIu64 " spent, %" PRIu64
                    " issued and claimed",
                    s->id, held, e->epoch, spent, got);
+}
+
+/* Its epoch ended: what it spent since it began counts; *voided: what may have ended unspent. A part of it may have been
+ * returned in this call. */
+static void x_counts_end(struct x_engine *g, uint64_t *voided)
+{
+    g->granted.over += (int64_t)g->spent - g->granted.opened;
+    g->borrowed.over += (int64_t)x_sub(g->spent, g->info.kept) - g->borrowed.opened;
+    g->granted.low = g->granted.high = g->borrowed.low = g->borrowed.high = 0;
+    *voided = g->info.held;
+}
+
+static void x_counts_begin(struct x_engine *g, const struct tokenpool_client_state *info)
+{
+    g->owed_ns = x.now;
+    g->granted.opened = (int64_t)g->spent;
+    g->borrowed.opened = (int64_t)x_sub(g->spent, info->kept);
+    g->granted.low = g->granted.high = g->borrowed.low = g->borrowed.high = 0;
+    g->base = info->gained - (g->got_epoch == info->epoch && !x.ordered ? min_of(g->got, info->gained) : 0);
+    if (g->first && g->base && !x.ordered && !x.slot[g->slot].slow && !x.slot[g->slot].lost && !g->vague)
+        world_fail(x.w, "gained", x.now,
+                   "client %" PRIu32 " begins with %" PRIu64 " tokens of the pool, %" PRIu64 " claimed",
+                   x.slot[g->slot].id, info->gained, g->got);
+}
+
+/* Its counters: as of the last tick, so between the least and the most since the epoch began. */
+static void x_judge_counters(struct x_engine *g, const struct tokenpool_client_state *info, uint64_t voided)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    bool lossy = s->slow || s->lost;
+    uint64_t debt = g->has ? x_sub(g->spent, min_of(info->kept + info->gained, info->limit)) : g->debt, pool;
+    int64_t granted = (int64_t)g->spent - g->granted.opened;
+    int64_t beyond = (int64_t)x_sub(g->spent, info->kept) - g->borrowed.opened, got, lent;
+    struct qos_stats stats = {0};
+    g->unsure = g->unsure || g->vague || x_strayed() || x_lied() || s->lied;
+    if (tokenpool_client_stats(&g->client, x.now % 2 ? QOS_NONE : s->id, &stats) != QOS_OK)
+        world_fail(x.w, "status", x.now, "client %" PRIu32 " has no counters", s->id);
+    if (g->has) {
+        g->granted.low = granted < g->granted.low ? granted : g->granted.low;
+        g->granted.high = granted > g->granted.high ? granted : g->granted.high;
+        g->borrowed.low = beyond < g->borrowed.low ? beyond : g->borrowed.low;
+        g->borrowed.high = beyond > g->borrowed.high ? beyond : g->borrowed.high;
+    }
+    got = (int64_t)stats.granted - g->granted.over;
+    lent = (int64_t)stats.borrowed - g->borrowed.over;
+    if (!g->unsure && g->first &&
+        (got < g->granted.low || got > g->granted.high || lent < g->borrowed.low || lent > g->borrowed.high ||
+         stats.waited > stats.refused))
+        world_fail(x.w, "client_stats", x.now,
+                   "client %" PRIu32 " counts %" PRId64 " granted in this epoch, %" PRId64 " to %" PRId64 ", %" PRId64
+                   " lent, %" PRId64 " to %" PRId64 ", %" PRIu64 " waited, %" PRIu64 " refused",
+                   s->id, got, g->granted.low, g->granted.high, lent, g->borrowed.low, g->borrowed.high, stats.waited,
+                   stats.refused);
+    g->owed_ns = debt == g->debt ? g->owed_ns : x.now;
+    /* a tick came in between: one is due after check_ns */
+    if (!g->unsure && !lossy && g->has && x.now >= g->owed_ns + x.check_ns && stats.debt != debt)
+        world_fail(x.w, "client_stats", x.now, "client %" PRIu32 " owes %" PRIu64 ", it counts %" PRIu64, s->id, debt,
+                   stats.debt);
+    g->debt = debt;
+    pool = x_sub(g->info.gained, x_sub(g->info.gained + g->info.kept, g->info.held + g->info.kept));
+    pool = min_of(pool, voided);
+    voided += x.ordered ? g->base + g->got : g->now_got; /* what it got in this call */
+    g->now_got = 0;
+    if (!g->unsure && !lossy && (info->voided > g->voided + voided || info->voided < g->voided + pool))
+        world_fail(x.w, "client_stats", x.now,
+                   "client %" PRIu32 " voids %" PRIu64 " tokens, %" PRIu64 " to %" PRIu64 " were left", s->id,
+                   info->voided - g->voided, pool, voided);
+    g->voided = info->voided;
+    pool = g->base + (g->got_epoch == g->epoch ? g->got : 0);
+    if (g->has && !g->unsure && !lossy && (g->got_epoch == g->epoch || (x.shown == g->epoch && x.began == g->epoch)) &&
+        (x.ordered ? info->gained > pool : info->gained != pool))
+        world_fail(x.w, "gained", x.now,
+                   "client %" PRIu32 " has %" PRIu64 " tokens of the pool, %" PRIu64 " claimed, %" PRIu64 " before",
+                   s->id, info->gained, g->got, g->base);
+    if (g->has && !g->unsure && s->joined && !s->changed && s->engine == (uint32_t)(g - x.engine) &&
+        g->epoch == x.shown && x.began == x.shown && !x.twins && info->generation != s->generation)
+        world_fail(x.w, "account", x.now, "client %" PRIu32 " is of generation %" PRIu32 ", joined as %" PRIu64, s->id,
+                   info->generation, s->generation);
 }
 
 /* A call of the engine ended; it spent n tokens (< 0: so many were put back). report: the slot's, before the call. */
@@ -712,12 +952,13 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
     struct x_slot *s = &x.slot[g->slot];
     struct tokenpool_client_state info;
     const struct x_epoch *e;
-    uint64_t allowance, held, spent = n > 0 ? (uint64_t)n : 0;
+    uint64_t allowance, held, spent = n > 0 ? (uint64_t)n : 0, voided = 0;
     memset(&info, 0xa5, sizeof info);
     (void)tokenpool_client_info(&g->client, &info);
     e = x_of(info.epoch);
     if (g->has && (!info.running || info.epoch != g->epoch)) {
         g->has = false;
+        x_counts_end(g, &voided);
         /* who rested and forced learns now how much of it was held */
         g->vague = g->vague || (s->forced && x_rests(report));
         g->carried = x_sub(g->spent, min_of(g->info.kept + g->info.gained, g->info.limit));
@@ -734,6 +975,7 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
         g->kept = info.reservation;
         g->vague = (s->lies && x.lied) || x_strayed() || (g->vague && s->forced);
         g->took = g->open = 0;
+        x_counts_begin(g, &info);
         if (!g->first)
             x_started(g, &info, spent, report);
         g->first = true;
@@ -761,8 +1003,8 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
         if (e->epoch == g->epoch && s->holder == (uint32_t)(g - x.engine))
             x_judge_issued(s, e, n, held);
         /* Until when they are valid: not beyond the earliest start of the next epoch. */
-        if (e->epoch == g->epoch && x.shown == g->epoch && !x_strayed() && (!x.zeroed || !s->remote) &&
-            info.deadline_ns > max_of(x.begun_ns + x.T, x.now + 1) + g->offset_ns)
+        if (e->epoch == g->epoch && x.shown == g->epoch && !x_strayed() &&
+            info.deadline_ns > max_of((x.far ? x.shown_ns : x.begun_ns) + x.T, x.now + 1) + g->offset_ns)
             world_fail(x.w, "outside", x.now, "client %" PRIu32 " holds tokens until %.4f T after its epoch began",
                        s->id, (double)(info.deadline_ns - g->offset_ns - x.begun_ns) / (double)x.T);
     } else {
@@ -772,6 +1014,7 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
         world_fail(x.w, "account", x.now,
                    "client %" PRIu32 " made %" PRIu64 " claims, %" PRIu64 " counted, and holds %" PRIu64, s->id,
                    g->claims, info.claims, info.held);
+    x_judge_counters(g, &info, voided);
     g->info = info;
 }
 
@@ -855,9 +1098,9 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
     if (g->has && e->epoch == g->epoch && !s->remote && !g->vague)
         x_judge_status(g, n, status);
     if (!mine || !s->joined || s->slow || s->lost || x_lied() || x_strayed() || x.twins || x.shown != e->epoch ||
-        x.taken || x.number < 3 || s->changed || !(storage[TOKENPOOL_OFFSET_PERIOD / 8] & 1) || e->of[g->slot].starts ||
-        g->debt_ns + 2 * x.T > x.now || g->attached_ns + x.T / 8 >= x.before_ns || g->rare_ns >= x.before_ns ||
-        spent + n > min_of(e->of[g->slot].limit, issued) ||
+        x.taken || x_failed() || x.number < 3 || s->changed || !(storage[TOKENPOOL_OFFSET_PERIOD / 8] & 1) ||
+        e->of[g->slot].starts || g->debt_ns + 2 * x.T > x.now || g->attached_ns + x.T / 8 >= x.before_ns ||
+        g->rare_ns >= x.before_ns || spent + n > min_of(e->of[g->slot].limit, issued) ||
         ((!g->has || g->epoch != x.shown) && (s->remote || since <= x.T / 4 || x.config.poll_ns > x.T / 8)))
         return;
     steady = g->unsteady_ns < x.begun_ns && g->has && (s->wants == ALL || (s->wants < BURSTS && !s->forced));
@@ -914,6 +1157,7 @@ static void x_operate(struct x_engine *g, uint64_t need)
 {
     const struct x_slot *s = &x.slot[g->slot];
     uint64_t report = *x_report(s);
+    g->asks = need;
     if (s->remote)
         x_transport(g, need);
     else
@@ -941,10 +1185,29 @@ static void x_attach(struct x_engine *g)
     g->out = st != QOS_OK; /* the head was hit: tries again */
     if (g->out && !x_strayed())
         world_fail(x.w, "attach", x.now, "client %" PRIu32 ": %s", s->id, qos_strerror(st));
-    g->attached_ns = g->rare_ns = g->unsteady_ns = g->called_ns = x.now;
+    g->attached_ns = g->rare_ns = g->seldom_ns = g->unsteady_ns = g->called_ns = x.now;
     s->engine = (uint32_t)(g - x.engine);
     x_current()->of[k].starts++;
     world_trace(x.now, s->id, "attach", s->engine);
+}
+
+/* A request that has to wait counts once as refused, and once as one that waited when it can be granted. */
+static void x_judge_refusals(struct x_engine *g, uint64_t n, enum qos_status st, const struct qos_stats *before)
+{
+    const struct x_slot *s = &x.slot[g->slot];
+    struct qos_stats stats = {0};
+    bool lacks = (st == QOS_EAGAIN || st == QOS_ELIMIT) && g->has && n > g->info.held;
+    bool plain = s->wants != BURSTS && !s->forced && !world_choice(x.w, F_PUT_BACK) && !s->remote && !x.hit;
+    uint64_t more;
+    (void)tokenpool_client_stats(&g->client, QOS_NONE, &stats);
+    more = stats.refused - before->refused;
+    if (more > lacks || (plain && lacks && !g->waits && more == 0) ||
+        (plain && st == QOS_OK && stats.waited != stats.refused))
+        world_fail(x.w, "client_stats", x.now,
+                   "client %" PRIu32 ", a take of %" PRIu64 ": %s; %" PRIu64 " refused before, now %" PRIu64
+                   ", %" PRIu64 " waited",
+                   s->id, n, qos_strerror(st), before->refused, stats.refused, stats.waited);
+    g->waits = st == QOS_OK ? false : g->waits || lacks;
 }
 
 static enum qos_status x_take(struct x_engine *g, uint64_t n)
@@ -953,8 +1216,10 @@ static enum qos_status x_take(struct x_engine *g, uint64_t n)
     uint64_t shown = x.now + g->offset_ns, report;
     bool sure;
     enum qos_status st;
+    struct qos_stats before = {0};
     if (s->remote)
         x_operate(g, n);
+    g->asks = n;
     report = *x_report(s);
     sure = g->has && n <= g->info.held && shown < g->info.deadline_ns && n <= x.client_capacity && !s->remote &&
            g->info.limit == TOKENPOOL_TOKENS_MAX && !x.twins && !x.lied && !x.hit && !x.churns;
@@ -962,8 +1227,10 @@ static enum qos_status x_take(struct x_engine *g, uint64_t n)
         tokenpool_client_next_ns(&g->client, shown, n) != shown)
         world_fail(x.w, "waits", x.now, "client %" PRIu32 " holds %" PRIu64 ", and is told to come later for %" PRIu64,
                    s->id, g->info.held, n);
+    (void)tokenpool_client_stats(&g->client, QOS_NONE, &before);
     st = tokenpool_client_take(&g->client, shown, n);
     x_account(g, st == QOS_OK ? (int64_t)n : 0, report);
+    x_judge_refusals(g, n, st, &before);
     if (st == QOS_OK) {
         x_spend(g, n, false);
         g->took_ns = x.now;
@@ -984,6 +1251,68 @@ static enum qos_status x_take(struct x_engine *g, uint64_t n)
     return st;
 }
 
+/* A configuration with one value out of its range, or, if it holds, at its end. */
+static struct tokenpool_config x_odd_config(bool *holds, enum qos_status *want)
+{
+    struct tokenpool_config c = x.config;
+    const uint64_t tokens = TOKENPOOL_TOKENS_MAX, period = TOKENPOOL_PERIOD_NS_MAX;
+    uint64_t more = world_between(&x.odd, 0, 1);
+    *holds = more == 0;
+    *want = QOS_ERANGE;
+    switch (world_between(&x.odd, 0, 13)) {
+    case 0: c.clients = more ? 0 : 1; break;
+    case 1: c.history = (uint32_t)(TOKENPOOL_HISTORY_MAX + more); break;
+    case 2: c.silent_periods = UINT32_MAX + more; break;
+    case 3: c.period_ns = 8 - more, c.check_ns = c.poll_ns = c.lease_ns = 0; break;
+    case 4: c.period_ns = period + more, c.lease_ns = 0; break;
+    case 5: c.check_ns = x.T + more, c.poll_ns = c.lease_ns = 0; break;
+    case 6: c.poll_ns = x.check_ns + more; break;
+    case 7: c.lease_ns = period + more; break;
+    case 8: c.capacity = tokens + more, c.batch = c.batch ? c.batch : 1; break;
+    case 9: c.client_capacity = x.C + more; break;
+    case 10: c.overrun = tokens + more; break;
+    case 11: c.debt_max = tokens + more; break;
+    case 12: c.equal_within = c.capacity_step = tokens + more; break;
+    default: c.flags |= more ? 16 : TOKENPOOL_GO_ON, *want = QOS_EINVAL; break;
+    }
+    return c;
+}
+
+/* Calls that begin something, with wrong arguments: of an engine, or of a monitor. */
+static enum qos_status x_wrong_begin(const struct x_slot *s, enum qos_status *want)
+{
+    static struct tokenpool_client client;
+    static struct tokenpool_monitor m;
+    static uint64_t mem[4096] __attribute__((aligned(64))), head[TOKENPOOL_HEAD_BYTES / 8];
+    size_t bytes = tokenpool_monitor_memsize(&x.config);
+    struct tokenpool_config config = x.config;
+    bool holds;
+    memcpy(head, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof head);
+    head[world_between(&x.odd, 0, 7)] ^= UINT64_C(1) << world_between(&x.odd, 0, 63);
+    switch (world_between(&x.odd, 0, 10)) {
+    case 0: *want = QOS_EINVAL; return tokenpool_client_attach(&client, s->id, 0, NULL, x.bytes);
+    case 1: *want = QOS_EALIGN; return tokenpool_client_attach(&client, s->id, 0, storage + 1, x.bytes);
+    case 2: *want = QOS_ESTALE; return tokenpool_client_attach(&client, s->id, 200, storage, x.bytes);
+    case 3: *want = QOS_EINVAL; return tokenpool_client_attach_remote(&client, s->id, 0, NULL, x.bytes);
+    case 4: *want = QOS_ECORRUPT; return tokenpool_client_attach_remote(&client, s->id, 0, head, x.bytes);
+    case 5: *want = QOS_EMEMORY; return tokenpool_monitor_init(&m, mem, bytes - 64, storage, x.bytes, &config);
+    case 6: *want = QOS_EALIGN; return tokenpool_monitor_resume(&m, mem + 1, sizeof mem - 8, storage, x.bytes, &config);
+    case 7: *want = QOS_EMEMORY; return tokenpool_monitor_init(&m, mem, sizeof mem, storage, x.bytes - 8, &config);
+    case 8:
+        *want = QOS_ECORRUPT;
+        config.flags ^= TOKENPOOL_GUARD;
+        return tokenpool_monitor_resume(&m, mem, sizeof mem, storage, x.bytes, &config);
+    default: config = x_odd_config(&holds, want); break;
+    }
+    if (!holds && tokenpool_config_error(&config) && !tokenpool_storage_memsize(&config) &&
+        !tokenpool_monitor_memsize(&config))
+        return tokenpool_monitor_init(&m, mem, sizeof mem, storage, x.bytes, &config);
+    if (holds && !tokenpool_config_error(&config) && tokenpool_storage_memsize(&config) &&
+        tokenpool_monitor_memsize(&config))
+        return *want;
+    return holds ? QOS_ERANGE : QOS_OK;
+}
+
 /* A call that must be refused, and change nothing. */
 static void x_wrong(struct x_engine *g)
 {
@@ -991,22 +1320,21 @@ static void x_wrong(struct x_engine *g)
     const struct x_slot *s = &x.slot[g->slot];
     struct tokenpool_client before = g->client;
     uint64_t shown = x.now + g->offset_ns;
-    enum qos_status st, want = QOS_ERANGE;
+    enum qos_status st = QOS_OK, want = QOS_ERANGE;
     struct qos_stats stats;
     memcpy(copy, storage, x.bytes);
-    switch (world_between(&x.rng, 0, 6)) {
-    case 0: st = tokenpool_client_take(&g->client, shown, 0); break;
-    case 1: /* open: one that holds more gets it, seed 7017748 */
-        if (tokenpool_client_held(&g->client) > x.client_capacity)
-            return;
-        st = tokenpool_client_take(&g->client, shown, x.client_capacity + 1);
-        break;
-    case 2: st = tokenpool_client_force(&g->client, shown, 0); break;
-    case 3: st = tokenpool_client_force(&g->client, shown, TOKENPOOL_TOKENS_MAX + 1); break;
-    case 4: want = QOS_ENOENT, st = tokenpool_client_stats(&g->client, s->id + 1, &stats); break;
-    case 5: want = QOS_ENOENT, st = tokenpool_client_attach(&g->client, x.clients, 0, storage, x.bytes); break;
-    default: want = QOS_EMEMORY, st = tokenpool_client_attach(&g->client, s->id, 0, storage, x.bytes - 8); break;
-    }
+    if (world_chance(&x.odd, 500)) {
+        st = x_wrong_begin(s, &want);
+    } else
+        switch (world_between(&x.rng, 0, 6)) {
+        case 0: st = tokenpool_client_take(&g->client, shown, 0); break;
+        case 1: st = tokenpool_client_take(&g->client, shown, x.client_capacity + 1); break;
+        case 2: st = tokenpool_client_force(&g->client, shown, 0); break;
+        case 3: st = tokenpool_client_force(&g->client, shown, TOKENPOOL_TOKENS_MAX + 1); break;
+        case 4: want = QOS_ENOENT, st = tokenpool_client_stats(&g->client, s->id + 1, &stats); break;
+        case 5: want = QOS_ENOENT, st = tokenpool_client_attach(&g->client, x.clients, 0, storage, x.bytes); break;
+        default: want = QOS_EMEMORY, st = tokenpool_client_attach(&g->client, s->id, 0, storage, x.bytes - 8); break;
+        }
     if (st != want || memcmp(&before, &g->client, sizeof before) != 0 || memcmp(copy, storage, x.bytes) != 0)
         world_fail(x.w, "unchanged", x.now, "client %" PRIu32 ": a wrong call says %s, %s", s->id, qos_strerror(st),
                    st != want ? "not what is promised" : "and changes something");
@@ -1029,6 +1357,7 @@ static void x_put_back(struct x_engine *g)
         world_fail(x.w, "outside", x.now,
                    "client %" PRIu32 " puts back tokens of epoch %" PRIu64 " in epoch %" PRIu64 ": %s", s->id, epoch,
                    g->epoch, qos_strerror(st));
+    world_trace(x.now, s->id, "put_back", st == QOS_OK ? n : 0);
     x_account(g, st == QOS_OK ? -(int64_t)n : 0, report);
     if (st != QOS_OK || e->epoch != g->epoch)
         return;
@@ -1047,13 +1376,14 @@ static void x_force(struct x_engine *g)
     uint64_t shown = x.now + g->offset_ns, n = world_between(&x.rng, 1, 2 * s->size), debt, held, report, spent;
     enum qos_status st;
     report = *x_report(s);
+    g->asks = n;
     st = tokenpool_client_force(&g->client, shown, n);
     x_account(g, st == QOS_OK ? (int64_t)n : 0, report);
     spent = g->spent - (st == QOS_OK && g->has ? n : 0);
     held = g->has ? x_sub(min_of(g->info.kept + g->info.gained, g->info.limit), spent) : 0;
     debt = g->has ? x_sub(spent, min_of(g->info.kept + g->info.gained, g->info.limit))
                   : g->carried + g->before - (st == QOS_OK ? n : 0);
-    if (!g->vague &&
+    if (!g->vague && !(x.hit && (s->slow || s->lost)) && /* its debt may be of what a stray store said */
         (g->info.stale ? st != QOS_ESTALE : (st == QOS_EDEBT) != (n > held && (x.debt_max == 0 || debt > x.debt_max))))
         world_fail(x.w, "debt", x.now,
                    "client %" PRIu32 " forces %" PRIu64 ": %" PRIu64 " held, a debt of %" PRIu64 ": %s", s->id, n, held,
@@ -1081,7 +1411,8 @@ static void x_lie(struct x_engine *g)
 static bool x_can(const struct x_engine *g)
 {
     double age = (double)(x.now - x.begun_ns) / (double)x.T + 1.0 / 64;
-    return !x_strayed() || (double)x_of(x.began)->of[g->slot].spent <= (double)x.client_capacity * age;
+    return !x_strayed() ||
+           (double)(x_of(x.began)->of[g->slot].spent + 2 * x.slot[g->slot].size) <= (double)x.client_capacity * age;
 }
 
 /* What its process wants from its engine in one call. */
@@ -1125,6 +1456,8 @@ static void x_engine_call(struct x_engine *g)
     world_trace(x.now, s->id, "call", x.actor);
     if (x.now > g->called_ns + x.T / 4)
         g->rare_ns = x.now;
+    if (x.now > g->called_ns + x.T / 512 + 1)
+        g->seldom_ns = x.now;
     if (x.now > g->took_ns + x.T / 8 || x.taken || s->changed)
         g->odd = x.number;
     if (s->wants == TAIL)
@@ -1162,7 +1495,7 @@ static void x_engine_call(struct x_engine *g)
         return;
     }
     next = tokenpool_client_next_ns(&g->client, shown, s->wants == ALL ? s->size : 0);
-    if (next > shown + x.T + x.check_ns)
+    if (next > shown + (g->info.running ? 0 : x.T) + x.check_ns)
         world_fail(x.w, "waits", x.now, "client %" PRIu32 " is told to wait for %.3f T", s->id,
                    (double)(next - shown) / (double)x.T);
     if (s->gap_ns == 0)
@@ -1331,6 +1664,8 @@ static void x_draw(void)
     x.clients = x_chance(700) ? x.slots : x_chance(500) ? X_SLOTS + 4 : X_CLIENTS;
     for (i = 0; i < x.slots; i++)
         x.slot[i].id = x.clients == x.slots ? i : i == 0 ? x.clients - 1 : i * 2 - 1;
+    for (i = 0; i < x.slots; i++)
+        x.slot_of[x.slot[i].id] = (uint8_t)(i + 1);
     c->clients = x.clients;
     c->capacity = x.C;
     c->period_ns = x.T;
@@ -1347,7 +1682,7 @@ static void x_draw(void)
     x.fixed = world_choice(w, F_FREE) == 0;
     c->flags = (x.ordered ? TOKENPOOL_ORDERED : 0) | (x.guard ? TOKENPOOL_GUARD : 0) | (x.fixed ? TOKENPOOL_FIXED : 0);
     c->silent_periods = world_choice(w, F_SILENT) == 0 ? 0 : world_choice(w, F_SILENT) == 1 ? QOS_UNLIMITED : 3;
-    if ((x.two || x.hits) &&
+    if ((x.two || x.hits || x.fails) &&
         c->silent_periods == 3) /* open: a monitor that takes the storage back goes on counting, seed 4786 */
         c->silent_periods = 1;
     if (rare) {
@@ -1462,10 +1797,8 @@ static void x_stray(void)
     x.hit = true;
     x.hits--;
     x.hit_number = x.number;
-    x.hit_bound = max_of(x_of(x.began)->bound, x.C);
+    x.hit_bound = max_of(x_of(x.began)->bound, x.C) + x.slots * (x.C / 64 + 1); /* as x_can */
     x.over = x.lost = 0;
-    /* open: who reads a zero there behind a transport counts an epoch too many, seed 7002886 */
-    x.zeroed = x.zeroed || (word == &storage[TOKENPOOL_OFFSET_PERIOD / 8] && *word == 0);
     x.hit_at = x.number + world_between(&x.more, 6, 9);
     x.hit_early = world_chance(&x.more, 500);
 }
@@ -1474,6 +1807,8 @@ static void x_stray(void)
 static void x_happens(uint32_t who, uint64_t runs_ns)
 {
     uint32_t i;
+    if (x.monitor[who].pending || x.monitor[who].unsure) /* the next period may be prepared already */
+        return;
     if (x.hits && x.number >= x.hit_at && who == x.owner && !x.taken &&
         (x.hit_early ? x.now == x.begun_ns : world_chance(&x.more, 60)))
         x_stray();
@@ -1556,9 +1891,12 @@ static void x_run(struct world *w)
     x.on = true;
     world_rng_init(&x.rng, w->seed, 0xe8ac7);
     world_rng_init(&x.more, w->seed, 0x57e4);
+    world_rng_init(&x.odd, w->seed, 0x0dd);
     x.hits = (uint32_t)world_value(w, F_STRAYS);
     x.hit_at = world_between(&x.more, 2, 5);
     x.hit_early = world_chance(&x.more, 500);
+    x.far = !x.hits && world_chance(&x.odd, 150);
+    x.fails = x.far && world_chance(&x.odd, 500);
     x_draw();
     x_draw_slots();
     x_begin();
@@ -1566,6 +1904,10 @@ static void x_run(struct world *w)
     runs_ns = (uint64_t)(world_value(w, F_MONITOR_RUNS) * (double)x.T / 1000);
     while (!w->broken && x.now < until && x.calls < 60000)
         x_step(runs_ns);
+    if (!w->broken && x.quiet_epochs >= 5 && x.quiet_lost > (3 + x.quiet_epochs / 5) * x.quiet_most)
+        world_fail(w, "surplus", x.now,
+                   "%" PRIu64 " tokens of %" PRIu64 " epochs are not used, %" PRIu64 " left by others in one at most",
+                   x.quiet_lost, x.quiet_epochs, x.quiet_most);
     w->events = x.calls;
     x.on = false;
 }
