@@ -2,7 +2,7 @@
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "htb"
 #define WORLD_FIELDS(X)                                                                                                \
-    X(PROGRAM, "program", "device calls trees shares loops")                                                           \
+    X(PROGRAM, "program", "device calls trees shares loops late")                                                      \
     X(STEPS, "steps", "5 20 60 120 250")                                                                               \
     X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
     X(QUEUES, "queues", "no yes")                                                                                      \
@@ -80,6 +80,14 @@ static uint64_t *latency_of(const struct htb_class *terms)
 #include "htb_trees.h"
 #include "htb_shares.h"
 #include "htb_loops.h"
+#if WORLD_V02
+static void late_run(struct world *w)
+{
+    (void)w;
+}
+#else
+#include "htb_late.h"
+#endif
 
 #define MS UINT64_C(1000000)
 #define ROOT 0.9      /* tokens per ns: admission's rate; tokens are ns of device time */
@@ -144,12 +152,13 @@ static struct {
     struct world_queue wakes;
     uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops, numbers;
     double burst_ns, at_device, in_flight;
-    bool at_once;     /* what the header moves to its dispatch queue it returns at once */
-    double largest;   /* of all claims */
-    bool exact;       /* of all tenants */
-    bool forces;      /* somebody's requests go at once, on debt */
-    bool claims_less; /* somebody claims less than a request costs */
-    uint32_t costs;   /* the resource whose tokens are device time; the other one counts requests, and never lacks */
+    bool at_once;      /* what the header moves to its dispatch queue it returns at once */
+    double largest;    /* of all claims */
+    bool exact;        /* of all tenants */
+    bool forces;       /* somebody's requests go at once, on debt */
+    bool claims_less;  /* somebody claims less than a request costs */
+    uint32_t costs;    /* the resource whose tokens are device time; the other one counts requests, and never lacks */
+    bool out_of_reach; /* by flight, of a device with many channels: somebody has too few requests for its rate */
     bool keeps_up, jump, by_flight, draining, reference_waits, giving;
     double reference_at;
     double free_work, free_could; /* while requests enough to keep the device busy were there */
@@ -325,8 +334,8 @@ static void oracle_own(struct tenant *t, double n)
 {
     double bucket = 2 * t->rate * run.burst_ns, most = bucket + t->largest + t->rate * run.long_ns;
     if (run.by_flight && run.device_config.channels >= 16) /* open: trials of the bound cost neighbours some more */
-        most += 12 * bucket;
-    if (t->rate <= 0 || !t->reserved || !t->exact)
+        most += 20 * bucket;
+    if (t->rate <= 0 || !t->reserved || !t->exact || run.out_of_reach)
         return;
     if (t->queued > 0) {
         t->behind += t->rate * (double)(run.now - t->behind_ns);
@@ -1000,6 +1009,11 @@ static void setup(struct world *w)
         run.long_ns += DEBT_NS + longest_ns;
     if (run.long_ns <= run.burst_ns)
         run.long_ns = 0;
+    for (i = 0; i < tenants && tenants > 1 && run.by_flight && d->channels >= 16; i++) {
+        const struct world_client_config *c = &tenant[i].client.config;
+        run.out_of_reach |= tenant[i].rate > 0 && c->arrivals == WORLD_CLOSED &&
+                            c->outstanding * least < 1.5 * tenant[i].rate * d->channels;
+    }
     run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= 2 * d->channels &&
                    !d->provisioned && d->order == WORLD_IN_ORDER && (f == WORLD_CLOCK_TRUE || f == WORLD_CLOCK_BACK) &&
                    run.clock.config.drift_ppm == 0;
@@ -1207,7 +1221,7 @@ static void htb_drawn(struct world *w, uint64_t random)
         beside_drawn(w, &r);
         return;
     }
-    w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 240 ? 3 : kind < 320 ? 4 : 1;
+    w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 240 ? 3 : kind < 320 ? 4 : kind < 340 ? 5 : 1;
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
     w->choice[F_QUEUES] = (uint8_t)world_between(&r, 0, 1);
@@ -1234,6 +1248,10 @@ static void world_run(struct world *w)
     }
     if (world_choice(w, F_PROGRAM) == 4) {
         loops_run(w);
+        return;
+    }
+    if (world_choice(w, F_PROGRAM) == 5) {
+        late_run(w);
         return;
     }
     one_run(w, 0, 1);

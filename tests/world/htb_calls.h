@@ -66,7 +66,8 @@ static struct {
     uint64_t seen_ns, looked_ns, root_max;         /* seen_ns: the tree has seen this time */
     bool queues, tags_unsure, half, by_rate, ends; /* ends: what follows is not judged */
     wide slop;                                     /* of tags */
-    uint64_t submits, early;
+    uint64_t submits, early, granted;              /* granted: since the maximizer's last look */
+    enum tri lacked, was_capped; /* since that, the root had no tokens for somebody; it capped at that look */
     uint32_t step, urgent;
 } acc;
 static struct htb acc_tree;
@@ -802,6 +803,7 @@ static void acc_change_root(void)
     for (r = 0; r < acc.resources && s == QOS_OK; r++) {
         acc.base[r] = rate[r];
         acc_set(&acc.node[acc.root].rate[r], true, rate[r], acc.node[acc.root].terms.burst_ns);
+        acc.was_capped = acc.lacked = MAYBE;
         acc.root_max = r == 0 && rate[0] > acc.root_max ? rate[0] : acc.root_max;
     }
 }
@@ -955,6 +957,7 @@ static void acc_take(void)
     waits = acc_overtakes(id, way.last != ACC_NONE ? way.last : acc.root);
     if (s == QOS_OK) {
         uint32_t payer;
+        acc.granted += n[0];
         if (way.passes == NO)
             ACC_FAIL("gate",
                      "step %" PRIu32 ": class %" PRIu32 " takes %" PRIu64 ", and neither it nor a lender has them",
@@ -971,6 +974,7 @@ static void acc_take(void)
         return;
     }
     acc.node[id].refused++;
+    acc.lacked = acc.lacked == YES ? YES : MAYBE;
     if (s != QOS_EAGAIN)
         ACC_FAIL("gate", "step %" PRIu32 ": a take says %s", acc.step, qos_strerror(s));
     if (way.passes == YES && waits == NO)
@@ -1064,6 +1068,7 @@ static void acc_force(void)
                  qos_strerror(s));
     if (s != QOS_OK)
         return;
+    acc.granted += n[0];
     way.first = way.last = payer;
     (void)acc_counted(id, n, &way);
     acc_pay(id, payer, payer, n, NULL);
@@ -1180,6 +1185,7 @@ static bool acc_moved_before(uint32_t k)
     if (s.granted != acc.node[0].granted || info.outstanding != acc.node[0].outstanding ||
         (s.waited != acc.node[0].waited && !acc.node[0].waited_unsure))
         return false;
+    c->waited_unsure = c->waited_unsure || acc.node[0].waited_unsure; /* a free gate request shows nowhere else */
     (void)htb_stats(&acc_tree, q->from, &s);
     c->granted += q->n[0];
     c->borrowed = s.borrowed;
@@ -1587,9 +1593,23 @@ static void acc_reset_clock(void)
         if (acc.request[i].life == R_QUEUED) /* when it began to wait is another clock's time */
             acc.node[acc.request[i].slot].waited_unsure = true;
     acc.gate_end = acc.gate_end > acc.now ? to + (acc.gate_end - acc.now) : 0;
+    acc.was_capped = acc.lacked = MAYBE;
     acc.now = acc.seen_ns = to;
     acc.looked_ns = to;
     acc_told_id = ACC_NONE;
+}
+
+/* Did the root's rate cap what was asked for since the last look? If it had no tokens for somebody, and at least 7/8 of
+ * its rate was granted. What requests in queues cost is not followed. */
+static enum tri acc_capped(void)
+{
+    const wide earned = (wide)acc.node[acc.root].rate[0].rate * (acc.now - acc.looked_ns);
+    const wide granted = (wide)acc.granted * 8 * ACC_TOKEN, least = 7 * earned, slack = 16 * ACC_TOKEN;
+    if (acc.queues)
+        return MAYBE;
+    if (acc.lacked == NO || granted < least - slack)
+        return NO;
+    return acc.lacked == YES && granted > least + slack ? YES : MAYBE;
 }
 
 /* One look, and what it may do to the root's rate. */
@@ -1598,6 +1618,7 @@ static void acc_look(bool violated)
     struct htb_state before, after;
     enum htb_scenario seen;
     bool looks = acc.now - acc.looked_ns >= acc.config.maximize_interval_ns;
+    enum tri capped = acc_capped(), both = capped < acc.was_capped ? capped : acc.was_capped;
     uint32_t r;
     (void)htb_info(&acc_tree, &before);
     seen = htb_maximize(&acc_tree, acc_shown(), violated);
@@ -1607,6 +1628,12 @@ static void acc_look(bool violated)
         ACC_FAIL("maximizer", "step %" PRIu32 ": it saw %d, told %d", acc.step, (int)seen, (int)after.scenario);
     if (looks && violated && seen != HTB_BROKEN && seen != HTB_CAPPED_AND_BROKEN)
         ACC_FAIL("maximizer", "step %" PRIu32 ": a class misses its rate, and it sees %d", acc.step, (int)seen);
+    if (looks && !acc.queues && both != MAYBE &&
+        seen != (violated      ? both == YES ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN
+                 : both == YES ? HTB_CAPPED
+                               : HTB_UNCAPPED))
+        ACC_FAIL("maximizer", "step %" PRIu32 ": what is asked for is %s by the root's rate, and it sees %d", acc.step,
+                 both == YES ? "capped" : "not capped", (int)seen);
     for (r = 0; r < acc.resources; r++) {
         uint64_t was = before.rate_per_s[r], is = after.rate_per_s[r], step = was / acc.config.maximize_step;
         uint64_t expect = was;
@@ -1622,8 +1649,12 @@ static void acc_look(bool violated)
                      acc.step, was, is, expect);
         acc_set(&acc.node[acc.root].rate[r], true, is, acc.node[acc.root].terms.burst_ns);
     }
-    if (looks)
-        acc.looked_ns = acc.now;
+    if (!looks)
+        return;
+    acc.looked_ns = acc.now;
+    acc.granted = 0;
+    acc.was_capped = capped;
+    acc.lacked = NO;
 }
 
 /* A load that is capped by the root's rate: at each of 32 moments of an interval all that may go is taken. */
@@ -1644,8 +1675,10 @@ static void acc_press(void)
                 if (passes ? way.passes == NO : way.passes == YES && acc_overtakes(0, acc.root) == NO)
                     ACC_FAIL("gate", "step %" PRIu32 ": best effort is %s", acc.step,
                              passes ? "not refused" : "refused");
+                acc.granted += passes ? n[0] : 0;
                 if (!passes) {
                     acc.node[0].refused++;
+                    acc.lacked = way.passes == NO && way.blocked == ACC_NONE ? YES : acc.lacked == YES ? YES : MAYBE;
                     acc.node[0].claim.on = !WORLD_V02;
                     acc.node[0].claim.sure = false;
                     acc.node[0].claim.reach = acc.root;
