@@ -707,7 +707,7 @@ static double lost_ns(const struct tenant *f)
         before += run.ps ? 0 : 1.2 * 50;
         if (part > 0)
             sum +=
-                world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * 1e6 * (5 + 1.5 * part / (1 - part) * before);
+                world_value(run.w, world_of(t->cohort, F_CANCEL_AFTER)) * 1e6 * (9 + 1.5 * part / (1 - part) * before);
     }
     return sum;
 }
