@@ -2784,10 +2784,10 @@ QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
 QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t others = tree->queued + tree->dispatch.waiting + tree->dispatch.at_device + 1 - c->u.leaf.queued -
-                            c->u.leaf.outstanding; /* the request that is complete is outstanding still */
+    /* The request that is complete is outstanding still. Urgent ones that wait are counted for their class only. */
+    const uint64_t all = (uint64_t)tree->queued + tree->dispatch.waiting + tree->dispatch.at_device + 1;
     bool alone;
-    if (others != 0 || tree->joined.lease)
+    if (all > (uint64_t)c->u.leaf.queued + c->u.leaf.outstanding || tree->joined.lease)
         f->alone_from_ns = f->active_ns + tree->lag_ns;
     alone = f->active_ns >= f->alone_from_ns;
     if (alone != f->alone) {

@@ -293,11 +293,12 @@ static void test_own_epochs(void)
 
 static void test_takeovers(void)
 {
+    struct tokenpool_monitor_state state;
     uint64_t now = 0;
     base(0);
     CHECK_CONTEXT("resume -> TAKING -> HOLDING: swapped, again after a claim");
     resume();
-    CHECK(!tokenpool_monitor_info(&second, &(struct tokenpool_monitor_state){0}) && !has(&second, 0));
+    CHECK(!tokenpool_monitor_info(&second, &state) && !has(&second, 0));
     CHECK_EQ(act(&second, now += MS), LOOK);
     replied(&second);
     CHECK_EQ(act(&second, now), TAKE);
