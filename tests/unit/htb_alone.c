@@ -11,6 +11,7 @@
 static struct htb tree;
 static struct htb_request request[MOST + 1]; /* the last one is the newcomer's */
 static uint64_t end_ns[MOST + 1];            /* at the device; 0: not there */
+static uint32_t came;                        /* the newcomer's requests that are done and judged */
 
 static void begin(enum htb_bound bound, uint64_t latency_ns)
 {
@@ -32,6 +33,7 @@ static void begin(enum htb_bound bound, uint64_t latency_ns)
     CHECK_EQ(htb_reserve(&tree, 1, 2, &terms, NULL), QOS_OK);
     memset(request, 0, sizeof request);
     memset(end_ns, 0, sizeof end_ns);
+    came = 0;
     for (i = 0; i <= MOST; i++) {
         request[i].class_id = i < MOST ? 1 : 2;
         request[i].tokens[0] = COST;
@@ -73,6 +75,7 @@ static uint64_t run(uint32_t outstanding, uint64_t to_ns, uint64_t away_from_ns,
         for (i = 0; i <= MOST; i++)
             if (end_ns[i] != 0 && end_ns[i] <= now) {
                 end_ns[i] = 0;
+                came += i == MOST && now >= judged_ns;
                 *late += i == MOST && now >= judged_ns && now - request[i].since_ns > latency_ns;
                 CHECK_EQ(htb_complete(&tree, now, HTB_DONE, NULL, &request[i]), QOS_OK);
                 done += now >= away_from_ns;
@@ -99,11 +102,13 @@ int main(void)
     begin(HTB_BY_FLIGHT, 4 * MS); /* its requests are more than lag_ns apart */
     (void)run(MOST, 40 * S, QOS_NEVER, 1300 * MS, 0, 4 * MS, &late);
     CHECK_CONTEXT("a newcomer");
+    CHECK_EQ(came, 30);
     CHECK_EQ(late, 0);
 
     begin(HTB_BY_FLIGHT, 0); /* two requests keep the device busy: nobody waits for more than a few */
     (void)run(MOST, 40 * S, QOS_NEVER, 100 * MS, 20 * S, 10 * COST, &late);
     CHECK_CONTEXT("one that comes often");
+    CHECK_EQ(came, 200);
     CHECK_EQ(late, 0);
     return check_end();
 }
