@@ -575,6 +575,10 @@ struct htb_priv_flight {
     uint32_t step, failed;       /* the bound changes by 1 + 2^-step; directions that failed at this step */
     uint32_t longer;             /* looks are 4^longer times as long, as the demand or the device varies */
     uint32_t by;                 /* class that the bound is narrowed for; QOS_NONE */
+    bool hurts;                  /* the trial delays own tokens */
+    bool brief;                  /* its looks were of few requests, as these take long */
+    bool draining;               /* more is in flight than a bound that was narrowed */
+    bool alone;                  /* one class has the device for itself */
     uint64_t base_ns;            /* the knee while another one is tried */
     uint64_t from_speed;         /* before the bound was narrowed for classes */
     uint64_t speed[3];           /* by phase: device time completed in 2^20 ns */
@@ -588,10 +592,6 @@ struct htb_priv_flight {
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
-    bool hurts;                         /* the trial delays own tokens */
-    bool brief;                         /* its looks were of few requests, as these take long */
-    bool draining;                      /* more is in flight than a bound that was narrowed */
-    bool alone;                         /* one class has the device for itself */
     uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
     uint64_t alone_from_ns;             /* when one is alone, if no other asks; on the active clock */
     struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
@@ -654,7 +654,7 @@ struct htb {
     enum htb_scenario scenario;
     enum htb_bound bound;
     bool root_ready; /* the root's tokens pass the next request of its ring */
-    uint32_t half;   /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
+    uint8_t half;    /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
     uint32_t notice; /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
     uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
     uint64_t root_wake_ns;  /* when root_ready becomes true; QOS_NEVER: no request waits for it */

@@ -114,7 +114,7 @@ static void as_from_the_start(uint32_t theirs)
         (void)run(&terms, after, 40, 2000 * MS, k + 1);
         (void)run(&terms, from_start, 40, 0, k + 1);
         CHECK_CONTEXT("seed %" PRIu64, k + 1);
-        CHECK_LE(4300, after[19]); /* three times its rate */
+        CHECK_LE(theirs ? 4300 : 4500, after[19]); /* alone, it has four times its rate */
         for (i = 20; i < 40; i++) {
             late[k] += after[i];
             all_early += from_start[i];

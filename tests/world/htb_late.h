@@ -283,7 +283,7 @@ static void la_judge_all(void)
 static void la_draw(void)
 {
     const uint64_t bulk = world_scale(&la.rng, 20000, 2000000);
-    double least = (double)bulk, rate;
+    double largest = (double)bulk, rate;
     uint32_t id;
     la.plain = world_chance(&la.rng, 400);
     la.channels = 1u << world_between(&la.rng, 0, 4);
@@ -322,12 +322,12 @@ static void la_draw(void)
             c->from_ns = la.end_ns / 3;
     }
     for (id = 1; id < la.classes; id++)
-        least = fmax(least, (double)la.class_of[id].n);
+        largest = fmax(largest, (double)la.class_of[id].n);
     for (id = 1; id < la.classes; id++) {
         struct la_class *c = &la.class_of[id];
         if (c->terms.latency_ns == 0)
             continue;
-        c->terms.latency_ns = (uint64_t)((la_service_ns((uint64_t)least) + 2 * la_service_ns(c->n)) *
+        c->terms.latency_ns = (uint64_t)((la_service_ns((uint64_t)largest) + 2 * la_service_ns(c->n)) *
                                          (double)world_scale(&la.rng, 10, 1000) / 10) /
                                   1000 * 1000 +
                               1000;
