@@ -95,7 +95,7 @@
  *     crashes and lost or repeated messages.
  *   - After a crash at any point, recover gives a table with every change whose commit
  *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
- *     that says what is damaged. Never a wrong place. After a failed write or sync, a
+ *     that says what is damaged. Never a wrong place. After a failed sync, cut or mark, a
  *     compaction into new storage blocks comes before the next acknowledgement.
  */
 #ifndef QOS_TWOCHOICE_H
@@ -638,7 +638,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     2. a compacted log has its end record: a compaction that lost anything has none;
  *     3. it has at least as many records as the mark of its identity states, and no mark is of a later identity.
  *        The mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart, of which one at
- *        most is not synced. Of a damaged one the other one counts: a crash may have cut it short.
+ *        most is not synced. Of a damaged one the other one counts: a crash may have cut it short. The first mark of a
+ *        log is written by compact_end: call it soon after the swap, as until then damage that cuts off the end of the
+ *        new log looks like a crash.
  *   Stamps: a ceiling record raises the bound on stamps by 2^20, and stamps above the last durable bound are not given
  *   out. Recovery goes on above the bound. The header's layout is that of every future version.
  *

@@ -173,6 +173,9 @@ struct home {
         told_len; /* of file `sure`, when the latest commit that was acknowledged began, and when it ended:
                                   * what is written behind that counts the former bytes as durable */
     int sure;
+    int unmarked;             /* file of a log that is swapped in, until a mark of it is durable; -1: none */
+    bool ended;               /* its compaction has ended */
+    uint64_t copied, end_has; /* numbers of states: when the latest copy was whole; the same of `unmarked` */
 };
 
 static struct home homes[HOMES], *me = homes;
@@ -241,6 +244,8 @@ static int on_sync(void *ctx, int log)
     failed = touched() || world_storage_sync(&me->disk, me->handle[log]);
     failures += failed != 0;
     me->mark_old = log == TWOCHOICE_MARK_LOG ? failed : me->mark_old;
+    if (log == TWOCHOICE_MARK_LOG && !failed && me->ended)
+        me->unmarked = -1;
     TRACE("    sync log %d (file %d): %s\n", log, me->handle[log], failed ? "failed" : "ok");
     return failed;
 }
@@ -1004,6 +1009,7 @@ static void step_compaction(void)
         TRACE("%" PRIu64 " compact_start: %d\n", now, (int)st);
         me->compacting = st == QOS_OK;
         me->swap_due = me->swapped = false;
+        me->copied = UINT64_MAX;
         return;
     }
     if (me->swap_due) {
@@ -1022,14 +1028,24 @@ static void step_compaction(void)
         me->log_lost &= st != QOS_OK;
         me->compacted = st == QOS_OK ? number_of_latest() : me->compacted;
         me->compacting = me->swap_due = me->swapped = false;
+        me->ended = st == QOS_OK;
+        me->unmarked = me->ended ? me->unmarked : -1;
         return;
     }
     st = twochoice_table_compact_step(&me->table, (uint32_t)world_between(&rng, 1, 40), &todo);
     TRACE("%" PRIu64 " compact_step: %d, todo %d\n", now, (int)st, st == QOS_OK ? (int)todo : -1);
-    if (st != QOS_OK)
+    if (st != QOS_OK) {
         me->compacting = false;
-    else
-        me->swap_due = todo == TWOCHOICE_COMPACT_SWAP;
+        return;
+    }
+    me->swap_due = todo == TWOCHOICE_COMPACT_SWAP;
+    if (todo != TWOCHOICE_COMPACT_STEP && me->copied == UINT64_MAX)
+        me->copied = number_of_latest();
+    if (me->swap_due) {
+        me->unmarked = me->handle[1 - me->active_log];
+        me->end_has = me->copied;
+        me->ended = false;
+    }
 }
 
 static const struct pull *puller_of(uint64_t object, uint64_t b)
@@ -1279,7 +1295,8 @@ static void find_maybe(const struct map *m, uint64_t found)
 }
 
 /* The disk changes what it has, which no crash does. Promise `damage`: recover says so, or its table has all that was acknowledged; if
- * the log lost its end (`shorter`), all that the mark covers: what was acknowledged 2 * mark_commits + 2 commits ago. */
+ * the log lost its end (`shorter`), all that the mark covers: what was acknowledged 2 * mark_commits + 2 commits ago. The first mark
+ * of a log is written when its compaction ends: until that is durable, what the log had before its end record. */
 enum damage { SOUND, DAMAGED, SHORTER };
 
 /* Is there a whole record behind the hole that was written when bytes of the hole were durable, and says so? */
@@ -1417,6 +1434,7 @@ static void recover(void)
     uint64_t w, k = 0, tries, came_back = 0;
     const struct world_storage_config faults = me->disk.config;
     const bool mark_old = me->mark_old; /* the latest acknowledgements came without a mark */
+    const bool unmarked = me->unmarked >= 0 && me->unmarked == me->disk.on_disk[0];
     crashes++;
     for (w = 1; w <= me->write_count; w++)
         if (me->writes[w].run == me->run_number && me->writes[w].over == UINT64_MAX)
@@ -1489,6 +1507,8 @@ static void recover(void)
         const uint64_t covered = 2 * (uint64_t)me->config.mark_commits + 2;
         least = me->acks > covered && covered < NEWEST && !mark_old ? me->newest[(me->acks - 1 - covered) % NEWEST]
                                                                     : me->first_state;
+        if (unmarked && least > me->end_has)
+            least = me->end_has > me->first_state ? me->end_has : me->first_state;
     }
     k = state_like(&m, least);
     for (w = 0; k == UINT64_MAX && w < doubts_so_far(); w++) {
@@ -1543,6 +1563,7 @@ static void recover(void)
     memset(me->readers, 0, sizeof me->readers);
     me->drop_count = 0;
     me->compacting = me->swap_due = me->swapped = me->log_lost = false;
+    me->unmarked = -1;
     me->next_doubt = 0;
     if (twochoice_maintainer_init(&me->maintainer, maintainers[me - homes], sizeof maintainers[0], &maintained) !=
         QOS_OK)
@@ -1734,7 +1755,7 @@ static void begin_home(const struct world_storage_config *d)
     me->compacting = me->swap_due = me->swapped = me->dead = me->log_lost = me->down = me->pulled = me->mark_old =
         me->formatted = false;
     me->compacted = me->next_doubt = 0;
-    me->sure = -1;
+    me->sure = me->unmarked = -1;
     me->handle[0] = me->handle[1] = me->handle[2] = -1;
     me->active_log = 0;
     size = twochoice_table_memsize(c);
