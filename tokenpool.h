@@ -380,7 +380,9 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *
  *     pool      [ count 32, signed | epoch 20 | seq 12 ]       count is on top: a fetch-and-add of -batch x 2^32 cannot
  *                                                              touch the others, a count below zero borrows from none
- *     period    [ incarnation 16 | epoch 20 | check 20 | takeovers 7 | open 1 ]     check: a hash of the rest
+ *     period    [ incarnation 16 | epoch 20 | check 19 | crowd 1 | takeovers 7 | open 1 ]
+ *                                                              check: a hash of the rest; crowd: many clients waited
+ *                                                              at the end of the epoch before
  *     beat      [ epoch 20 | ns since its start 44 ]      for standbys
  *     estimate  [ tokens 32 | takeovers 8 | check 24 ]    beside the beat; for a monitor that takes over
  *     surplus   [ tokens 32 | epoch 20 | 0 ]                   beside them; of the epoch, what nobody reserved
@@ -410,10 +412,10 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_OFFSET_SURPLUS 88u
 #define TOKENPOOL_PRIV_OFFSET_LEVEL 96u
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
-#define TOKENPOOL_PRIV_VERSION 6u
+#define TOKENPOOL_PRIV_VERSION 7u
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
 #define TOKENPOOL_PRIV_SMALL 2048u     /* a smaller reservation is reported in fewer steps */
-#define TOKENPOOL_PRIV_CROWD 50u       /* more clients than that read an empty pool less often */
+#define TOKENPOOL_PRIV_CROWD 50u       /* more clients than that, if they wait, read an empty pool less often */
 #define TOKENPOOL_PRIV_SHORT_NS UINT64_C(10000000) /* a period in which a drifting clock is looked after each time */
 #define TOKENPOOL_PRIV_EARLY 0u                    /* phase of a report */
 #define TOKENPOOL_PRIV_LAST 1u                     /* in the last quarter */
@@ -422,6 +424,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_HOW (UINT64_C(15) << 52)    /* phase and demand: */
 #define TOKENPOOL_PRIV_RISES (UINT64_C(3) << 54)   /* of an advance without demand: K is not yet as the level says */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
+#define TOKENPOOL_PRIV_CROWDED (1u << 8)               /* period word: more than TOKENPOOL_PRIV_CROWD wait */
 #define TOKENPOOL_PRIV_FULL (1u << 26)                 /* a level: nothing is given back */
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
 #define TOKENPOOL_PRIV_EPOCH_MASK 0xfffffu
@@ -466,7 +469,7 @@ QOS_PRIV uint64_t tokenpool_priv_hash(uint64_t v)
 QOS_PRIV uint64_t tokenpool_priv_period(uint64_t incarnation, uint64_t epoch, uint64_t flags)
 {
     uint64_t v = incarnation << 48 | (epoch & TOKENPOOL_PRIV_EPOCH_MASK) << 28 | flags;
-    return v | (tokenpool_priv_hash(v) & 0xfffffu) << 8;
+    return v | (tokenpool_priv_hash(v) & 0x7ffffu) << 9;
 }
 
 QOS_PRIV uint32_t tokenpool_priv_period_epoch(uint64_t period)
@@ -477,7 +480,8 @@ QOS_PRIV uint32_t tokenpool_priv_period_epoch(uint64_t period)
 /* Zero is none: a storage without a period yet, or a stray store. */
 QOS_PRIV bool tokenpool_priv_period_valid(uint64_t period)
 {
-    return period && period == tokenpool_priv_period(period >> 48, tokenpool_priv_period_epoch(period), period & 0xffu);
+    return period &&
+           period == tokenpool_priv_period(period >> 48, tokenpool_priv_period_epoch(period), period & 0x1ffu);
 }
 
 QOS_PRIV uint64_t tokenpool_priv_terms(uint64_t reservation, uint64_t limit, uint64_t low)
@@ -887,7 +891,8 @@ struct tokenpool_client {
     uint8_t fresh; /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
     bool asked;    /* a take needed `waiting` tokens in this period: a client that stops trying does not wait */
     bool may_claim, report_due;
-    bool unsure; /* a report's answer was lost */
+    bool unsure;         /* a report's answer was lost */
+    bool crowded, crowd; /* the period word says so; in this epoch the engine acts so */
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -1263,6 +1268,10 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     bool early = client->early_epoch == client->seen;
     uint64_t kept, spent;
     (void)tokenpool_client_priv_opening(client, &kept, &spent);
+    /* The monitor counted those that waited in the epoch before. Who was not among them may be one of many. */
+    client->crowd = client->head.clients > TOKENPOOL_PRIV_CROWD &&
+                    (client->crowded || !client->peek_wait_ns || (client->report >> 52 & 3) < 2 ||
+                     tokenpool_priv_after(client->epoch) != client->seen);
     client->epoch = client->seen;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     if (tokenpool_priv_rests(client->writing))
@@ -1364,6 +1373,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         client->end_ns = sure && client->due_ns ? client->due_ns : qos_sat_add(client->op_ns, life_ns);
         client->seen = epoch;
         client->takeovers = takeovers;
+        client->crowded = (period & TOKENPOOL_PRIV_CROWDED) != 0;
         client->first_ns = 0;
     }
     client->seen_ns = client->op_ns;
@@ -1478,12 +1488,12 @@ QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *clien
     return (client->head.flags & TOKENPOOL_ORDERED) != 0;
 }
 
-/* Back-off of reads of an empty pool: the wait doubles, up to a quarter of the time left. With many clients it begins
- * longer and goes up to half of it, so that reads stay a small part of the I/Os: there is always another one who takes
- * what is left. */
+/* Back-off of reads of an empty pool: the wait doubles, up to a quarter of the time left. If many clients wait, it
+ * begins longer and goes up to half of it, so that reads stay a small part of the I/Os: there is always another one who
+ * takes what is left. */
 QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
 {
-    bool crowd = client->head.clients > TOKENPOOL_PRIV_CROWD;
+    bool crowd = client->crowd;
     uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
     uint64_t tick_ns = tokenpool_priv_interval_ns(client->head.check_ns, client->head.period_ns, left_ns);
     uint64_t least_ns = crowd ? 16 * tick_ns : client->head.poll_ns;
@@ -2050,6 +2060,7 @@ struct tokenpool_monitor {
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
     uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
     bool unheard, grew;            /* in this period: a client did not say its last; it began with a growth */
+    bool crowd;                    /* at the end of a period, for the next: many wait */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
@@ -2673,6 +2684,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
+    monitor->crowd = monitor->wanting > TOKENPOOL_PRIV_CROWD;
     tokenpool_monitor_priv_estimate(monitor, monitor->info.last_used);
 }
 
@@ -2746,8 +2758,8 @@ QOS_PRIV void tokenpool_monitor_priv_beat(struct tokenpool_monitor *monitor)
 QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monitor, uint64_t open)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
-    uint64_t flags = (uint64_t)monitor->takeovers << 1 | open, expected = monitor->period;
-    uint64_t to = tokenpool_priv_period(monitor->incarnation, monitor->epoch, flags);
+    uint64_t flags = (uint64_t)monitor->takeovers << 1 | (monitor->crowd ? TOKENPOOL_PRIV_CROWDED : 0) | open;
+    uint64_t to = tokenpool_priv_period(monitor->incarnation, monitor->epoch, flags), expected = monitor->period;
     bool swapped = qos_atomic_cas_relaxed(at, &expected, to);
     if (swapped)
         monitor->period = to;
@@ -3004,9 +3016,11 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
         monitor->takeovers = (uint32_t)((last >> 1) + 1) & 0x7fu;
         to = last != seen ? seen /* a stray store, not a monitor's */
                           : tokenpool_priv_period(monitor->incarnation, tokenpool_priv_period_epoch(seen),
-                                                  (uint64_t)monitor->takeovers << 1 | (seen & TOKENPOOL_PRIV_OPEN));
+                                                  (uint64_t)monitor->takeovers << 1 |
+                                                      (seen & (TOKENPOOL_PRIV_OPEN | TOKENPOOL_PRIV_CROWDED)));
     } while (!qos_atomic_cas_release(at, &seen, to)); /* M6 */
     monitor->period = to;
+    monitor->crowd = (to & TOKENPOOL_PRIV_CROWDED) != 0;
     if (tokenpool_priv_period_epoch(to) != tokenpool_priv_period_epoch(looked)) {
         monitor->look_ns = QOS_NEVER;
         monitor->age_ns = 0;
