@@ -41,9 +41,11 @@ int main(void)
     uint32_t seeds = all ? 3 : 1;
     size_t i;
     check_begin("twochoice_burst");
-    printf("p99 in ms; times that of: the oracle, an oracle of the same 2k servers, Prequal, random\n");
+    printf("p99 in ms; times that of: the oracle, an oracle of the same 2k servers, Prequal's better form, random. In\n"
+           "brackets: at most so much is asked; 0: nothing. Prequal and random are not run beside liars.\n");
     for (i = 0; i < PLACE_CASE_COUNT; i++) {
         struct place_config c = place_cases[i];
+        const uint64_t failed = check_state.failures; /* before this case */
         double ours, same, oracle = 0, prequal = 1e18, pool = 1e18, random = 1e18;
         if (!check_case(c.name) || (!all && c.servers > 1000))
             continue;
@@ -59,8 +61,6 @@ int main(void)
             random = p99(&c, PLACE_RANDOM, seeds);
         }
         prequal = prequal < pool ? prequal : pool;
-        printf("%-25s %7.2f %6.2f %6.2f %6.2f %6.2f\n", c.name, ours, oracle > 0 ? ours / oracle : 0, ours / same,
-               ours / prequal, ours / random);
         CHECK_CONTEXT("case %s", c.name);
         if (c.asked > 0)
             CHECK_WITHIN(ours / oracle, 0, c.asked);
@@ -68,8 +68,9 @@ int main(void)
             CHECK_WITHIN(ours / same, 0, c.asked_same);
         CHECK_WITHIN(ours / prequal, 0, 1.05);
         CHECK_WITHIN(ours / random, 0, 1);
-        if (c.liars)
-            CHECK_WITHIN(ours / same, 0, 1.6);
+        printf("%-25s %7.2f %6.2f (%.2f) %6.2f (%.2f) %6.2f (1.05) %6.2f (1.00) %s\n", c.name, ours,
+               oracle > 0 ? ours / oracle : 0, c.asked, ours / same, c.asked_same, ours / prequal, ours / random,
+               check_state.failures == failed ? "held" : "MISSED");
     }
     return check_end();
 }
