@@ -546,6 +546,7 @@ struct htb_priv_late {
     uint32_t seen, lates;       /* latency_ns given: requests in this look, late ones of them */
     uint32_t before;            /* late ones of 64 in the last look at the knee */
     uint64_t behind_ns, at_ns;  /* rate only: how far its service is behind its rate, as of then on the active clock */
+    uint64_t stalled_ns;        /* rate only: what pauses took from it, at most lag_ns, less what it has made up for */
     uint64_t begun_ns;          /* when it began to narrow, on the active clock */
     uint64_t retry_ns, rest_ns; /* it narrows nothing before; the next rest is twice as long */
 };
@@ -2162,7 +2163,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       hopeless  10 late requests while it narrows, beside one of 64: narrowing does not keep the promise
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
  *       where u is burst_ns, or what its request took at the device, if longer. So it gets its rate exactly, in the
- *       mean, and never more of the device's speed than that takes.
+ *       mean, and never more of the device's speed than that takes; twice its rate while it makes up for a pause.
+ *       Not before a look at the knee has shown what narrowing would cost
  *       hopeless  the least bound is reached, and the device is slower by an eighth than before
  *     hurts     own tokens have waited for room for two bursts on end, and the device is slower by an eighth than it
  *               was before: others lose what is theirs, or the class itself does
@@ -2233,7 +2235,7 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
         c->credit = 0;
         c->score = c->run = c->seen = c->lates = c->before = 0;
         c->move = HTB_PRIV_CUT;
-        c->retry_ns = c->rest_ns = c->behind_ns = 0;
+        c->retry_ns = c->rest_ns = c->behind_ns = c->stalled_ns = 0;
         c->at_ns = tree->flight.active_ns;
         htb_priv_mark(tree, id, HTB_PRIV_WATCHED, true);
         return;
@@ -2500,11 +2502,14 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t gap_ns = qos_min(qos_elapsed_ns(f->last_ns, now_ns), HTB_BURST_MAX_NS), /* a wrong now_ns */
         most_ns = f->gap_ns == 0 ? gap_ns : qos_max(4 * f->gap_ns, 1000000);
+    uint32_t i;
     if (gap_ns > most_ns) {
         f->pause_end_ns = now_ns;
         f->lent_ns = f->active_ns + gap_ns;
         f->stalled_ns = qos_min(f->stalled_ns + gap_ns - most_ns, tree->lag_ns);
         f->stalled_at_ns = f->active_ns;
+        for (i = 1; i < HTB_PRIV_LATE_MAX; i++)
+            f->cls[i].stalled_ns = qos_min(f->cls[i].stalled_ns + gap_ns - most_ns, tree->lag_ns);
     } else if (f->active_ns - f->stalled_at_ns > tree->lag_ns) {
         f->stalled_ns = 0;
     }
@@ -2524,6 +2529,7 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     c->step = HTB_PRIV_STEP_MAX / 8;
     c->credit = 0;
     c->score = 0;
+    c->stalled_ns = 0;
     c->behind_ns = tree->joined.lease ? c->behind_ns : 0;
     htb_priv_narrow(tree);
 }
@@ -2630,8 +2636,9 @@ QOS_PRIV bool htb_priv_is_slower(const struct htb_priv_flight *f)
 /* A class that had no requests is not behind. */
 QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id)
 {
+    struct htb_priv_late *c = &tree->flight.cls[htb_priv_watched(tree, id)];
     if (tree->cls[id].u.leaf.outstanding + tree->cls[id].u.leaf.queued == 0)
-        tree->flight.cls[htb_priv_watched(tree, id)].behind_ns = 0;
+        c->behind_ns = c->stalled_ns = 0;
 }
 
 /* Of a class with a rate only: how far is it behind, in the time that it asked for more? */
@@ -2640,9 +2647,11 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
 {
     const uint64_t unit_ns = qos_max(tree->burst_ns, at_device_ns); /* a request that takes longer is no lateness */
     const bool asks = tree->cls[c->id].u.leaf.outstanding + tree->cls[c->id].u.leaf.queued > 1;
+    const uint64_t made_up_ns = qos_min(own_ns / 2, c->stalled_ns);
     uint64_t octaves;
     uint32_t bound;
-    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + others_ns, own_ns) : 0;
+    c->stalled_ns = asks ? c->stalled_ns - made_up_ns : 0;
+    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + others_ns, own_ns - made_up_ns) : 0;
     octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, unit_ns / 2), 1024, unit_ns);
     c->wish = (uint16_t)(octaves == 0 ? HTB_PRIV_WIDE : qos_sat_sub(htb_priv_log2(tree->flight.knee_ns), octaves));
     if (tree->joined.lease && octaves > 6 * 1024) { /* nor do a 64th of what the other trees had in flight help */
@@ -2651,7 +2660,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         return;
     }
     if (c->bound == HTB_PRIV_WIDE) {
-        if (octaves == 0 || room || c->retry_ns > tree->now_ns)
+        if (octaves == 0 || room || c->retry_ns > tree->now_ns || tree->flight.from_speed == 0)
             return;
         c->from = htb_priv_log2(tree->flight.bound_ns);
     }

@@ -152,13 +152,12 @@ static struct {
     struct world_queue wakes;
     uint64_t now, shown, judged_ns, end_ns, calls, digest, waiting_loops, numbers;
     double burst_ns, at_device, in_flight;
-    bool at_once;      /* what the header moves to its dispatch queue it returns at once */
-    double largest;    /* of all claims */
-    bool exact;        /* of all tenants */
-    bool forces;       /* somebody's requests go at once, on debt */
-    bool claims_less;  /* somebody claims less than a request costs */
-    uint32_t costs;    /* the resource whose tokens are device time; the other one counts requests, and never lacks */
-    bool out_of_reach; /* by flight, of a device with many channels: somebody has too few requests for its rate */
+    bool at_once;     /* what the header moves to its dispatch queue it returns at once */
+    double largest;   /* of all claims */
+    bool exact;       /* of all tenants */
+    bool forces;      /* somebody's requests go at once, on debt */
+    bool claims_less; /* somebody claims less than a request costs */
+    uint32_t costs;   /* the resource whose tokens are device time; the other one counts requests, and never lacks */
     bool keeps_up, jump, by_flight, draining, reference_waits, giving;
     double reference_at;
     double free_work, free_could; /* while requests enough to keep the device busy were there */
@@ -166,8 +165,9 @@ static struct {
     uint64_t stalls_ns; /* when `stalls` is judged next; 0: not in this world */
     uint64_t idle_ns;   /* when something was given last, or the device had something to do */
     double forced_tokens;
-    double gate_ns;    /* how long requests at the gate may count as in flight */
-    double service_ns; /* of the largest request, at a channel */
+    double owed_tokens; /* what the root may owe for what others took, without force */
+    double gate_ns;     /* how long requests at the gate may count as in flight */
+    double service_ns;  /* of the largest request, at a channel */
     double
         long_ns; /* the time at the device of the longest request, or of one of each class, if it is more than burst_ns; else 0 */
     uint64_t
@@ -335,7 +335,7 @@ static void oracle_own(struct tenant *t, double n)
     double bucket = 2 * t->rate * run.burst_ns, most = bucket + t->largest + t->rate * run.long_ns;
     if (run.by_flight && run.device_config.channels >= 16) /* open: trials of the bound cost neighbours some more */
         most += 20 * bucket;
-    if (t->rate <= 0 || !t->reserved || !t->exact || run.out_of_reach)
+    if (t->rate <= 0 || !t->reserved || !t->exact)
         return;
     if (t->queued > 0) {
         t->behind += t->rate * (double)(run.now - t->behind_ns);
@@ -642,8 +642,11 @@ static void make(uint32_t i, const struct world_request *q)
             to_device(id);
             return;
         }
-        /* By flight the root's rate counts in admission only: what is queued puts nobody in debt. */
-        if (run.by_flight && t->rate <= 0 && t->limit <= 0 && t->group == 0 && run.forced_tokens < ROOT * DEBT_NS / 2)
+        /* By flight the root's rate counts in admission only: what is queued puts it in debt only if a class or group
+         * with a rate pays, which charges the root, too, and the request is larger than its bucket's threshold, or than
+         * what it claimed. */
+        if (run.by_flight && t->rate <= 0 && t->limit <= 0 && t->group == 0 &&
+            run.forced_tokens + run.owed_tokens < ROOT * DEBT_NS / 2)
             world_fail(run.w, "force", run.now, "client %" PRIu32 " is refused, all forced %.0f tokens", t->id,
                        run.forced_tokens);
     }
@@ -791,12 +794,11 @@ static void oracle_stalls(void)
     uint32_t i;
     if (run.stalls_ns == 0 || run.now < run.stalls_ns || run.now > run.end_ns)
         return;
-    run.stalls_ns += d->pause_every_ns;
     for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];
         const struct world_client_config *c = &t->client.config;
-        double behind = t->rate * (double)run.now - t->given,
-               most = t->rate * (2 * run.burst_ns + 0.05 * (double)d->pause_ns) + t->largest;
+        double behind = t->rate * (double)run.stalls_ns - t->given, /* the next event may be after the stall */
+            most = t->rate * (2 * run.burst_ns + 0.05 * (double)d->pause_ns) + t->largest;
         if (t->rate <= 0 || t->limit > 0 || t->mode != QUEUE || !t->exact || c->arrivals != WORLD_CLOSED ||
             c->think_ns || world_choice(run.w, world_of(t->cohort, F_CHURN)) != 0 ||
             world_value(run.w, world_of(t->cohort, F_CANCEL)) > 0 ||
@@ -806,6 +808,7 @@ static void oracle_stalls(void)
             world_fail(run.w, "stalls", run.now, "client %" PRIu32 " is %.3f ms behind its rate, allowed %.3f", t->id,
                        behind / t->rate / 1e6, most / t->rate / 1e6);
     }
+    run.stalls_ns += d->pause_every_ns;
 }
 
 /* `weights_loop` in the long run: equal callers at the gate that always come back get the same, within a tenth. Not
@@ -909,6 +912,12 @@ static void draw_tenants(void)
             most = (double)c.cost_max;
             t->largest = c.estimate > 1000 ? most * c.estimate / 1000 : most;
             run.largest = fmax(run.largest, t->largest);
+            if (t->rate > 0 || t->group ||
+                t->mode == LOOP) { /* by flight who borrows in a queue owes the root nothing */
+                double payer = t->rate > 0 ? t->rate : t->group ? 0.29 * ROOT : ROOT;
+                run.owed_tokens +=
+                    fmax(0, t->largest - payer * run.burst_ns) + (c.estimate < 1000 ? ROOT * DEBT_NS : 0);
+            }
             c.interval_ns = (uint64_t)((double)c.cost_min / rate * 1000 / world_value(w, world_of(k, F_DEMAND))) + 1;
             if (c.arrivals == WORLD_BURSTS)
                 c.interval_ns *= c.outstanding;
@@ -1009,11 +1018,6 @@ static void setup(struct world *w)
         run.long_ns += DEBT_NS + longest_ns;
     if (run.long_ns <= run.burst_ns)
         run.long_ns = 0;
-    for (i = 0; i < tenants && tenants > 1 && run.by_flight && d->channels >= 16; i++) {
-        const struct world_client_config *c = &tenant[i].client.config;
-        run.out_of_reach |= tenant[i].rate > 0 && c->arrivals == WORLD_CLOSED &&
-                            c->outstanding * least < 1.5 * tenant[i].rate * d->channels;
-    }
     run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= 2 * d->channels &&
                    !d->provisioned && d->order == WORLD_IN_ORDER && (f == WORLD_CLOCK_TRUE || f == WORLD_CLOCK_BACK) &&
                    run.clock.config.drift_ppm == 0;
