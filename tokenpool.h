@@ -135,7 +135,8 @@ struct tokenpool_client;
 /* The paper's names: T = period_ns, delta = check_ns, Omega_prof = capacity, B = batch. 0 = the default. */
 struct tokenpool_config {
     uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
-    uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX;
+    uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
+                               * What its client leaves of a claim ends with the period;
                                * default capacity / (7 x clients), rounded up, at most 1000 (the paper's) */
     uint32_t flags;          /* TOKENPOOL_GUARD | ... */
     uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
@@ -1061,6 +1062,33 @@ QOS_PRIV uint8_t tokenpool_client_priv_phase(const struct tokenpool_client *clie
     return left_ns <= client->head.period_ns / 4 ? TOKENPOOL_PRIV_LAST : TOKENPOOL_PRIV_EARLY;
 }
 
+/* Tokens that are needed beyond those held. */
+QOS_PRIV uint64_t tokenpool_client_priv_lack(const struct tokenpool_client *client, uint64_t need)
+{
+    uint64_t held = tokenpool_client_held(client);
+    return need > held ? need + client->debt - held : 0;
+}
+
+/* Tokens up to the limit. */
+QOS_PRIV uint64_t tokenpool_client_priv_room(const struct tokenpool_client *client)
+{
+    return qos_sat_sub(client->limit, client->kept + client->gained);
+}
+
+/* Of a report: 0 rests, 1 at work, 2 with a queue, 3 waited for tokens, more than the time for a batch at the end. A
+ * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit, or of
+ * an engine that was not there from the start: what it left says nothing of the node. */
+QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t need, uint64_t done)
+{
+    bool more = client->due_ns &&
+                tokenpool_client_priv_lack(client, qos_max(client->waiting, 1)) <= tokenpool_client_priv_room(client);
+    if (more && client->waited_ns > client->head.period_ns / 64)
+        return 3;
+    if (more && (client->queued > done / 50 || (client->waiting && client->asked)))
+        return 2;
+    return !tokenpool_client_priv_still(client, need);
+}
+
 /* Decides at each tick whether a report is due: K, K - N or S is much other than the monitor knows. Of a small
  * reservation reports are a part of all operations that counts, so there are fewer; but the guard needs fresh ones. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
@@ -1070,10 +1098,13 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     uint64_t returned = client->reported_kept - client->kept, left = qos_sat_sub(client->kept, spent);
     uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_spent);
     uint64_t ios = guard ? TOKENPOOL_PRIV_REPORT_IOS : small ? QOS_UNLIMITED : client->reservation / 64;
+    bool turns = client->state == TOKENPOOL_PRIV_IN_REST /* to work, or to rest, as the report would say */
+                     ? !tokenpool_client_priv_still(client, 0)
+                     : !tokenpool_client_priv_demand(client, 0, client->completed);
     if ((returned > step && returned >= reported_left / 3) ||
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
-        tokenpool_client_priv_still(client, 0) != (client->state == TOKENPOOL_PRIV_IN_REST))
+        turns)
         client->report_due = true;
     /* A look in the last quarter, of long epochs in each eighth where it costs a message: a clock that hid time is
      * found. */
@@ -1102,7 +1133,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         if (client->state != TOKENPOOL_PRIV_IN_ALONE)              /* which takes no time twice, so it waits */
             client->end_ns = qos_sat_sub(client->end_ns, back_ns);
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
-        client->next_tick_ns = qos_sat_sub(client->next_tick_ns, back_ns);
+        client->next_tick_ns = now_ns; /* perhaps its last report is late */
         client->busy_ns = qos_sat_sub(client->busy_ns, back_ns);
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
@@ -1470,19 +1501,6 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
 
 /* -- claims */
 
-/* Tokens that are needed beyond those held. */
-QOS_PRIV uint64_t tokenpool_client_priv_lack(const struct tokenpool_client *client, uint64_t need)
-{
-    uint64_t held = tokenpool_client_held(client);
-    return need > held ? need + client->debt - held : 0;
-}
-
-/* Tokens up to the limit. */
-QOS_PRIV uint64_t tokenpool_client_priv_room(const struct tokenpool_client *client)
-{
-    return qos_sat_sub(client->limit, client->kept + client->gained);
-}
-
 QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *client)
 {
     return (client->head.flags & TOKENPOOL_ORDERED) != 0;
@@ -1595,12 +1613,12 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
 }
 
 /* The next operation for `need` tokens, and since when it is due. Shared by next and next_ns. */
-QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *client, uint64_t need,
+QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *client, uint64_t now_ns, uint64_t need,
                                             enum tokenpool_priv_pending *what)
 {
     enum tokenpool_priv_pending claim = TOKENPOOL_PRIV_NONE;
     uint64_t at = client->period_at_ns, claim_at;
-    bool has = tokenpool_client_priv_has(client), sure = client->now_ns < tokenpool_client_priv_until_ns(client);
+    bool has = tokenpool_client_priv_has(client), sure = now_ns < tokenpool_client_priv_until_ns(client);
     *what = TOKENPOOL_PRIV_NONE;
     if (client->state == TOKENPOOL_PRIV_IN_FENCED)
         return QOS_NEVER;
@@ -1630,20 +1648,6 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
         *what = sure ? claim : TOKENPOOL_PRIV_PERIOD;
     }
     return at;
-}
-
-/* Of a report: 0 rests, 1 at work, 2 with a queue, 3 waited for tokens, more than the time for a batch at the end. A
- * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit, or of
- * an engine that was not there from the start: what it left says nothing of the node. */
-QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t need, uint64_t done)
-{
-    bool more = client->due_ns &&
-                tokenpool_client_priv_lack(client, qos_max(client->waiting, 1)) <= tokenpool_client_priv_room(client);
-    if (more && client->waited_ns > client->head.period_ns / 64)
-        return 3;
-    if (more && (client->queued > done / 50 || (client->waiting && client->asked)))
-        return 2;
-    return !tokenpool_client_priv_still(client, need);
 }
 
 /* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
@@ -1737,7 +1741,7 @@ QOS_API bool tokenpool_client_next(struct tokenpool_client *client, uint64_t now
     now_ns = tokenpool_client_priv_clock(client, now_ns);
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
-    if (client->pending || tokenpool_client_priv_due(client, need, &what) > now_ns)
+    if (client->pending || tokenpool_client_priv_due(client, now_ns, need, &what) > now_ns)
         return false;
     tokenpool_client_priv_op(client, what, need, op);
     return true;
@@ -1810,7 +1814,7 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
     } else {
         tokenpool_client_priv_tick(client, now_ns);
         tokenpool_client_priv_arm(client);
-        if (!client->pending && tokenpool_client_priv_due(client, n, &what) <= now_ns)
+        if (!client->pending && tokenpool_client_priv_due(client, now_ns, n, &what) <= now_ns)
             return QOS_EAGAIN; /* tokenpool_client_next first: a report or a poll is due */
     }
     if (client->state >= TOKENPOOL_PRIV_IN_OUT)
@@ -1901,7 +1905,7 @@ QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client,
     now_ns = tokenpool_client_priv_clock(client, now_ns);
     if (now_ns < client->now_ns)
         return now_ns;
-    at = tokenpool_client_priv_due(client, n, &what);
+    at = tokenpool_client_priv_due(client, now_ns, n, &what);
     if (tokenpool_client_priv_has(client)) {
         if (n > 0 && n <= client->held && now_ns < tokenpool_client_priv_until_ns(client))
             return now_ns;
@@ -2404,6 +2408,11 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
         monitor->capacity_next = qos_min(qos_max(estimate >> 32, 1), TOKENPOOL_TOKENS_MAX);
     (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_PRIV_OFFSET_ESTIMATE,
                                      tokenpool_priv_estimate(monitor->capacity_next, monitor->takeovers));
+    /* what it learned when it had the storage before is old */
+    monitor->window_used = monitor->window_at = monitor->grown = monitor->vain = monitor->trusted = 0;
+    monitor->gap = monitor->since = 0;
+    monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = 0;
+    monitor->grew = false;
     monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
@@ -2608,7 +2617,7 @@ QOS_PRIV void tokenpool_monitor_priv_grow(struct tokenpool_monitor *monitor, uin
     if (omega + step < profile) /* after a fall */
         step = qos_min(qos_sat_mul(step, UINT64_C(1) << monitor->grown), profile - omega);
     monitor->grown = (uint32_t)qos_min(monitor->grown + UINT64_C(1), 20);
-    monitor->capacity_next = qos_min(qos_max(omega + step, used), TOKENPOOL_TOKENS_MAX);
+    monitor->capacity_next = qos_max(omega + step, used);
     monitor->grew = true;
 }
 
@@ -2686,6 +2695,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
     monitor->crowd = monitor->wanting > TOKENPOOL_PRIV_CROWD;
     tokenpool_monitor_priv_estimate(monitor, monitor->info.last_used);
+    monitor->capacity_next = qos_min(monitor->capacity_next, TOKENPOOL_TOKENS_MAX);
 }
 
 /* ==== chapter: periods and fills ======================================================================

@@ -61,6 +61,15 @@ static void test_growth(void)
     CHECK_EQ(after(500, WAITED, 500, WAITED), 1000);
     CHECK_EQ(after(100, QUEUE, 100, QUEUE), 1000);
 
+    base(0, 0, 1, 0); /* nor does the overrun lead beyond it */
+    config.capacity = TOKENPOOL_TOKENS_MAX;
+    rig_init();
+    rig_join(0, 200, 0);
+    rig_join(1, 300, 0);
+    period = 0;
+    rig_run(&monitor, 0);
+    CHECK_EQ(after(60000000, BUSY, 10000000, BUSY), TOKENPOOL_TOKENS_MAX);
+
     /* After a fall twice the last step, up to the profile; above it by steps. */
     base(0, 0, 3, 0);
     for (i = 0; i < 8; i++) {
@@ -227,6 +236,29 @@ static void test_decline(unsigned n, uint64_t reserved, unsigned every, uint64_t
     CHECK_GE(rig_info().capacity * 100, rate * 99);
 }
 
+/* A monitor that takes a storage back has forgotten its former moves: the fall before it was replaced is not taken back. */
+static void test_old_fall(void)
+{
+    static struct tokenpool_monitor second;
+    static uint64_t second_memory[512] __attribute__((aligned(64)));
+    uint64_t now;
+    base(0, 0, 3, 0);
+    CHECK_EQ(after(100, QUEUE, 300, WAITED), 400);
+    CHECK_EQ(tokenpool_monitor_resume(&second, second_memory, sizeof second_memory, storage, sizeof storage, &config),
+             QOS_OK);
+    for (now = S + 3 * MS; now < S + S / 2; now += MS)
+        rig_run(&second, now);
+    rig_run(&monitor, now);
+    CHECK(!rig_info().active);
+    for (; now < 5 * S; now += MS) { /* the second one is dead, and nobody asks */
+        rig_report(0, rig_info().epoch, 2, 0, 0);
+        rig_report(1, rig_info().epoch, 2, 0, 0);
+        rig_run(&monitor, now);
+    }
+    CHECK(rig_info().active);
+    CHECK_EQ(rig_info().capacity, 400);
+}
+
 static void test_alerts(void)
 {
     unsigned i;
@@ -268,6 +300,7 @@ int main(void)
         test_decline(4, 1000, every, 50);
         test_decline(4, 1000, every, 25);
     }
+    test_old_fall();
     test_alerts();
 
     /* A report above what was issued counts as what was issued; the pool was not touched. */

@@ -567,6 +567,31 @@ static void test_few_reports(void)
     CHECK_WITHIN(reads, 1, 2);
 }
 
+/* Who waited for tokens, got them, and then wants nothing reports at the end that it waited, not at each tick. */
+static void test_waited_once(void)
+{
+    struct tokenpool_client a, b;
+    struct tokenpool_op op;
+    uint64_t now;
+    uint32_t reports = 0;
+    base(100, 60, 0, 0, &a, &b);
+    CHECK_EQ(tokenpool_client_take(&b, 0, 30), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&b, 0, 10), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&a, 0, 60), QOS_OK);
+    tokenpool_client_complete(&a, 60);
+    for (now = MS; now < 30 * MS; now += MS)
+        CHECK_EQ(tokenpool_client_take(&a, now, 5), QOS_EAGAIN);
+    CHECK_EQ(tokenpool_client_put_back(&a, now, 1, 5), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&a, now, 5), QOS_OK);
+    for (; now < S - MS / 2; now += MS)
+        while (tokenpool_client_next(&a, now, 0, &op)) {
+            reports += op.kind == TOKENPOOL_COMPARE_SWAP;
+            tokenpool_client_done(&a, tokenpool_storage_run(storage, &op));
+        }
+    CHECK_WITHIN(reports, 1, 2);
+    CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, 3);
+}
+
 /* A remote engine: a take needs no operation while nothing is due. An engine whose slot was given to another client
  * reads the terms once in a period. */
 static void test_remote(void)
@@ -757,6 +782,40 @@ static void test_step_back(void)
     CHECK_EQ(tokenpool_client_epoch(&c), 2);
 }
 
+/* A client called each T / 4, whose clock goes back by more than what passed since the call before, in the last quarter:
+ * that call reports, so the next period does not withhold its reservation. */
+static void test_step_back_late(void)
+{
+    struct tokenpool_client c;
+    uint64_t k, back_ns = 0;
+    rig_config(2, 30, 100, 0);
+    config.silent_periods = 1;
+    rig_init();
+    rig_join(0, 60, 0);
+    rig_engine(&c, 0);
+    for (k = 0; k <= 12; k++) {
+        if (k % 4 == 0)
+            rig_run(&monitor, k / 4 * S);
+        if (k == 11)
+            back_ns = S / 4 + 2 * MS;
+        tokenpool_client_run(&c, k * S / 4 + 5 * MS - back_ns, 0);
+    }
+    CHECK(!rig_slot(0).silent);
+    CHECK_EQ(rig_client(&c).reservation, 60);
+}
+
+/* next_ns looks at its own time: tokens in hand whose deadline has passed by then need a look. */
+static void test_next_after_the_deadline(void)
+{
+    struct tokenpool_client c;
+    base(100, 50, 0, 0, &c, NULL);
+    CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, sizeof storage), QOS_OK);
+    tokenpool_client_run(&c, 5 * MS, 1); /* it does not know when the epoch began */
+    CHECK_EQ(tokenpool_client_held(&c), 20);
+    CHECK_EQ(tokenpool_client_next_ns(&c, 5 * MS, 1), 5 * MS);
+    CHECK_EQ(tokenpool_client_next_ns(&c, 5 * MS + 1000, 1), 5 * MS + 1000);
+}
+
 /* A client that never calls set_queued, whose I/Os the node slows down: it keeps its reservation from the second period
  * on. One that uses a half returns the other half. */
 static void test_slow_node(void)
@@ -891,6 +950,7 @@ int main(void)
     test_small_storage();
     test_hint();
     test_few_reports();
+    test_waited_once();
     test_remote();
     test_restart();
     test_behind_the_limit();
@@ -899,6 +959,8 @@ int main(void)
     test_zero_period();
     test_cleared_report();
     test_step_back();
+    test_step_back_late();
+    test_next_after_the_deadline();
     test_slow_node();
     test_large();
     test_fails_once();
