@@ -407,6 +407,8 @@ uint64_t qos_hook_load(const qos_word_t *word, int order)
     if (x.on) {
         if (x.actor >= X_MONITOR)
             x_read(word);
+        else
+            x_touches(word, false);
         return *word;
     }
     world_process_point(ps);

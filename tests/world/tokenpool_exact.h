@@ -31,7 +31,8 @@ struct x_slot {
     uint64_t size, gap_ns;
     double per_ns;
     enum wants wants;
-    bool remote, slow, lies, many, lied;
+    bool remote, slow, lies, many, lied, delays, turns,
+        backs; /* delays: each operation; turns: some, to the next epoch */
     uint32_t lost, forced, runs, cohort;
 };
 
@@ -67,6 +68,9 @@ struct x_engine {
     } granted, borrowed;
     uint64_t voided, debt, owed_ns; /* tokens that ended unspent, as it told; its debt, and since when */
     bool waits, unsure;             /* its last take was refused; its counters are not known */
+    uint64_t shown_ns;              /* by its clock, the last call */
+    bool hinted, looked, older;     /* told of a period; read the period word since; of an older storage */
+    uint64_t back_ns, touched;      /* when its clock went back; words that it read or wrote */
     double due;
     struct tokenpool_op op;
 };
@@ -88,15 +92,15 @@ static struct {
     struct tokenpool_config config;
     uint64_t T, C, batch, check_ns, lease_ns, client_capacity, debt_max, overrun, silent_periods, alert_periods;
     uint32_t slots, clients, actor, engines, owner;
-    bool ordered, guard, fixed, twins, lied, churns, two, weighs; /* two: monitors; weighs: weights change */
+    bool ordered, guard, fixed, twins, lies, lied, churns, two, weighs; /* two: monitors; weighs: weights change */
     struct x_slot slot[X_SLOTS];
     struct x_engine engine[2 * X_SLOTS];
     struct x_monitor monitor[2];
     struct x_epoch epoch[4];
     uint64_t now, number, began, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
     uint64_t lied_number;
-    struct world_rng more, odd; /* of stray stores; of what came later */
-    bool far, fails;            /* the monitor is behind a transport, which fails */
+    struct world_rng more, odd, last; /* of stray stores; of what came later; of what came last */
+    bool far, fails;                  /* the monitor is behind a transport, which fails */
     uint64_t failed_number;
     uint64_t quiet_epochs, quiet_lost,
         quiet_most; /* epochs whose surplus is judged; lost in all; the most that others left */
@@ -107,6 +111,11 @@ static struct {
     uint64_t hit_number, hit_bound, hit_at; /* hit_at: number of the epoch of the next one */
     uint64_t over, lost;                    /* what the last one cost */
     bool hit_early, taken;                  /* taken: a takeover in this epoch */
+    /* since tokens that are not served, reservations that are all of C, numbers near their end, values at their ends,
+     * another storage in the same memory */
+    bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
+    uint64_t busy, busy_left, largest, of_pool;                       /* of the reports at the last check */
+    uint64_t capacity, capacity_before, grown, least_used; /* the estimate; growths in a row; of this monitor */
     size_t bytes;
 } x;
 
@@ -236,7 +245,8 @@ static bool x_backlogged(const struct x_slot *s)
     return g && g->has && g->epoch == x.shown && s->wants == ALL && !s->remote && s->joined && !s->changed &&
            !s->weighed && s->limit == TOKENPOOL_TOKENS_MAX && s->gap_ns <= x.T / 512 && !s->forced && !s->runs &&
            !s->lies && g->attached_ns < x.before_ns && g->rare_ns < x.before_ns && s->size <= x.batch &&
-           g->called_ns + x.T / 256 > x.now && !world_choice(x.w, world_of(s->cohort, F_PAUSE));
+           g->called_ns + x.T / 256 > x.now && (!g->back_ns || g->back_ns + 2 * x.T < x.now) &&
+           !world_choice(x.w, world_of(s->cohort, F_PAUSE));
 }
 
 /* Promise `surplus`: of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called each T / 512; of
@@ -258,21 +268,24 @@ static void x_judge_surplus(const struct x_monitor *m)
             continue;
         if (!g || !g->has || g->epoch != x.began || g->seldom_ns >= x.before_ns || g->called_ns + x.T / 512 < x.now ||
             g->attached_ns + x.T / 8 >= x.before_ns || s->slow || s->lost || s->lies || s->many || g->vague ||
-            g->debt_ns + 3 * x.T > x.now || e->of[i].forced || s->size > x.batch ||
-            world_choice(x.w, world_of(s->cohort, F_PAUSE)))
+            g->debt_ns + 3 * x.T > x.now || (g->back_ns && g->back_ns + 2 * x.T > x.now) || e->of[i].forced ||
+            s->size > x.batch || world_choice(x.w, world_of(s->cohort, F_PAUSE)))
             return;
         greedy |= s->wants == ALL && s->limit == TOKENPOOL_TOKENS_MAX;
         size += s->size + 1 + (x.ordered ? s->weight * x.batch / 4 : 0); /* tickets that are not served at the end */
-        *(spent ? &others : &idle) += s->wants == ALL && s->limit == TOKENPOOL_TOKENS_MAX ? 0 : x_sub(issued, spent);
+        if (s->wants == ALL && s->limit == TOKENPOOL_TOKENS_MAX)
+            continue;
+        *(spent ? &others : &idle) += x_sub(issued, spent);
+        size += e->of[i].claimed; /* it may have needed one token more, and claimed a batch, seeds 15489 and 9049 */
     }
     quiet = m->started && !x.far && !x.guard && !x.twins && !x.taken && !x.lied && !x.hit && x.number >= 4 &&
             x.begun_ns - x.before_ns <= x.T + x.T / 512 && x.now - x.begun_ns <= x.T + x.T / 512 &&
-            !world_choice(x.w, F_PUT_BACK) &&
-            x.clients <= 50; /* open: an engine of a storage for more looks at an empty pool rarely, also if few are
-                                    * there, seed 1940 */
+            !world_choice(x.w, F_PUT_BACK);
+    if (others && e->reserved * 20 > 19 * x.C)
+        return; /* open: if all is reserved, what others leave is not lent, seed 7639 */
     if (!greedy || !quiet || !x.fixed || e->reserved > x.C || idle * 10 > 9 * x.C || others * 10 > 6 * x.C)
         return;
-    if (x.ordered && claims * min_of(128, x.T / x.check_ns) < 4 * x.C)
+    if (x.ordered && (x.heavy || claims * min_of(128, x.T / x.check_ns) < 4 * x.C))
         return; /* "small batches are slow" */
     all = x.C;
     lost = x_sub(all, e->spent);
@@ -294,7 +307,7 @@ static void x_judge_weights(void)
     uint32_t i, j;
     for (i = 0; i < x.slots; i++)
         claims += x.slot[i].joined ? x.slot[i].weight * x.batch : 0;
-    if (claims * min_of(128, x.T / x.check_ns) < 4 * x.C)
+    if (claims * min_of(128, x.T / x.check_ns) < 4 * x.C || x.heavy)
         return; /* "small batches are slow" */
     for (i = 0; x.ordered && !x.twins && !x.taken && !x_strayed() && x.number > 2 && i < x.slots; i++)
         for (j = 0; j < x.slots; j++) {
@@ -416,6 +429,8 @@ static void x_opened(uint64_t e)
         if (g && s->joined && s->silent && x.config.poll_ns <= x.T / 8 && !x_lied() &&
             (!x.hit || x.number > x.hit_number + 5) && !s->slow && !s->lost && x.number > 2 && g->has && !x_failed() &&
             g->attached_ns + x.T / 8 < x.before_ns && g->rare_ns < x.before_ns &&
+            (!g->back_ns ||
+             g->back_ns < x.before_ns) && /* open: a call that finds its clock back may not report, seed 6257 */
             g->called_ns + x.T / 4 >= x.now + (g->called_ns - g->called_before_ns < x.T / 8 ? x.T / 16 : 0))
             world_fail(x.w, "reservation", x.now,
                        "client %" PRIu32 " comes each T / 4, and its reservation is withheld", s->id);
@@ -465,7 +480,8 @@ static void x_judge_claim(const struct x_engine *g, uint64_t n)
     if (s->slow || s->lost || x.twins || x_lied() || x_strayed() || g->vague || x_failed())
         return;
     lack = g->asks + x_sub(g->has ? g->spent : g->carried + g->before, g->has ? info->kept + info->gained : 0);
-    if (g->asks == 0 || (n > most && (x.ordered ? !s->weighed && !s->changed && !x.taken : n > lack)))
+    if (g->asks == 0 ||
+        (n > most && (x.ordered ? !s->weighed && !s->changed && !x.taken && g->epoch == x.shown : n > lack)))
         world_fail(x.w, "claims", x.now, "client %" PRIu32 " wants %" PRIu64 ", and claims %" PRIu64, s->id, g->asks,
                    n);
     room = x_sub(info->limit, info->kept + g->base + (g->got_epoch == g->epoch ? g->got : 0));
@@ -485,15 +501,18 @@ static void x_claims(uint64_t old, uint64_t v)
     uint64_t got = x.ordered ? n : count <= 0 ? 0 : min_of((uint64_t)count, n);
     struct x_engine *g = &x.engine[x.actor];
     uint32_t i = g->slot;
-    x_judge_claim(g, n);
-    g->got = (g->got_epoch == e->epoch ? g->got : 0) + got;
-    g->got_epoch = e->epoch;
-    g->now_got += got;
+    if (!g->older)
+        x_judge_claim(g, n);
+    if (!g->older) {
+        g->got = (g->got_epoch == e->epoch ? g->got : 0) + got;
+        g->got_epoch = e->epoch;
+        g->now_got += got;
+    }
     e->of[i].claimed += got;
     e->claimed += got;
     x.claimed += got;
     /* Promise `count`: each client makes at most one failed claim between two fills. */
-    if (!x.ordered && got == 0 && ++x.slot[i].failed > 1 && !x.twins && !x_lied() && !x_strayed())
+    if (!x.ordered && got == 0 && !g->older && ++x.slot[i].failed > 1 && !x.twins && !x_lied() && !x_strayed())
         world_fail(x.w, "count", x.now, "client %" PRIu32 " claims from an empty pool for the second time",
                    x.slot[i].id);
 }
@@ -514,12 +533,33 @@ static void x_taken(uint32_t k)
     }
 }
 
+/* An engine reads or writes a word: the pool, its own report, or, to read, what is between the pool and the reports. */
+static void x_touches(const qos_word_t *word, bool writes)
+{
+    struct x_engine *g = &x.engine[x.actor];
+    const struct x_slot *s = &x.slot[g->slot];
+    uint64_t at;
+    if (word < storage || word >= storage + sizeof storage / 8)
+        return; /* words of ours */
+    at = (uint64_t)(word - storage) * 8;
+    g->touched++;
+    g->looked |= at == TOKENPOOL_OFFSET_PERIOD;
+    if (at != TOKENPOOL_OFFSET_POOL && word != x_report(s) &&
+        (writes || at < TOKENPOOL_OFFSET_PERIOD || at >= tokenpool_storage_report(x.clients, 0)))
+        world_fail(x.w, "regions", x.now, "client %" PRIu32 " %s the word at %" PRIu64, s->id,
+                   writes ? "writes" : "reads", at);
+}
+
 /* Somebody wrote a word. */
 static void x_wrote(const qos_word_t *word, uint64_t old)
 {
     uint64_t v = *word, epoch = tokenpool_word_epoch(v);
     bool client = x.actor < X_MONITOR;
     uint32_t i;
+    if (x.renewing)
+        return;
+    if (client)
+        x_touches(word, true);
     if (word == &storage[0] && !client) {
         struct x_monitor *m = &x.monitor[x.actor - X_MONITOR];
         if (epoch != (x.hit ? x.began : tokenpool_word_epoch(old))) {
@@ -621,7 +661,7 @@ static void x_judge_slots(const struct x_monitor *m)
 static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
 {
     const struct x_epoch *e = x_of(info->epoch);
-    uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0;
+    uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0, busy_left = 0, of_pool = 0;
     uint32_t i;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
@@ -632,11 +672,14 @@ static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monit
         kept += k;
         left += rest;
         used += fresh ? word & X_MASK : 0;
+        of_pool += fresh ? x_sub(word & X_MASK, k) : 0;
         if (fresh ? (word >> 52 & 3) != 0 : s->demand != 0) {
             busy += s->joined && (!m->begun || !s->silent);
             largest = max_of(largest, rest);
+            busy_left += rest;
         }
     }
+    x.busy = busy, x.busy_left = busy_left, x.largest = largest, x.of_pool = of_pool;
     if (info->kept != kept || info->left != left || (info->used != used && !x.lied))
         world_fail(x.w, "sums", x.now,
                    "kept %" PRIu64 " of %" PRIu64 ", left %" PRIu64 " of %" PRIu64 ", used %" PRIu64 " of %" PRIu64,
@@ -644,6 +687,83 @@ static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monit
     if ((x.guard || m->begun) && !x.churns && (info->busy != busy || info->largest != largest))
         world_fail(x.w, "sums", x.now, "busy %" PRIu32 " of %" PRIu64 ", largest %" PRIu64 " of %" PRIu64, info->busy,
                    busy, info->largest, largest);
+}
+
+/* With the guard: what the pool may hold, as the chapter on periods has it. While the largest reservation that is left, r, is
+ * above C / n, the tokens of the others and the pool are at most (S left - r) x C (n - 1) / (n S - C). */
+static double x_guards(const struct tokenpool_monitor_state *info, uint64_t left_ns, double *off)
+{
+    uint64_t n = max_of(x.busy, 1), c = info->capacity, k = (c + x.client_capacity - 1) / x.client_capacity;
+    uint64_t s = k > 1 ? 2 * c / (2 * k + 1) : min_of(x.client_capacity, c);
+    double part = (double)left_ns / (double)x.T, spare = (double)s * part - (double)x.largest, w;
+    double others = (double)(x.busy_left - x.largest) + (double)x_sub(info->claimed, x.of_pool);
+    if (!x.guard || (double)x.largest <= (double)c * part / (double)n || n * x.client_capacity <= c)
+        return 1e18;
+    w = n * s > c ? (double)c * (double)(n - 1) / (double)(n * s - c) : 0;
+    *off += 2 * w; /* rounded down before */
+    w *= spare > 0 ? spare : 0;
+    return w > others ? w - others : 0;
+}
+
+/* A check of a period whose pool is used: the pool is set to min(max(C (T - t) / T - L, 0), C + overrun - sum K - claimed),
+ * of L only C's part, and less with the guard. */
+static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
+{
+    uint64_t age_ns = x.now + m->offset_ns - info->start_ns, left_ns = x_sub(x.T, age_ns);
+    double room = (double)info->capacity * (double)left_ns / (double)x.T, off = 2,
+           guard = x_guards(info, left_ns, &off), target;
+    double part = (double)info->capacity / (double)max_of(info->capacity, info->reserved);
+    double budget = (double)info->bound - (double)info->kept - (double)info->claimed,
+           pool = (double)x_sub(x.put, x.claimed);
+    if (x.ordered || x.far || m->begun || !m->scanned || !info->converting || x.churns || age_ns >= x.T)
+        return;
+    room -= (double)info->left * part;
+    target = room < budget ? room : budget;
+    target = target < guard ? target : guard;
+    target = target < 0 ? 0 : target;
+    if (pool > target + off || pool + off < target)
+        world_fail(
+            x.w, "fills", x.now,
+            "the pool holds %.0f tokens after a check, not %.1f: room for %.1f, %.1f below the bound, guard %.1f", pool,
+            target, room, budget, guard);
+}
+
+/* The estimate: a period begins with the one that the last period had, or moved as the chapter on capacity says: up by
+ * capacity_step if clients waited, below the profile by more, or to what was used, or what a fall took; down to no less
+ * than what was used in a period before, and only if somebody has a queue. */
+static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
+{
+    uint64_t was = x.capacity, is = info->capacity, most = max_of(was, x.capacity_before), i, step, waits = 0,
+             queues = 0;
+    bool known = x.capacity && !x_strayed() && !x_failed() && !x.far && !x.lied;
+    for (i = 0; i < x.slots; i++) {
+        waits += x.slot[i].demand == 3;
+        queues += x.slot[i].demand >= 2;
+    }
+    most = x.capacity_before && !x.two ? most : QOS_NEVER; /* a fall that is taken back is not known */
+    x.capacity_before = was;
+    x.capacity = is;
+    if (known && !m->ended && !x.fixed && is != min_of(was, TOKENPOOL_TOKENS_MAX))
+        world_fail(x.w, "estimate", x.now, "after a takeover the estimate is %" PRIu64 ", it was %" PRIu64, is, was);
+    if (!m->ended || x.fixed || !known ||
+        was > TOKENPOOL_TOKENS_MAX) {       /* open: with the overrun it may be, seed 23340 */
+        x.grown = x.two || !known ? 20 : 0; /* one that takes the storage back goes on with its records */
+        x.least_used = x.two || !known ? 0 : QOS_NEVER;
+        return;
+    }
+    step = x.config.capacity_step == QOS_NOTHING ? 0
+           : x.config.capacity_step              ? x.config.capacity_step
+                                                 : (x.C + 19) / 20;
+    if (step && was + step < x.C)
+        step = min_of(step << min_of(x.grown, 20), x.C - was);
+    most = max_of(most, waits ? max_of(info->last_used, was + step) : info->last_used);
+    x.least_used = min_of(x.least_used, info->last_used);
+    if (is > most || (is < was && (is < x.least_used || !queues)))
+        world_fail(x.w, "estimate", x.now,
+                   "the estimate goes from %" PRIu64 " to %" PRIu64 ": %" PRIu64 " used, at least %" PRIu64
+                   " before, %" PRIu64 " of the clients waited, %" PRIu64 " had a queue; at most %" PRIu64,
+                   was, is, info->last_used, x.least_used, waits, queues, most);
+    x.grown = is > was ? x.grown + 1 : is < was ? 0 : x.grown;
 }
 
 /* The period's own counts. */
@@ -664,6 +784,8 @@ static void x_judge_counts(struct x_monitor *m, const struct tokenpool_monitor_s
                    info->epoch, info->capacity, info->reserved, e->reserved, info->bound, bound, info->clients, joined);
     e->bound = bound;
     e->capacity = info->capacity;
+    if (m->begun)
+        x_judge_estimate(m, info);
     if (!x_failed() && (info->put != x.put || info->claimed != m->claimed))
         world_fail(x.w, "counts", x.now, "put %" PRIu64 " of %" PRIu64 ", claimed %" PRIu64 " of %" PRIu64, info->put,
                    x.put, info->claimed, m->claimed);
@@ -728,18 +850,25 @@ static void x_judge_monitor(struct x_monitor *m)
                    (double)(next - shown) / (double)x.T);
     if (info.active && m->started && !m->unsure && x.owner == (uint32_t)(m - x.monitor)) {
         if (x_strayed())
+            x.capacity = x.capacity_before = 0;
+        if (x_strayed())
             x_of(info.epoch)->bound =
                 max_of(info.capacity, x_of(info.epoch)->reserved) + (x.config.overrun ? x.overrun : info.capacity / 20);
         else
             x_judge_counts(m, &info);
-        if (!x_strayed() && !x_failed() && (m->scanned || m->begun))
+        if (!x_strayed() && !x_failed() && (m->scanned || m->begun)) {
             x_judge_sums(m, &info);
+            x_judge_fill(m, &info);
+        }
         m->info = info;
         begun = m->begun;
         m->begun = false;
     }
     if (x.owner == (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && (begun || x_chance(20)))
         x_judge_slots(m);
+    if (info.active && x.owner < 2 && x.owner != (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && !x.far)
+        world_fail(x.w, "fenced", x.now, "monitor %" PRIu32 " says that it is active, and %" PRIu32 " has the storage",
+                   (uint32_t)(m - x.monitor), x.owner);
     m->adopts = m->adopts || x_failed();
     x_judge_potential();
     if (x.number && x.now > x.begun_ns + x.T + x_slack_ns())
@@ -844,10 +973,13 @@ static void x_started(const struct x_engine *g, const struct tokenpool_client_st
     const struct x_slot *s = &x.slot[g->slot];
     const struct x_epoch *e = x_of(info->epoch);
     uint64_t had = min_of(min_of(report >> 26 & X_MASK, info->reservation), info->limit);
-    if (report >> 59 != x_tag(info->epoch) || x_phase(report) >= 2 || x_rests(report) || x.twins ||
-        (s->lies && x.lied) || x_strayed() || s->lost || s->slow || s->forced)
+    bool last = x.now + x.T / 64 + x.T / 1024 >= x.begun_ns + x.T; /* it does not say what was spent */
+    if (report >> 59 != x_tag(info->epoch) || x_phase(report) == 3 || (x_phase(report) == 2 && last) ||
+        x_rests(report) || x.twins || (s->lies && x.lied) || x_strayed() || s->lost || s->slow || s->forced)
         return;
-    if (info->held + n + x_start_costs(info->reservation) + max_of(report & X_MASK, e->of[g->slot].peak) < had)
+    if (info->held + n + x_start_costs(info->reservation) +
+            max_of(x_phase(report) == 2 ? 0 : report & X_MASK, e->of[g->slot].peak) <
+        had)
         world_fail(x.w, "restart", x.now,
                    "client %" PRIu32 ": %" PRIu64 " left of %" PRIu64 ", %" PRIu64 " reported, %" PRIu64
                    " spent, and a start costs %" PRIu64,
@@ -921,7 +1053,8 @@ static void x_judge_counters(struct x_engine *g, const struct tokenpool_client_s
                    stats.refused);
     g->owed_ns = debt == g->debt ? g->owed_ns : x.now;
     /* a tick came in between: one is due after check_ns */
-    if (!g->unsure && !lossy && g->has && x.now >= g->owed_ns + x.check_ns && stats.debt != debt)
+    if (!g->unsure && !lossy && g->has &&
+        x.now >= max_of(g->owed_ns, g->back_ns ? g->back_ns + x.check_ns : 0) + x.check_ns && stats.debt != debt)
         world_fail(x.w, "client_stats", x.now, "client %" PRIu32 " owes %" PRIu64 ", it counts %" PRIu64, s->id, debt,
                    stats.debt);
     g->debt = debt;
@@ -1054,7 +1187,8 @@ static void x_spend(struct x_engine *g, uint64_t n, bool forced)
                    "client %" PRIu32 " spent %" PRIu64 " tokens of epoch %" PRIu64 ", %" PRIu64 " issued, %" PRIu64
                    " claimed",
                    s->id, e->of[g->slot].spent, g->epoch, e->of[g->slot].issued, e->of[g->slot].claimed);
-    if (e->of[g->slot].spent > e->of[g->slot].limit + e->of[g->slot].forced)
+    if (e->of[g->slot].limit < TOKENPOOL_TOKENS_MAX &&
+        e->of[g->slot].spent > e->of[g->slot].limit + e->of[g->slot].forced)
         world_fail(x.w, "limit", x.now, "client %" PRIu32 ": %" PRIu64 " in epoch %" PRIu64 ", limit %" PRIu64, s->id,
                    e->of[g->slot].spent, g->epoch, e->of[g->slot].limit);
 }
@@ -1127,22 +1261,36 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
                    s->id, n, qos_strerror(status), spent, issued, (double)since / (double)x.T);
 }
 
+/* When it should come: not judged for tokens that it held until now. */
+static uint64_t x_told(const struct x_engine *g, uint64_t need)
+{
+    uint64_t shown = x.now + g->offset_ns;
+    bool over = need && need <= g->info.held && shown >= g->info.deadline_ns;
+    return over ? shown : tokenpool_client_next_ns(&g->client, shown, need);
+}
+
 /* Operations of a transport. Those that are slow, or are lost, end later, at another event. */
 static void x_transport(struct x_engine *g, uint64_t need)
 {
     struct x_slot *s = &x.slot[g->slot];
-    uint64_t report;
+    uint64_t report, told = x_told(g, need);
     uint32_t k;
     for (k = 0; k < 300 && !g->pending && tokenpool_client_next(&g->client, x.now + g->offset_ns, need, &g->op); k++) {
-        bool lost = x_chance(s->lost);
+        bool turns = s->turns && x.number && x_sub(x.begun_ns + x.T, x.now) < x.T / 32 && world_chance(&x.last, 300);
+        bool lost = x_chance(s->lost) || (turns && s->lost && world_chance(&x.last, 400));
         g->claims += g->op.offset_bytes == 0 && g->op.kind != TOKENPOOL_READ;
-        if (s->slow || lost) {
+        if (k == 0 && told > x.now + g->offset_ns)
+            world_fail(x.w, "waits", x.now, "client %" PRIu32 " is told to come %.6f T later, and has an operation now",
+                       s->id, (double)(told - x.now - g->offset_ns) / (double)x.T);
+        if (s->delays || lost || turns) {
             g->pending = true;
             g->performed = false;
             g->lost = lost;
-            g->perform_ns = x.now + world_between(&x.rng, 0, x.T / (s->slow ? 64 : 4096));
-            g->answer_ns = g->perform_ns + world_between(&x.rng, 0, x.T / (s->slow ? 64 : 4096));
-            if (lost && x_chance(500))
+            g->perform_ns = x.now + world_between(&x.rng, 0, x.T / (s->delays ? 64 : 4096));
+            if (turns) /* it arrives when the next epoch has begun */
+                g->perform_ns = x.begun_ns + x.T + world_between(&x.last, 0, x.T / 256);
+            g->answer_ns = g->perform_ns + world_between(&x.rng, 0, x.T / (s->delays ? 64 : 4096));
+            if (lost && !turns && x_chance(500))
                 g->perform_ns = WORLD_NEVER; /* it never arrives */
             return;
         }
@@ -1157,11 +1305,15 @@ static void x_operate(struct x_engine *g, uint64_t need)
 {
     const struct x_slot *s = &x.slot[g->slot];
     uint64_t report = *x_report(s);
+    uint64_t told = x_told(g, need), touched = g->touched;
     g->asks = need;
     if (s->remote)
         x_transport(g, need);
     else
         tokenpool_client_run(&g->client, x.now + g->offset_ns, need);
+    if (!s->remote && touched != g->touched && told > x.now + g->offset_ns)
+        world_fail(x.w, "waits", x.now, "client %" PRIu32 " is told to come %.6f T later, and has an operation now",
+                   s->id, (double)(told - x.now - g->offset_ns) / (double)x.T);
     x_account(g, 0, report);
 }
 
@@ -1171,12 +1323,13 @@ static void x_attach(struct x_engine *g)
     enum qos_status st;
     bool knows = s->joined && !s->fresh && !s->changed && x.shown;
     uint32_t generation = x_chance(300) && knows ? (uint32_t)s->generation : 0, k = g->slot;
-    uint64_t offset = g->offset_ns, next = g->next_ns;
+    uint64_t offset = g->offset_ns, next = g->next_ns, back = g->back_ns;
     memset(g, 0, sizeof *g);
     g->slot = k;
     g->used = true;
     g->offset_ns = offset;
     g->next_ns = next;
+    g->back_ns = back;
     if (s->remote)
         st =
             tokenpool_client_attach_remote(&g->client, s->id, generation, &storage[TOKENPOOL_OFFSET_HEAD / 8], x.bytes);
@@ -1278,6 +1431,26 @@ static struct tokenpool_config x_odd_config(bool *holds, enum qos_status *want)
     return c;
 }
 
+/* Operations on words of ours, and the fields of a pool word. */
+static bool x_words(void)
+{
+    static uint64_t words[4];
+    uint64_t old = world_rand(&x.last), v = world_rand(&x.last), at = world_between(&x.last, 0, 3), answer, want;
+    bool same = world_chance(&x.last, 500);
+    struct tokenpool_op op = {TOKENPOOL_READ, 8 * at, v, 0};
+    int64_t count = (int64_t)(old >> 32) - (old >> 63 ? INT64_C(0x100000000) : 0);
+    op.kind = (enum tokenpool_kind)world_between(&x.last, TOKENPOOL_READ, TOKENPOOL_COMPARE_SWAP);
+    op.compare = same ? old : ~old;
+    memset(words, 0, sizeof words);
+    words[at] = old;
+    answer = tokenpool_storage_run(words, &op);
+    want = op.kind == TOKENPOOL_WRITE || (op.kind == TOKENPOOL_COMPARE_SWAP && same) ? v
+           : op.kind == TOKENPOOL_FETCH_ADD                                          ? qos_wrap_add(old, v)
+                                                                                     : old;
+    return (op.kind == TOKENPOOL_WRITE || answer == old) && words[at] == want && words[(at + 1) % 4] == 0 &&
+           tokenpool_word_count(old) == count && tokenpool_word_epoch(old) == (old >> 12 & 0xfffff);
+}
+
 /* Calls that begin something, with wrong arguments: of an engine, or of a monitor. */
 static enum qos_status x_wrong_begin(const struct x_slot *s, enum qos_status *want)
 {
@@ -1289,6 +1462,10 @@ static enum qos_status x_wrong_begin(const struct x_slot *s, enum qos_status *wa
     bool holds;
     memcpy(head, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof head);
     head[world_between(&x.odd, 0, 7)] ^= UINT64_C(1) << world_between(&x.odd, 0, 63);
+    if (world_chance(&x.last, 200)) {
+        *want = QOS_OK;
+        return x_words() ? QOS_OK : QOS_ECORRUPT;
+    }
     switch (world_between(&x.odd, 0, 10)) {
     case 0: *want = QOS_EINVAL; return tokenpool_client_attach(&client, s->id, 0, NULL, x.bytes);
     case 1: *want = QOS_EALIGN; return tokenpool_client_attach(&client, s->id, 0, storage + 1, x.bytes);
@@ -1423,7 +1600,7 @@ static void x_work(struct x_engine *g)
     uint32_t k;
     if (s->wants == BURSTS && x_chance(700)) {
         for (k = (uint32_t)world_between(&x.rng, 1, 20); k > 0 && x_can(g); k--)
-            if (x_take(g, world_between(&x.rng, 1, 2 * s->size)) != QOS_OK)
+            if (x_take(g, min_of(world_between(&x.rng, 1, 2 * s->size), x.client_capacity)) != QOS_OK)
                 break;
         return;
     }
@@ -1447,6 +1624,28 @@ static double x_arrives(const struct x_slot *s, uint64_t age_ns)
     return age < 0.5 ? 0.3 * age * r : age < 0.95 ? (0.15 + (age - 0.5) * 0.85 / 0.45) * r : r;
 }
 
+/* A call of an engine of the storage before: it has tokens until the end of its epoch, and then attaches again. */
+static void x_older_call(struct x_engine *g)
+{
+    struct x_slot *s = &x.slot[g->slot];
+    uint64_t shown = x.now + g->offset_ns;
+    enum qos_status st = QOS_EAGAIN;
+    if (!s->remote)
+        st = tokenpool_client_take(&g->client, shown, 1);
+    if (s->remote || st == QOS_ESTALE || x.now > g->called_ns + 3 * x.T) {
+        g->older = false;
+        g->used = s->engine == X_NOBODY;
+        if (!s->remote && st != QOS_ESTALE)
+            world_fail(x.w, "stale", x.now,
+                       "client %" PRIu32 " has an engine of another storage for %.3f T, and is told %s", s->id,
+                       (double)(x.now - g->called_ns) / (double)x.T, qos_strerror(st));
+        if (g->used)
+            x_attach(g);
+    } else if (st == QOS_OK && shown >= g->info.deadline_ns && x.shown)
+        world_fail(x.w, "outside", x.now, "client %" PRIu32 " spends a token of another storage", s->id);
+    g->next_ns = x.now + x.T / 64 + 1;
+}
+
 static void x_engine_call(struct x_engine *g)
 {
     struct x_slot *s = &x.slot[g->slot];
@@ -1454,6 +1653,22 @@ static void x_engine_call(struct x_engine *g)
     uint64_t shown = x.now + g->offset_ns, next;
     x.actor = (uint32_t)(g - x.engine);
     world_trace(x.now, s->id, "call", x.actor);
+    if (g->older) {
+        x_older_call(g);
+        return;
+    }
+    if (s->backs && !g->pending && !x_strayed() && x.now > g->back_ns + 2 * x.T && world_chance(&x.last, 20)) {
+        /* it may have taken since its last tick without a note of the time */
+        uint64_t by =
+            max_of(x.check_ns, x.T / 8192) + world_between(&x.last, 1, world_chance(&x.last, 500) ? x.T / 16 : 2 * x.T);
+        if (g->shown_ns >= x.now + by) {
+            shown = g->shown_ns - by;
+            g->offset_ns = shown - x.now;
+            g->back_ns = x.now;
+        }
+        world_trace(x.now, s->id, "back", g->offset_ns);
+    }
+    g->shown_ns = shown;
     if (x.now > g->called_ns + x.T / 4)
         g->rare_ns = x.now;
     if (x.now > g->called_ns + x.T / 512 + 1)
@@ -1474,9 +1689,15 @@ static void x_engine_call(struct x_engine *g)
     }
     if (!x_strayed() && x_chance((uint32_t)world_value(x.w, F_WRONG)))
         x_wrong(g);
-    if (x_chance(20))
+    if (x_chance(20)) {
         tokenpool_client_hint(&g->client);
+        g->hinted = g->has && !s->remote && !x_strayed();
+        g->looked = false;
+    }
     x_work(g);
+    if (g->hinted && !g->looked && !g->info.stale)
+        world_fail(x.w, "hint", x.now, "client %" PRIu32 " is told of a period, and does not look", s->id);
+    g->hinted = false;
     if (x_chance((uint32_t)world_value(x.w, F_PUT_BACK)))
         x_put_back(g);
     if (x_chance(s->forced))
@@ -1572,12 +1793,14 @@ static enum qos_status x_admit(struct x_monitor *m, struct x_slot *s, uint32_t i
     if (x_chance(30))
         r = TOKENPOOL_TOKENS_MAX + 1;
     most = max_of(min_of(x_sub(x.C, x_others(s)), x.client_capacity), s->joined ? s->reservation : 0);
-    *want = id >= x.clients                                                              ? QOS_ENOENT
-            : joins && s->joined                                                         ? QOS_EEXIST
-            : r > TOKENPOOL_TOKENS_MAX || (limit != QOS_UNLIMITED && limit && limit < r) ? QOS_ERANGE
-            : !holds                                                                     ? QOS_ESTALE
-            : r > most                                                                   ? QOS_EADMISSION
-                                                                                         : QOS_OK;
+    *want =
+        id >= x.clients      ? QOS_ENOENT
+        : joins && s->joined ? QOS_EEXIST
+        : r > TOKENPOOL_TOKENS_MAX || (limit != QOS_UNLIMITED && (limit > TOKENPOOL_TOKENS_MAX || (limit && limit < r)))
+            ? QOS_ERANGE
+        : !holds   ? QOS_ESTALE
+        : r > most ? QOS_EADMISSION
+                   : QOS_OK;
     st = joins ? tokenpool_monitor_join(&m->m, id, r, limit, &fits)
                : tokenpool_monitor_change(&m->m, id, r, limit, &fits);
     if (!x.fixed && (st == QOS_EADMISSION || *want == QOS_EADMISSION))
@@ -1601,7 +1824,8 @@ static enum qos_status x_admit(struct x_monitor *m, struct x_slot *s, uint32_t i
 static void x_terms(struct x_monitor *m, struct x_slot *s)
 {
     uint32_t id = s->id, kind = (uint32_t)world_between(&x.rng, x.weighs ? 9 : 0, 9);
-    uint32_t weight = (uint32_t)world_between(&x.rng, 0, 5);
+    uint32_t weight = (uint32_t)world_between(&x.rng, 0, 5), i;
+    uint64_t weights = 0;
     enum qos_status st, want;
     struct tokenpool_monitor_state info;
     bool holds;
@@ -1612,10 +1836,15 @@ static void x_terms(struct x_monitor *m, struct x_slot *s)
         id = x.clients + (uint32_t)world_between(&x.rng, 0, 1);
     if (kind == 9) {
         weight = x_chance(100) ? TOKENPOOL_WEIGHT_MAX + 1 : weight;
-        want = id >= x.clients || !s->joined                  ? QOS_ENOENT
-               : weight == 0 || weight > TOKENPOOL_WEIGHT_MAX ? QOS_ERANGE
-               : holds                                        ? QOS_OK
-                                                              : QOS_ESTALE;
+        if (world_chance(&x.last, 100))
+            weight = (uint32_t)world_between(&x.last, 1, TOKENPOOL_WEIGHT_MAX + 1), x.heavy = true;
+        for (i = 0; i < x.slots; i++)
+            weights += x.slot[i].joined && &x.slot[i] != s ? x.slot[i].weight : 0;
+        want = id >= x.clients || !s->joined                         ? QOS_ENOENT
+               : weight == 0 || weight > TOKENPOOL_WEIGHT_MAX        ? QOS_ERANGE
+               : (weights + weight) * x.batch > TOKENPOOL_CLAIMS_MAX ? QOS_EADMISSION
+               : holds                                               ? QOS_OK
+                                                                     : QOS_ESTALE;
         st = tokenpool_monitor_set_weight(&m->m, id, weight);
         s->weight = st == QOS_OK ? weight : s->weight;
         s->weighed = s->weighed || st == QOS_OK;
@@ -1666,10 +1895,17 @@ static void x_draw(void)
         x.slot[i].id = x.clients == x.slots ? i : i == 0 ? x.clients - 1 : i * 2 - 1;
     for (i = 0; i < x.slots; i++)
         x.slot_of[x.slot[i].id] = (uint8_t)(i + 1);
+    c->batch = (uint32_t)world_value(w, F_BATCH);
+    if (x.extreme) { /* values at their ends */
+        static const uint64_t capacities[] = {1, 2, 7, TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX - 1, 1000000};
+        k = (uint32_t)world_between(&x.last, 0, 9);
+        x.C = k < 6 ? capacities[k] : x.C;
+        x.T = k < 3 || k > 6 ? x.T : k == 3 ? TOKENPOOL_PERIOD_NS_MAX : k == 4 ? 65536 : x.T;
+        c->batch = world_chance(&x.last, 400) ? (uint32_t)world_between(&x.last, 1, TOKENPOOL_BATCH_MAX) : c->batch;
+    }
     c->clients = x.clients;
     c->capacity = x.C;
     c->period_ns = x.T;
-    c->batch = (uint32_t)world_value(w, F_BATCH);
     x.batch = c->batch ? c->batch : min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)), 1000);
     c->check_ns = parts ? x.T / parts : 0;
     x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / 8);
@@ -1689,7 +1925,7 @@ static void x_draw(void)
         c->alert_periods = (uint32_t)x_pick(0, 1, 2, 3);
         c->history = (uint32_t)x_pick(0, 1, 3, TOKENPOOL_HISTORY_MAX);
         c->poll_ns = x_pick(0, 1, x.check_ns, max_of(x.check_ns / 2, 1));
-        c->lease_ns = x_pick(0, x.check_ns, x.T, 2 * x.check_ns);
+        c->lease_ns = min_of(x_pick(0, x.check_ns, x.T, 2 * x.check_ns), TOKENPOOL_PERIOD_NS_MAX);
         c->client_capacity = x_pick(0, x.C / 2, x.C, x.C);
         c->debt_max = x_pick(0, QOS_NOTHING, 1, x.C);
         c->equal_within = x_pick(0, QOS_NOTHING, 1, x.C);
@@ -1706,6 +1942,7 @@ static void x_draw_slots(void)
 {
     static const uint64_t gaps[] = {0, 512, 128, 64, 7, 4, 3, 1};
     struct world *w = x.w;
+    uint64_t sum = 0, left = x.C;
     uint32_t i;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
@@ -1719,6 +1956,11 @@ static void x_draw_slots(void)
         s->lost = s->remote ? (uint32_t)world_value(w, world_of(k, F_LOST)) : 0;
         s->forced = (uint32_t)world_value(w, world_of(k, F_FORCE));
         s->lies = world_choice(w, world_of(k, F_LIES)) != 0 && !x.hits;
+        s->delays = s->slow;
+        s->turns = s->remote && x.turns;
+        s->slow = s->slow || s->turns;
+        s->lost = s->turns && s->lost == 0 && world_chance(&x.last, 500) ? 20 : s->lost;
+        s->backs = x.backs && !s->slow && !x.hits;
         s->many = world_choice(w, world_of(k, F_QUEUED)) != 0;
         s->runs = (uint32_t)world_value(w, world_of(k, F_RUNS));
         s->reservation = (uint64_t)((double)x.C * world_value(w, world_of(k, F_RESERVED)) / 1000 / n);
@@ -1733,8 +1975,54 @@ static void x_draw_slots(void)
         s->demand = 3;
         s->gap_ns = calls ? x.T / calls : 0;
         x_rate(s);
+        sum += s->reservation;
         x.twins |= world_choice(w, world_of(k, F_TWIN)) != 0;
+        x.lies |= s->lies;
         x.churns |= world_choice(w, world_of(k, F_CHURN)) != 0;
+    }
+    for (i = 0; x.full && sum && i < x.slots; i++) { /* nothing is left for the pool */
+        struct x_slot *s = &x.slot[i];
+        uint64_t r = i + 1 == x.slots ? left : (uint64_t)((double)s->reservation * (double)x.C / (double)sum);
+        s->reservation = min_of(min_of(r, left), x.client_capacity);
+        left -= s->reservation;
+        s->limit = max_of(s->limit, s->reservation);
+        x_rate(s);
+    }
+}
+
+/* Numbers near their ends: generations by joins, takeovers, and the epoch, which only the pool word has, so a monitor that
+ * takes it over goes on from there. */
+static void x_wrap(struct x_monitor *m)
+{
+    uint64_t n = world_between(&x.last, 118, 126), k, of = world_between(&x.last, 0, x.slots - 1);
+    struct x_slot *s = &x.slot[of];
+    enum qos_status st = QOS_OK;
+    for (k = 0; k < n && st == QOS_OK; k++) {
+        st = tokenpool_monitor_leave(&m->m, s->id);
+        if (st == QOS_OK)
+            st = tokenpool_monitor_join(&m->m, s->id, s->reservation, s->limit == TOKENPOOL_TOKENS_MAX ? 0 : s->limit,
+                                        NULL);
+        x_joined(m, s);
+    }
+    if (st != QOS_OK)
+        world_fail(x.w, "status", 0, "client %" PRIu32 " leaves and joins: %s", s->id, qos_strerror(st));
+    if (x.far || x.hits)
+        return;
+    x.renewing = true;
+    for (k = 0; k < 49; k++, x.now += x.T) /* far from the end, so that no number comes twice */
+        tokenpool_monitor_run(&m->m, x.now + m->offset_ns);
+    x.now -= x.T;
+    x.renewing = false;
+    n = UINT64_C(0xfffff) - world_between(&x.last, 0, 6);
+    storage[0] = (storage[0] & ~(UINT64_C(0xfffff) << 12)) | n << 12;
+    x_of(n)->epoch = x.began = n;
+    x.shown = storage[TOKENPOOL_OFFSET_PERIOD / 8] >> 28 & 0xfffff;
+    x.begun_ns = x.shown_ns = x.now;
+    x.number = 1;
+    n = world_chance(&x.last, 200) ? world_between(&x.last, 1, 130) : 1;
+    for (k = 0; k < n; k++) {
+        x_resume(0);
+        tokenpool_monitor_run(&m->m, x.now + m->offset_ns);
     }
 }
 
@@ -1746,6 +2034,7 @@ static void x_begin(void)
     uint32_t i;
     memset(storage, 0, sizeof storage);
     x.actor = X_MONITOR;
+    x.capacity = x.C;
     x.bytes = tokenpool_storage_memsize(&x.config);
     st = tokenpool_monitor_init(&m->m, memory[0], sizeof memory[0], storage, x.bytes, &x.config);
     if (x.bytes == 0 || st != QOS_OK) {
@@ -1766,9 +2055,14 @@ static void x_begin(void)
         s->joined = s->fresh = true;
         (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
         s->generation = state.generation;
+    }
+    if (x.wraps)
+        x_wrap(m);
+    for (i = 0; i < x.slots; i++) {
         x.engine[2 * i].slot = x.engine[2 * i + 1].slot = i;
-        x.engine[2 * i].offset_ns = x.engine[2 * i + 1].offset_ns = (uint64_t)world_value(x.w, F_BASE) / (i + 1);
-        x.engine[2 * i].next_ns = world_between(&x.rng, 0, x.T);
+        x.engine[2 * i].offset_ns = x.engine[2 * i + 1].offset_ns =
+            (uint64_t)world_value(x.w, F_BASE) / (i + 1) + (x.slot[i].backs ? 100 * x.T : 0);
+        x.engine[2 * i].next_ns = x.now + world_between(&x.rng, 0, x.T);
         x_attach(&x.engine[2 * i]);
     }
 }
@@ -1803,12 +2097,84 @@ static void x_stray(void)
     x.hit_early = world_chance(&x.more, 500);
 }
 
+/* A monitor that has not got the storage: its calls change nothing. */
+static void x_standby(struct x_monitor *m)
+{
+    static uint64_t copy[1024];
+    const struct x_slot *s = &x.slot[world_between(&x.last, 0, x.slots - 1)];
+    uint64_t r = world_between(&x.last, 0, x_sub(x.C, x_others(s)) / 2);
+    enum qos_status st;
+    memcpy(copy, storage, x.bytes);
+    x.actor = X_MONITOR + (uint32_t)(m - x.monitor);
+    switch (world_between(&x.last, 0, 3)) {
+    case 0: st = tokenpool_monitor_join(&m->m, s->id, min_of(r, x.client_capacity), 0, NULL); break;
+    case 1: st = tokenpool_monitor_change(&m->m, s->id, min_of(r, x.client_capacity), 0, NULL); break;
+    case 2: st = tokenpool_monitor_leave(&m->m, s->id); break;
+    default: st = tokenpool_monitor_set_weight(&m->m, s->id, 1); break;
+    }
+    if ((st != QOS_ESTALE && st != QOS_ENOENT && st != QOS_EEXIST) || memcmp(copy, storage, x.bytes) != 0)
+        world_fail(x.w, "fenced", x.now, "a monitor that has not got the storage changes client %" PRIu32 ": %s", s->id,
+                   qos_strerror(st));
+}
+
+/* Another storage in the same memory: the engines of the one before must attach again. */
+static void x_renew(struct x_monitor *m)
+{
+    enum qos_status st;
+    uint32_t i;
+    uint64_t offset = m->offset_ns;
+    x.renews = false;
+    x.renewing = true;
+    x.actor = X_MONITOR + (uint32_t)(m - x.monitor);
+    memset(m, 0, sizeof *m);
+    m->lives = true;
+    m->offset_ns = offset;
+    m->next_ns = x.now;
+    st = tokenpool_monitor_init(&m->m, memory[m - x.monitor], sizeof memory[0], storage, x.bytes, &x.config);
+    if (st != QOS_OK)
+        world_fail(x.w, "init", x.now, "another storage in the same memory: %s", qos_strerror(st));
+    for (i = 0; i < x.engines; i++) {
+        x.engine[i].older = true;
+        x.engine[i].pending = false;
+    }
+    for (i = 0; i < x.slots; i++) {
+        struct x_slot *s = &x.slot[i];
+        uint64_t limit = s->limit == TOKENPOOL_TOKENS_MAX ? 0 : s->limit;
+        s->engine = X_NOBODY;
+        s->wrote = s->report = s->failed = 0;
+        s->changed = s->weighed = s->lied = false;
+        s->generation = 0;
+        if (!s->joined)
+            continue;
+        st = tokenpool_monitor_join(&m->m, s->id, s->reservation, limit, NULL);
+        if (st != QOS_OK)
+            world_fail(x.w, "admission", x.now, "client %" PRIu32 ": a reservation that fits is refused: %s", s->id,
+                       qos_strerror(st));
+        x_joined(m, s);
+    }
+    x.renewing = false;
+    x.number = x.began = x.begun_ns = x.before_ns = x.shown = x.shown_ns = x.put = x.claimed = x.served = 0;
+    x.allowed_ns = 0;
+    x.taken = false;
+    x.capacity = x.C;
+    x.capacity_before = 0;
+    x.owner = (uint32_t)(m - x.monitor);
+    memset(x.epoch, 0, sizeof x.epoch);
+    world_trace(x.now, 99, "renew", 0);
+}
+
 /* After a check of the monitor: terms change, processes start anew, lie, die. */
 static void x_happens(uint32_t who, uint64_t runs_ns)
 {
     uint32_t i;
     if (x.monitor[who].pending || x.monitor[who].unsure) /* the next period may be prepared already */
         return;
+    if (x.two && who == x.owner && x.monitor[!who].lives && !x_strayed() && world_chance(&x.last, 20))
+        x_standby(&x.monitor[!who]);
+    if (x.renews && x.number > 3 && who == x.owner && world_chance(&x.last, 20)) {
+        x_renew(&x.monitor[who]);
+        return;
+    }
     if (x.hits && x.number >= x.hit_at && who == x.owner && !x.taken &&
         (x.hit_early ? x.now == x.begun_ns : world_chance(&x.more, 60)))
         x_stray();
@@ -1892,15 +2258,27 @@ static void x_run(struct world *w)
     world_rng_init(&x.rng, w->seed, 0xe8ac7);
     world_rng_init(&x.more, w->seed, 0x57e4);
     world_rng_init(&x.odd, w->seed, 0x0dd);
+    world_rng_init(&x.last, w->seed, 0x1a57);
     x.hits = (uint32_t)world_value(w, F_STRAYS);
     x.hit_at = world_between(&x.more, 2, 5);
     x.hit_early = world_chance(&x.more, 500);
     x.far = !x.hits && world_chance(&x.odd, 150);
     x.fails = x.far && world_chance(&x.odd, 500);
+    x.extreme = world_chance(&x.last, 80);
+    x.turns = world_chance(&x.last, 300);
+    x.full = world_chance(&x.last, 150);
+    x.wraps = world_chance(&x.last, 150);
+    x.backs = world_chance(&x.last, 200);
+    x.renews = world_chance(&x.last, 80);
     x_draw();
     x_draw_slots();
+    /* no epoch is late by T / 8, so nobody goes on alone */
+    if (world_choice(w, F_GO_ON) && !x.two && !x.far && !x.hits && !x.wraps && !x.renews && x.check_ns <= x.T / 64 &&
+        x.lease_ns <= x.T / 4 && world_choice(w, F_MONITOR_RUNS) < 2)
+        x.config.flags |= TOKENPOOL_GO_ON;
+    x.renews = x.renews && !x.two && !x.far && !x.hits && !x.twins && !x.lies;
     x_begin();
-    until = periods[world_choice(w, F_LENGTH)] * x.T;
+    until = x.now + periods[world_choice(w, F_LENGTH)] * x.T;
     runs_ns = (uint64_t)(world_value(w, F_MONITOR_RUNS) * (double)x.T / 1000);
     while (!w->broken && x.now < until && x.calls < 60000)
         x_step(runs_ns);
