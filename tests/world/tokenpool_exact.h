@@ -115,7 +115,8 @@ static struct {
      * another storage in the same memory */
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
     uint64_t busy, busy_left, largest, of_pool;                       /* of the reports at the last check */
-    uint64_t capacity, capacity_before, grown, least_used; /* the estimate; growths in a row; of this monitor */
+    uint64_t capacity, capacity_before, grown, least_used,
+        most_used; /* the estimate; growths in a row; of this monitor */
     size_t bytes;
 } x;
 
@@ -429,8 +430,6 @@ static void x_opened(uint64_t e)
         if (g && s->joined && s->silent && x.config.poll_ns <= x.T / 8 && !x_lied() &&
             (!x.hit || x.number > x.hit_number + 5) && !s->slow && !s->lost && x.number > 2 && g->has && !x_failed() &&
             g->attached_ns + x.T / 8 < x.before_ns && g->rare_ns < x.before_ns &&
-            (!g->back_ns ||
-             g->back_ns < x.before_ns) && /* open: a call that finds its clock back may not report, seed 6257 */
             g->called_ns + x.T / 4 >= x.now + (g->called_ns - g->called_before_ns < x.T / 8 ? x.T / 16 : 0))
             world_fail(x.w, "reservation", x.now,
                        "client %" PRIu32 " comes each T / 4, and its reservation is withheld", s->id);
@@ -740,15 +739,15 @@ static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_m
         waits += x.slot[i].demand == 3;
         queues += x.slot[i].demand >= 2;
     }
-    most = x.capacity_before && !x.two ? most : QOS_NEVER; /* a fall that is taken back is not known */
+    most = x.capacity_before ? most : QOS_NEVER; /* a fall that is taken back is not known */
     x.capacity_before = was;
     x.capacity = is;
-    if (known && !m->ended && !x.fixed && is != min_of(was, TOKENPOOL_TOKENS_MAX))
+    if (known && !m->ended && !x.fixed && is != was)
         world_fail(x.w, "estimate", x.now, "after a takeover the estimate is %" PRIu64 ", it was %" PRIu64, is, was);
-    if (!m->ended || x.fixed || !known ||
-        was > TOKENPOOL_TOKENS_MAX) {       /* open: with the overrun it may be, seed 23340 */
-        x.grown = x.two || !known ? 20 : 0; /* one that takes the storage back goes on with its records */
-        x.least_used = x.two || !known ? 0 : QOS_NEVER;
+    if (!m->ended || x.fixed || !known) {
+        x.grown = known ? 0 : 20;
+        x.most_used = known ? 0 : QOS_NEVER;
+        x.least_used = known ? QOS_NEVER : 0;
         return;
     }
     step = x.config.capacity_step == QOS_NOTHING ? 0
@@ -758,6 +757,8 @@ static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_m
         step = min_of(step << min_of(x.grown, 20), x.C - was);
     most = max_of(most, waits ? max_of(info->last_used, was + step) : info->last_used);
     x.least_used = min_of(x.least_used, info->last_used);
+    x.most_used = max_of(x.most_used, info->last_used);
+    most = queues ? max_of(most, x.most_used) : most; /* a mean of records */
     if (is > most || (is < was && (is < x.least_used || !queues)))
         world_fail(x.w, "estimate", x.now,
                    "the estimate goes from %" PRIu64 " to %" PRIu64 ": %" PRIu64 " used, at least %" PRIu64
@@ -1261,12 +1262,11 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
                    s->id, n, qos_strerror(status), spent, issued, (double)since / (double)x.T);
 }
 
-/* When it should come: not judged for tokens that it held until now. */
+/* When it should come. */
 static uint64_t x_told(const struct x_engine *g, uint64_t need)
 {
     uint64_t shown = x.now + g->offset_ns;
-    bool over = need && need <= g->info.held && shown >= g->info.deadline_ns;
-    return over ? shown : tokenpool_client_next_ns(&g->client, shown, need);
+    return tokenpool_client_next_ns(&g->client, shown, need);
 }
 
 /* Operations of a transport. Those that are slow, or are lost, end later, at another event. */
