@@ -1,5 +1,6 @@
 // proves: Section 5.2: submit, dispatch, complete and cancel in every state; elevator order and FIFO; the bounds on
 // dispatched requests, overtaking and requests at the device; surplus shared by weight; no class or request is starved
+// variants: native san i386
 #include "htb_world.h"
 
 #define MANY 512

@@ -1,6 +1,7 @@
 // proves: after one stray 64-bit store into any word of the storage, of any of a set of hostile values, at any of
 // several phases of a period, the tokens of a window of T stay within a stated bound, and within a stated number of
 // periods the pool recovers by itself
+// variants: native san i386
 #include "unit/tokenpool_rig.h"
 
 enum { CLIENTS = 3, CAPACITY = 2000, RESERVED = 400, PERIODS = 9, STEPS = 40 }; /* STEPS: calls of each in a period */

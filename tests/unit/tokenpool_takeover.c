@@ -1,6 +1,7 @@
 // proves: tokens per epoch stay within the bound, epochs start T apart, and the pool recovers within a stated number
 // proves: of periods: when engines sleep for any time, clocks jump, monitors pause, run twice, restart every 10 ms,
 // proves: lose an answer or die, storages are initialized again, or slots get new clients
+// variants: native san i386
 #include "unit/tokenpool_rig.h"
 
 static struct tokenpool_monitor second;

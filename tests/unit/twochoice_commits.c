@@ -1,6 +1,7 @@
 // proves: what was acknowledged is there after a power cut, whichever syncs, writes, cuts and swaps fail, and in whatever
 // proves: order commits end: a commit counts for the logs that it synced only, a failed sync is never trusted again, a
 // proves: repeated end of a write changes nothing, reserved room stays free, no stamp comes twice
+// variants: native san i386
 #include "property/twochoice_disk.h"
 
 static struct check_rng rng;

@@ -1,5 +1,6 @@
 // proves: at the ends of its ranges twochoice.h refuses calls and nothing changes: a log that is full or unreadable,
 // proves: NULL pointers, a tree that breaks any of its rules.
+// variants: native san i386
 #include "property/twochoice_disk.h"
 #include "../../examples/common/twochoice_check.h"
 
