@@ -1856,10 +1856,10 @@ QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
 {
     if (tree->own.count != 0) {
         uint32_t first = htb_priv_heap_min_id(&tree->own);
-        uint64_t clock = htb_priv_tag_clock(tree), tag = tree->cls[first].tag;
+        uint64_t clock = htb_priv_tag_clock(tree), due = htb_priv_heap_min_key(&tree->own);
         QOS_ASSERT(tree->node[first].flags & HTB_PRIV_OWN);
-        if (clock > tag && clock - tag > tree->lag_ns)
-            tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - tag - tree->lag_ns);
+        if (clock > due && clock - due > tree->lag_ns)
+            tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - due - tree->lag_ns);
         return first;
     }
     return tree->root_ready ? tree->classes : QOS_NONE;

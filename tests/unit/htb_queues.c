@@ -1429,6 +1429,40 @@ static void a_raised_rate(void)
     world_close(&w);
 }
 
+/* A device does a quarter of what is reserved. Each second a request of a class of 1000 per s is due, as it costs 1000: its own
+ * rate is why it is as old as that, not the device. Class 2 that asks again shares with class 1. */
+static void one_is_due_each_second(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t now = S, done[4] = {0, 0, 0, 0};
+    unsigned i, id;
+    config.bound = HTB_BY_RATE;
+    config.dispatch_max = config.device_max = 1;
+    config.lag_ns = 50 * MS;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 400000, 0, 0);
+    reserve(&w, 2, 0, 400000, 0, 0);
+    reserve(&w, 3, 0, 1000, 0, 0);
+    memset(pool, 0, sizeof pool);
+    for (i = 0; i < 5500; i++) {
+        struct htb_request *r;
+        for (id = 1; id <= 3; id++)
+            if (pool[id].state == HTB_IDLE && (id != 2 || i > 5000))
+                submit(&w, id, (uint32_t)id, 1000, 0, now);
+        r = htb_dispatch(&w.tree, now);
+        CHECK(r != NULL);
+        if (r == NULL)
+            return;
+        done[r->class_id] += i > 5000;
+        now += 5 * MS;
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+    }
+    CHECK_LE(240, done[1]);
+    CHECK_LE(240, done[2]);
+    world_close(&w);
+}
+
 int main(void)
 {
     check_begin("unit/htb_queues");
@@ -1473,5 +1507,6 @@ int main(void)
     the_root_owes_nothing();
     gate_requests_alone();
     a_raised_rate();
+    one_is_due_each_second();
     return check_end();
 }

@@ -645,7 +645,7 @@ static void make(uint32_t i, const struct world_request *q)
         /* By flight the root's rate counts in admission only: what is queued puts it in debt only if a class or group
          * with a rate pays, which charges the root, too, and the request is larger than its bucket's threshold, or than
          * what it claimed. */
-        if (run.by_flight && t->rate <= 0 && t->limit <= 0 && t->group == 0 &&
+        if (run.by_flight && t->rate <= 0 && t->limit <= 0 && !t->stopped && t->group == 0 &&
             run.forced_tokens + run.owed_tokens < ROOT * DEBT_NS / 2)
             world_fail(run.w, "force", run.now, "client %" PRIu32 " is refused, all forced %.0f tokens", t->id,
                        run.forced_tokens);
