@@ -112,6 +112,7 @@ struct pending {
     uint64_t change, swaps, len; /* len: of the active log when it began */
     uint32_t todo;
     bool used, failed, lost; /* lost: the sync of the active log failed */
+    bool after_end;          /* it began when the latest compaction had ended: a mark of its log is one of its syncs */
 };
 struct pull {
     struct twochoice_piece piece, ready[8];
@@ -244,8 +245,6 @@ static int on_sync(void *ctx, int log)
     failed = touched() || world_storage_sync(&me->disk, me->handle[log]);
     failures += failed != 0;
     me->mark_old = log == TWOCHOICE_MARK_LOG ? failed : me->mark_old;
-    if (log == TWOCHOICE_MARK_LOG && !failed && me->ended)
-        me->unmarked = -1;
     TRACE("    sync log %d (file %d): %s\n", log, me->handle[log], failed ? "failed" : "ok");
     return failed;
 }
@@ -940,6 +939,7 @@ static void step_commit(void)
     int log;
     if (!p->used) {
         p->failed = p->lost = false;
+        p->after_end = me->ended;
         p->change = number_of_latest();
         p->swaps = me->swaps;
         if (twochoice_table_commit_begin(&me->table, &p->commit) != QOS_OK) {
@@ -972,6 +972,8 @@ static void step_commit(void)
             FAULT("acknowledged", "a commit is durable after a failed sync, and no compaction has ended");
         TRACE("%" PRIu64 " change %" PRIu64 " is durable\n", now, p->change);
         acknowledge(p->change);
+        if (p->swaps == me->swaps && p->after_end && me->ended)
+            me->unmarked = -1;
         if (p->swaps == me->swaps) {
             me->sure = me->handle[me->active_log];
             me->sure_len = p->len;
