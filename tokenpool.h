@@ -2687,7 +2687,9 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     }
 }
 
-/* End of a period, by its reports: U, silent clients, unused reservations, the next estimate. */
+/* End of a period, by its reports: U, silent clients, unused reservations, the next estimate. Claims after the last
+ * look, T / 1024 before the end, are not in U (of a pool in use C / 1024 at most): the swap that starts the next period
+ * tells them, and needs the estimate. */
 QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
 {
     const uint64_t tag = tokenpool_priv_tag(monitor->epoch);

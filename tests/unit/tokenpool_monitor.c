@@ -225,6 +225,23 @@ static void test_check_bits(void)
     CHECK_EQ(all >> 9 & 0x7ffff, 0);
 }
 
+/* What was claimed after the last look of a period: all of it is in last_claimed, and what was used of it in no sum. */
+static void test_late_claims(void)
+{
+    base(2, 100, 0);
+    rig_join(0, 60, 0);
+    rig_join(1, 0, 0);
+    rig_run(&monitor, S);
+    rig_run(&monitor, 2 * S - S / 1024);
+    CHECK_EQ(rig_info().claimed, 0);
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(30) << 32;
+    rig_report(0, rig_info().epoch, 2, 60, 50);
+    rig_report(1, rig_info().epoch, 2, 0, 30);
+    rig_run(&monitor, 2 * S);
+    CHECK_EQ(rig_info().last_claimed, 30);
+    CHECK_EQ(rig_info().last_used, 50);
+}
+
 /* A swap whose answer was lost: the next look finds that it was performed, and the monitor goes on. */
 static void test_lost_answer(void)
 {
@@ -613,6 +630,7 @@ int main(void)
     test_conversion();
     test_lowering();
     test_check_bits();
+    test_late_claims();
     test_lost_answer();
     test_lost_start();
     test_sums();
