@@ -591,6 +591,8 @@ struct htb_priv_flight {
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
+    uint64_t hidden_ns, had_ns, had;    /* the last pause; what was at the device: its time, requests still there */
+    uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/64 of the time; on the active clock */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
     uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
@@ -2075,7 +2077,7 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
     r->state = HTB_IDLE;
 }
 
-QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns);
+QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, uint64_t now_ns);
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns);
 
 QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
@@ -2087,7 +2089,7 @@ QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     tree->dispatch.at_device--;
-    htb_priv_run_clock(tree, now_ns);
+    htb_priv_run_clock(tree, request, now_ns);
     if (tree->bound == HTB_BY_FLIGHT)
         htb_priv_watch(tree, request, now_ns);
     htb_priv_leave(tree, request, outcome == HTB_NOT_DONE ? NULL : tokens ? tokens : request->tokens, now_ns);
@@ -2144,7 +2146,11 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *               Narrower is kept if not less by 1/64 than at the best knee of this device, as small losses add up, and
  *               what the two looks at the knee differ by: they do where the caller gets no processor now and then. Of
  *               two knees the one with looks three times as long is the best, else the faster one. Twice the bound is
- *               kept at once if such a look shows 7/4 of the speed
+ *               kept at once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if these are
+ *               slower by a third, after 256 if by a sixth
+ *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
+ *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
+ *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
  *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in 64 requests on
  *               end, as when the knee last moved (who is alone needs little in flight); and after pauses that begin
  *               with 64 looks and double, up to 60 s: probing takes at most 1/64
@@ -2178,8 +2184,9 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * asks nothing for lag_ns needs nothing.
  *
  * A device that completes nothing for more than 1 ms and four of its longest usual gaps pauses. The clock of the looks
- * stands still then, and classes whose requests are all at the device earn tokens for it, up to lag_ns. Trees that have
- * joined take the least bound of all.
+ * stands still then, and classes whose requests are all at the device earn tokens for it, up to lag_ns. It was the
+ * caller, and the time counts, if what was at the device is complete after that sooner than the device can do it. Trees
+ * that have joined take the least bound of all.
  *
  * A bound below one request lets one go: where that is larger than twice the bound, trials begin from it.
  *
@@ -2291,6 +2298,12 @@ QOS_PRIV uint64_t htb_priv_filled(const struct htb_priv_flight *f, uint64_t boun
     return f->most_ns / 2 > bound_ns ? f->most_ns : bound_ns;
 }
 
+/* The least that is tried: what a late caller needs. */
+QOS_PRIV uint64_t htb_priv_least(const struct htb_priv_flight *f)
+{
+    return qos_max(f->min_ns, qos_sat_sub(f->dry_ns, (f->active_ns - f->dry_at_ns) / 64));
+}
+
 /* The bound to try in the present direction: wider or narrower than what was in flight. */
 QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 {
@@ -2304,7 +2317,7 @@ QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
         if (bound_ns < f->knee_ns + f->knee_ns / 32)
             return f->knee_ns;
     }
-    return qos_min(qos_max(bound_ns, f->min_ns), f->max_ns);
+    return qos_min(qos_max(bound_ns, htb_priv_least(f)), f->max_ns);
 }
 
 /* A trial has failed: the other direction, then smaller steps, then the search pauses. */
@@ -2495,9 +2508,39 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     }
 }
 
+/* The caller came late: the device was idle for so long. The knee is at least what it was idle for, less 1/64 of the
+ * time since, and at most what a newcomer may wait for. It is looked for again when that is gone. */
+QOS_PRIV void htb_priv_ran_dry(struct htb *tree, uint64_t idle_ns)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    f->dry_ns = qos_min(qos_sat_add(htb_priv_least(f), idle_ns), f->alone_ns);
+    f->dry_at_ns = f->active_ns;
+    if (f->alone || htb_priv_least(f) <= f->knee_ns)
+        return;
+    htb_priv_break_off(tree);
+    htb_priv_look_begin(tree, qos_max(f->knee_ns, htb_priv_least(f)));
+    f->hold_ns = 0;
+    f->probe_ns = qos_min(f->probe_ns, qos_sat_add(tree->now_ns, 64 * f->dry_ns));
+}
+
+/* Was the last pause none? What was at the device then is complete. The device needs `needs_ns` for that; if it took
+ * less by what it could have done in the pause, but for an eighth, the device worked and the caller was away. */
+QOS_PRIV_NOINLINE void htb_priv_doubt_pause(struct htb *tree, uint64_t now_ns)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    const uint64_t speed = f->speed[HTB_PRIV_BASE];
+    const uint64_t needs_ns = qos_mul_div_floor(f->had_ns, UINT64_C(1) << 20, speed);
+    const uint64_t could_ns = qos_min(f->hidden_ns, needs_ns);
+    if (speed == 0 || now_ns - f->pause_end_ns >= needs_ns - could_ns + could_ns / 8)
+        return;
+    f->active_ns += f->hidden_ns;
+    if (f->hidden_ns > needs_ns)
+        htb_priv_ran_dry(tree, f->hidden_ns - needs_ns);
+}
+
 /* The active clock: it stands still while the device pauses: longer than a ms, and than four of the longest gaps
  * between the latest completions. */
-QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
+QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t gap_ns = qos_min(qos_elapsed_ns(f->last_ns, now_ns), HTB_BURST_MAX_NS), /* a wrong now_ns */
@@ -2510,6 +2553,9 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
         f->stalled_at_ns = f->active_ns;
         for (i = 1; i < HTB_PRIV_LATE_MAX; i++)
             f->cls[i].stalled_ns = qos_min(f->cls[i].stalled_ns + gap_ns - most_ns, tree->lag_ns);
+        f->hidden_ns = gap_ns - most_ns;
+        f->had_ns = f->now_ns;
+        f->had = tree->dispatch.at_device;
     } else if (f->active_ns - f->stalled_at_ns > tree->lag_ns) {
         f->stalled_ns = 0;
     }
@@ -2517,6 +2563,8 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, uint64_t now_ns)
     f->gap_ns = f->gap_ns == 0 ? gap_ns /* the first one shows what is usual */
                                : qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
     f->last_ns = now_ns;
+    if (gap_ns <= most_ns && f->had != 0 && r->sent_ns < f->pause_end_ns && --f->had == 0)
+        htb_priv_doubt_pause(tree, now_ns);
 }
 
 /* Narrowing does not help this class: what was narrowed for it is undone, and it rests. */
@@ -2807,6 +2855,14 @@ QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c
     return alone;
 }
 
+/* Does a trial show early in its look that it is worse: by a third after 64 requests, by a sixth after 256? */
+QOS_PRIV bool htb_priv_plainly_worse(const struct htb_priv_flight *f)
+{
+    const uint64_t before = f->speed[HTB_PRIV_BASE];
+    return f->phase == HTB_PRIV_TRIAL && (f->n == 64 || f->n == 256) &&
+           htb_priv_speed(f) < before - before / (f->n == 64 ? 3 : 6);
+}
+
 /* A request is complete: what does it show of its class, and of the bound? */
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
@@ -2847,7 +2903,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     f->n++;
     f->done_ns += r->flight_ns;
     if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&
-        f->n >= htb_priv_look_least(f))
+        (f->n >= htb_priv_look_least(f) || htb_priv_plainly_worse(f)))
         htb_priv_look(tree, now_ns);
 }
 
