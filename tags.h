@@ -83,9 +83,9 @@
  *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If
  *     all reservations fit, f misses from becoming backlogged on what it reserved for the
- *     time of D requests, and one (in any window, or if it comes back: two), besides what
- *     its own limit forbids and forced ones take. If they do not fit, or after a stall (a
- *     request longer than reserve_lag_ns, too), all are served in proportion: up to
+ *     time of D requests, and one (in any window, or back within 1/R_f: two), besides
+ *     what its limit forbids and forced ones take. If they do not fit, or after a stall
+ *     (a request longer than reserve_lag_ns, too), all are served in proportion: up to
  *     reserve_lag_ns is made up, older is dropped, the same time for all. Where a part p
  *     of the device is reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
  *   - Wait. By reservation at most  2 c_f / R_f  and the time of D requests; by weight
@@ -94,9 +94,9 @@
  *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
  *     they took (grant.cost) is charged.
  *   - Groups. All this holds between two groups and between two clients of one group, not
- *     across. A client's reservation waits for its group too: one request more. A group's
- *     fits if the longest requests of its clients do. Any service counts at both levels,
- *     and the limits of both hold.
+ *     across. A client's reservation waits for its group: one more, the time of D + 1. A
+ *     group's fits if the longest requests of its clients do. Any service counts at both
+ *     levels, and the limits of both hold.
  */
 #ifndef QOS_TAGS_H
 #define QOS_TAGS_H
@@ -550,7 +550,7 @@ struct tags_priv_tree {
 struct tags_priv_pool {
     struct qos_u128 v; /* V */
     struct qos_u128 surplus_v;
-    struct qos_u128 s_top; /* the least key of s */
+    struct qos_u128 s_top; /* the least key of s; see tags_priv_s_least */
     struct tags_priv_node *s;
     struct tags_priv_tree r, d, l;
     uint64_t behind_ns;              /* the reservation clock is now_ns - behind_ns */
@@ -559,6 +559,7 @@ struct tags_priv_pool {
     uint64_t largest;                /* amount charged to a share tag lately; see tags_priv_off_limit */
     uint64_t weights;                /* sum over the clients with requests queued */
     uint32_t backlogged;             /* clients with requests queued */
+    uint32_t moved;                  /* its key in s is as before; QOS_NONE: all are as they should be */
     uint32_t first, places, members; /* its ids are first..first+places-1, of which so many are clients */
     uint32_t s_levels, t_levels;
     uint32_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS]; /* counted in nodes */
@@ -679,6 +680,18 @@ QOS_PRIV struct qos_u128 tags_priv_least(struct qos_u128 a, struct qos_u128 b)
     return a;
 #else
     return tags_priv_less(b, a) ? b : a;
+#endif
+}
+
+QOS_PRIV struct qos_u128 tags_priv_most_of(struct qos_u128 a, struct qos_u128 b)
+{
+#if QOS_HAS_INT128
+    tags_priv_u128 x = tags_priv_native(a), y = tags_priv_native(b), most = x < y ? y : x;
+    a.hi = (uint64_t)(most >> 64);
+    a.lo = (uint64_t)most;
+    return a;
+#else
+    return tags_priv_less(a, b) ? b : a;
 #endif
 }
 
@@ -957,17 +970,6 @@ QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
     return h->packed & TAGS_PRIV_WEIGHT_MASK;
 }
 
-/* V rises to the smallest share tag of the clients that wait. */
-QOS_PRIV void tags_priv_raise_v(struct tags_priv_pool *pool)
-{
-    struct qos_u128 top = pool->s_top;
-    if (top.hi >= TAGS_PRIV_AT_LIMIT)
-        return;
-    top.lo &= ~TAGS_PRIV_ID_MASK;
-    if (tags_priv_less(pool->v, top))
-        pool->v = top;
-}
-
 /* Of a large weight the unit has few bits: more of them. *rest: what was, and is, below the last bit of the axis. */
 QOS_PRIV_NOINLINE struct qos_u128 tags_priv_per_large(const struct tags_priv_hot *h, uint64_t amount, uint32_t *rest)
 {
@@ -989,14 +991,6 @@ QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags_priv_hot *h, uin
 QOS_PRIV struct qos_u128 tags_priv_lead(struct qos_u128 a, struct qos_u128 b)
 {
     return tags_priv_less(a, b) ? tags_priv_wide(0, 0) : qos_sub_wide(a, b);
-}
-
-/* The client waits again after it was idle: at max(V, its own tag). */
-QOS_PRIV void tags_priv_return(struct tags_priv_pool *pool, struct tags_priv_hot *h)
-{
-    tags_priv_raise_v(pool); /* others may have been served alone since */
-    if (tags_priv_less(h->tag, pool->v))
-        h->tag = pool->v;
 }
 
 /* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
@@ -1071,19 +1065,49 @@ QOS_PRIV_NOINLINE void tags_priv_s_lower(const struct tags *tags, struct tags_pr
         pool->s_top = key;
 }
 
-/* The same if it is not less than before. If it was not the least of its node, nothing else changes. */
-QOS_PRIV void tags_priv_s_raise(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+QOS_PRIV_NOINLINE void tags_priv_s_settle(const struct tags *tags, struct tags_priv_pool *pool)
 {
-    const struct qos_u128 key = tags_priv_key(tags, id);
-    const uint32_t i = id - pool->first, at = i & 3;
-    struct tags_priv_node *node = pool->s + (i >> 2);
-    const struct tags_priv_node *up = pool->s + pool->s_base[1] + (i >> 4);
-    if (pool->s_levels == 1 || node->lo[at] == up->lo[i >> 2 & 3]) { /* the low words of two ids differ */
-        tags_priv_s_set(tags, pool, id);
-    } else {
-        node->hi[at] = key.hi;
-        node->lo[at] = key.lo;
-    }
+    tags_priv_s_put(pool, pool->moved, tags_priv_key(tags, pool->moved));
+    pool->moved = QOS_NONE;
+}
+
+/* The share tag of one that waits moved. The tree is told when it is read, or when another one moves: on a serial
+ * device a tag moves at dispatch and at completion, and its key once. */
+QOS_PRIV void tags_priv_s_move(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    if (pool->moved == id)
+        return;
+    if (pool->moved != QOS_NONE)
+        tags_priv_s_set(tags, pool, pool->moved);
+    pool->moved = id;
+    if (tags->grouped) /* at once, as many places read the trees inside */
+        tags_priv_s_settle(tags, pool);
+}
+
+/* The least key of s. */
+QOS_PRIV struct qos_u128 tags_priv_s_least(const struct tags *tags, struct tags_priv_pool *pool)
+{
+    if (QOS_UNLIKELY(pool->moved != QOS_NONE))
+        tags_priv_s_settle(tags, pool);
+    return pool->s_top;
+}
+
+/* V rises to the smallest share tag of the clients that wait. */
+QOS_PRIV void tags_priv_raise_v(const struct tags *tags, struct tags_priv_pool *pool)
+{
+    struct qos_u128 top = tags_priv_s_least(tags, pool);
+    if (QOS_UNLIKELY(top.hi >= TAGS_PRIV_AT_LIMIT))
+        return;
+    top.lo &= ~TAGS_PRIV_ID_MASK;
+    pool->v = tags_priv_most_of(pool->v, top);
+}
+
+/* The client waits again after it was idle: at max(V, its own tag). */
+QOS_PRIV void tags_priv_return(const struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h)
+{
+    tags_priv_raise_v(tags, pool); /* others may have been served alone since */
+    if (tags_priv_less(h->tag, pool->v))
+        h->tag = pool->v;
 }
 
 /* What the request of a slot was charged to an id, its client or its group; NULL: it is of another. */
@@ -1106,6 +1130,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
 {
     const struct qos_u128 zero = tags_priv_wide(0, 0);
     uint32_t i;
+    QOS_ASSERT(pool->moved == QOS_NONE); /* V has just been raised */
     for (i = pool->first; i < pool->first + pool->places; i++) {
         tags->hot[i].tag = tags_priv_lead(tags->hot[i].tag, pool->v);
         if (tags->surplus)
@@ -1174,6 +1199,7 @@ QOS_PRIV void tags_priv_leave_trees(struct tags *tags, struct tags_priv_pool *po
 {
     struct tags_priv_hot *h = &tags->hot[id];
     tags_priv_s_put(pool, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT));
+    pool->moved = pool->moved == id ? QOS_NONE : pool->moved;
     if (h->packed & TAGS_PRIV_WAITING)
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
     else
@@ -1639,17 +1665,13 @@ TAGS_PRIV_INLINE void tags_priv_recharge(struct tags *tags, struct tags_priv_poo
     const struct tags_priv_hot *h = &tags->hot[id];
     struct qos_u128 *tag = tags_priv_axis(tags, charge);
     uint32_t rest = 0;
-    if (charge->flags & TAGS_PRIV_NO_SHARE || plus == minus)
+    if (charge->flags & TAGS_PRIV_NO_SHARE)
         return;
-    if (plus > minus) {
-        tags_priv_move(tag, tags_priv_axis_v(pool, charge), tags_priv_per_weight(h, plus - minus, &rest));
-        if (h->queued)
-            tags_priv_s_raise(tags, pool, id);
-    } else {
-        *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus - plus, &rest));
-        if (h->queued)
-            tags_priv_s_lower(tags, pool, id);
-    }
+    tags_priv_move(tag, tags_priv_axis_v(pool, charge), tags_priv_per_weight(h, plus, &rest));
+    rest = 0;
+    *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus, &rest));
+    if (h->queued)
+        tags_priv_s_move(tags, pool, id);
 }
 
 /* The same for the client of a slot, and its group. */
@@ -2075,6 +2097,7 @@ QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *poo
     pool->first = first;
     pool->places = places;
     pool->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+    pool->moved = QOS_NONE;
     pool->s = tags->s + tags_priv_s_at(first);
     pool->r = pool->d = pool->l = empty;
     pool->r.key = tags->r + 8 * tags_priv_t_at(first);
@@ -2479,7 +2502,7 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
         if (h->at_device == 0)
             tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     }
-    tags_priv_return(pool, h);
+    tags_priv_return(tags, pool, h);
 }
 
 /* Its queue was empty: into the trees. */
@@ -2636,7 +2659,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
                                                      uint32_t *moves, struct tags_choice *choice)
 {
     struct qos_u128 top;
-    while ((top = pool->s_top).hi < TAGS_PRIV_AT_LIMIT) {
+    while ((top = tags_priv_s_least(tags, pool)).hi < TAGS_PRIV_AT_LIMIT) {
         uint32_t id = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK);
         if (tags_priv_may(tags, id, inside, moves)) {
             choice->client = id;
@@ -2859,7 +2882,7 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
                                              enum tags_phase phase)
 {
     struct qos_u128 by = tags_priv_per_weight(h, amount, &h->rest);
-    tags_priv_raise_v(pool);
+    tags_priv_raise_v(tags, pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
     pool->largest = qos_max(amount, pool->largest);
@@ -3016,7 +3039,10 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
-    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
+    if (QOS_LIKELY(!tags->mean))
+        tags_priv_s_put(pool, id, tags_priv_key(tags, id));
+    else
+        tags_priv_s_move(tags, pool, id);
     if (charge->flags & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
         tags_priv_settle_rates(tags, pool, id);
 }
@@ -3408,17 +3434,19 @@ QOS_API enum qos_status tags_push(struct tags *tags, uint64_t now_ns, uint32_t i
     return QOS_OK;
 }
 
+/* The prev of the oldest is not kept: a pop touches no other request. */
 QOS_PRIV void tags_priv_unqueue(struct tags *tags, struct tags_request *request)
 {
     struct tags_priv_queue *q = &tags->queue[request->client];
-    if (request->prev)
-        request->prev->next = request->next;
-    else
+    const bool first = q->head == request;
+    if (first)
         q->head = request->next;
-    if (request->next)
-        request->next->prev = request->prev;
     else
-        q->tail = request->prev;
+        request->prev->next = request->next;
+    if (q->tail == request)
+        q->tail = first ? NULL : request->prev;
+    else if (!first)
+        request->next->prev = request->prev;
     request->next = request->prev = NULL;
 }
 
