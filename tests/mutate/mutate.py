@@ -9,6 +9,8 @@ usage: tests/mutate/mutate.py run HEADER [N] [SEED]   N random mutants of HEADER
        tests/mutate/mutate.py replay FILE [HEADER]    mutants of a list: each must still be caught by the test it names
        tests/mutate/mutate.py texts FILE [HEADER]     only that each can still be made
        tests/mutate/mutate.py work HEADER             counts the work of the mutants judged `performance`
+       tests/mutate/mutate.py world HEADER [N] [SEED] N random mutants (default 40) against the header's world alone: 5 s
+                                                      of fresh seeds each; prints those that live
 
 A mutant is one small change of one function body: an operator, a constant, a condition, a statement, two arguments
 swapped, a memory order. One that does not compile, or whose object code is the header's own (at -O1; plain, with the
@@ -964,6 +966,53 @@ def work_command(header):
     return 1 if missing else 0
 
 
+def world_command(header, want, seed):
+    """Plain seeds of the world alone, whose bodies have assertions; a mutant of equal object code is not counted."""
+    work = f"{OUT}/{header}.world"
+    flags = ["-O2", "-ffp-contract=off", "-I.", "-Itests"] + says(f"tests/world/{header}.c", "flags")
+    checked = GCC + flags + ["-O1", "-w", "-Werror=int-conversion", "-Werror=incompatible-pointer-types",
+                             "-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())", "-c"]
+    text, judged = open(f"{header}.h").read(), {key_of(e): e for e in read_list(JUDGED) if e["header"] == header}
+    os.makedirs(work, exist_ok=True)
+    parts = [f"examples/world/{f}" for f in os.listdir("examples/world") if f.endswith(".c")]
+    for source in [f"tests/world/{header}.c"] + parts:
+        if run(GCC + flags + ["-w", "-DQOS_DECLARE_ONLY", "-c", "-o", f"{work}/{os.path.basename(source)}.o", source],
+               300, f"{work}/log")[0] != 0:
+            sys.exit(open(f"{work}/log").read())
+    objects = [f"{work}/{os.path.basename(source)}.o" for source in [f"tests/world/{header}.c"] + parts]
+
+    def bodies(h, changed, out):
+        with open(f"{work}/{h}.h", "w") as f:
+            f.write(changed)
+        with open(f"{work}/bodies.c", "w") as f:
+            f.write(("" if h == "qos" else '#include "qos.h"\n#undef QOS_API\n') + f'#define QOS_API\n#include "{h}.h"\n')
+        return run(checked[:1] + [f"-I{work}"] + checked[1:] + ["-o", out, f"{work}/bodies.c"], 120)[0] == 0 and read(out)
+
+    if header != "qos":
+        bodies("qos", open("qos.h").read(), f"{work}/qos.o")
+        objects.append(f"{work}/qos.o")
+    plain, counts = bodies(header, text, f"{work}/bodies.o"), collections.Counter()
+
+    def broken():
+        if run(["gcc", "-o", f"{work}/world"] + objects + [f"{work}/bodies.o", "-lm"], 60, f"{work}/log")[0] != 0:
+            sys.exit(open(f"{work}/log").read())
+        return run([f"{work}/world", "--for", "5", "--no-shrink", "--first"], 12, f"{work}/log")[0] != 0
+
+    if broken():
+        sys.exit(f"{header}.h breaks its world without a change: {work}/log")
+    for m in mutants(text, seed):
+        if sum(counts[v] for v in ("found", "equivalent", "performance", "lives")) >= want:
+            break
+        code, how = bodies(header, apply_by_text(text, m), f"{work}/bodies.o"), "dropped"
+        if code and code != plain:
+            how = "found" if broken() else judged[key_of(m)]["verdict"] if key_of(m) in judged else "lives"
+        counts[how] += 1
+        if how == "lives":
+            print(write_entry(header, m, "lives"), flush=True)
+    print(f"{header}.h, seed {seed}: {dict(counts)}")
+    return 0
+
+
 def main():
     a = sys.argv[1:]
     os.makedirs(OUT, exist_ok=True)
@@ -984,6 +1033,8 @@ def main():
         return replay_command(a[1], a[2] if len(a) > 2 else None, False)
     if len(a) >= 2 and a[0] == "work":
         return work_command(a[1])
+    if len(a) >= 2 and a[0] == "world":
+        return world_command(a[1], int(a[2]) if len(a) > 2 else 40, a[3] if len(a) > 3 else "1")
     print(__doc__)
     return 2
 

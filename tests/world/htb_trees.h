@@ -2,7 +2,7 @@
  *
  * Two to four trees take turns, one after the other, at moments a fraction of the interval of exchanges apart. The
  * device takes all at once. Which class has demand in which tree changes now and then; a tree may be gone, and another
- * join in its slot; a tree may exchange late. The account is of what each class was given by all trees, in doubles. */
+ * join in its slot; a tree may exchange late, or at a wrong time, an hour ahead, whereupon its clock is reset. The account is of what each class was given by all trees, in doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_TREES_H
 #define QOS_TESTS_WORLD_HTB_TREES_H
 
@@ -20,13 +20,14 @@ struct jo_class {
 
 static struct {
     struct world *w;
-    struct world_rng rng;
+    struct world_rng rng, more;
     uint32_t trees, classes;
     struct htb_config config;
     struct htb_shared_config shared;
     struct jo_class class_of[JO_CLASSES];
     uint64_t now, late_ns[JO_TREES];
-    double gone; /* trees so far: each had debts */
+    double gone;  /* trees so far: each had debts */
+    double wrong; /* times so far: each filled buckets and paid debts */
     bool queues, grouped, all_in_time;
     double total, idle_since_s, idle_total, burst_s, interval_s;
     double above, above_s; /* of all classes: tokens above the root's rate in the worst window */
@@ -69,7 +70,7 @@ static void jo_all(double n)
     uint32_t id;
     for (id = 1; id < jo.classes; id++)
         most += (double)jo.class_of[id].n;
-    most *= jo.trees + jo.gone;
+    most *= jo.trees + jo.gone + jo.wrong;
     jo.above = fmax(0, jo.above - root * (jo_s() - jo.above_s)) + n;
     jo.above_s = jo_s();
     if (jo.all_in_time && jo.above > most * 1.0001 + 2)
@@ -79,7 +80,7 @@ static void jo_all(double n)
 static void jo_given(uint32_t id, double n)
 {
     struct jo_class *c = &jo.class_of[id];
-    double trees = jo.trees, debts = trees + jo.gone, limit = (double)c->terms.limit_per_s[0];
+    double trees = jo.trees + jo.wrong, debts = trees + jo.gone, limit = (double)c->terms.limit_per_s[0];
     world_trace(jo.now, id, "given", (uint64_t)n);
     jo.w->events++;
     c->given += n;
@@ -118,7 +119,7 @@ static void jo_judge(void)
         double t = jo_s() - jo.idle_since_s, largest = 0;
         for (id = 1; id < jo.classes; id++)
             largest = fmax(largest, (double)jo.class_of[id].n);
-        if (4 * largest < root * jo.interval_s && /* open: see htb.worlds */
+        if ((WORLD_V02 || 4 * largest < root * jo.interval_s) && /* open in today's: see htb.worlds */
             jo.total - jo.idle_total <
                 0.999 * (root * (1 - trees / 128) * t - 3 * jo.interval_s * root * (jo.classes - 1) -
                          trees * (2 * root * jo.burst_s + largest)) -
@@ -198,6 +199,22 @@ static void jo_move(uint32_t id, uint32_t k)
     jo_begin(id);
 }
 
+/* Thread k shows a time an hour ahead, once, and resets its clock. What was exchanged then counts as a move. */
+static void jo_wrong_time(uint32_t k)
+{
+    const uint64_t wrong_ns = jo.now + 3600 * UINT64_C(1000000000);
+    uint32_t id;
+    jo.wrong++;
+    if (jo.queues || world_chance(&jo.more, 500))
+        (void)htb_exchange(&jo_tree[k], wrong_ns);
+    for (id = 1; id < jo.classes && !jo.queues; id++)
+        if (jo.class_of[id].want[k] && htb_take(&jo_tree[k], wrong_ns, id, jo.class_of[id].n) == QOS_OK)
+            jo_given(id, (double)jo.class_of[id].n);
+    htb_reset_clock(&jo_tree[k], jo.now);
+    for (id = 1; id < jo.classes; id++)
+        jo_begin(id);
+}
+
 static void jo_draw(void)
 {
     uint64_t root = world_scale(&jo.rng, 100, 1000000000), left, n;
@@ -243,6 +260,7 @@ static void trees_run(struct world *w)
     memset(&jo, 0, sizeof jo);
     jo.w = w;
     world_rng_init(&jo.rng, w->seed, 101);
+    world_rng_init(&jo.more, w->seed, 107);
     jo_draw();
     jo.now = 1000000;
     if (htb_shared_memsize(&jo.shared) > sizeof jo_shared ||
@@ -274,6 +292,8 @@ static void trees_run(struct world *w)
             jo.late_ns[world_between(&jo.rng, 0, jo.trees - 1)] = jo.now + 20 * step_ns * 8;
             jo.all_in_time = false;
         }
+        if (world_chance(&jo.more, 2))
+            jo_wrong_time((uint32_t)world_between(&jo.more, 0, jo.trees - 1));
         jo.now += step_ns;
     }
 }
