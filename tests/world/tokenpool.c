@@ -223,7 +223,7 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
     /* what is left is less than a request; what is wanted comes at its calls */
     x += t->size - 1 + (t->wants != ALL ? (uint64_t)(t->per_ns * (double)(run.T / 4)) + t->size : 0);
     x += t->wants != ALL ? 2 : 0; /* this product and the next one are rounded down, seed 600002677 */
-    if (ended - begun > run.T) /* what it wanted after T waits for the next epoch, seeds 804766 and 77000338 */
+    if (ended - begun > run.T)    /* what it wanted after T waits for the next epoch, seeds 804766 and 77000338 */
         x += (uint64_t)(t->per_ns * (double)(ended - begun - run.T));
     if ((got + x) * 1000 < want * 999)
         world_fail(run.w, starts ? "restart" : "reservation", ps->now_ns,
