@@ -100,6 +100,7 @@ void world_storage_free(struct world_storage *s)
         free(s->file[i].now);
         free(s->file[i].disk);
     }
+    memset(s->file, 0, sizeof s->file); /* a world that ends early frees what it has not begun anew */
 }
 
 void world_storage_cut_in(struct world_storage *s, uint64_t after)

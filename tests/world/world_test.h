@@ -201,15 +201,17 @@ static WORLD_UNUSED void world_trace_promise(uint32_t client, double rate)
 static void world_run(struct world *w);
 static volatile uint64_t world_current; /* the seed, for a crash */
 
-static sigjmp_buf world_hung;
+static sigjmp_buf world_hung; /* the value of a jump: a signal's number; 1: the world itself says that it hangs */
+static volatile sig_atomic_t world_runs;
 
+/* A header that crashes is one that is found: the world is over, and the next one begins. */
 static void world_crash(int number)
 {
     char text[128];
     int n;
-    if (number == SIGPROF)
-        siglongjmp(world_hung, 1);
-    n = snprintf(text, sizeof text, "\nworld %s: signal %d in the world of seed %llu\n", WORLD_HEADER, number,
+    if (world_runs)
+        siglongjmp(world_hung, number);
+    n = snprintf(text, sizeof text, "\nworld %s: signal %d after the world of seed %llu\n", WORLD_HEADER, number,
                  (unsigned long long)world_current);
     (void)!write(1, text, (size_t)n);
     _exit(1);
@@ -234,10 +236,16 @@ static void world_do(struct world *w)
     w->events = 0;
     w->message[0] = 0;
     world_goes_on(0);
-    if (sigsetjmp(world_hung, 1) == 0)
-        world_run(w);
-    else
-        world_fail(w, "hang", 0, "6 s of processor time, and the world does not go on");
+    world_runs = 1;
+    switch (sigsetjmp(world_hung, 1)) {
+    case 0: world_run(w); break;
+    case SIGSEGV: world_fail(w, "crash", 0, "signal SIGSEGV: an address that is not"); break;
+    case SIGFPE: world_fail(w, "crash", 0, "signal SIGFPE: a division by zero"); break;
+    case SIGILL: world_fail(w, "crash", 0, "signal SIGILL: a trap"); break;
+    case SIGABRT: world_fail(w, "crash", 0, "signal SIGABRT: an assertion, or the heap is damaged"); break;
+    default: world_fail(w, "hang", 0, "6 s of processor time, and the world does not go on"); break;
+    }
+    world_runs = 0;
     (void)setitimer(ITIMER_PROF, &none, NULL);
 }
 
