@@ -3068,16 +3068,22 @@ QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const
     }
 }
 
+/* What a tree needs; nothing is placed. */
+QOS_PRIV void htb_priv_measure(struct qos_layout *layout, const struct htb_config *config)
+{
+    struct htb scratch;
+    qos_layout_begin(layout, NULL);
+    htb_priv_layout(layout, &scratch, config);
+}
+
 QOS_API size_t htb_memsize(const struct htb_config *config)
 {
     struct htb_config c;
     struct qos_layout layout;
-    struct htb scratch;
     if (htb_config_error(config))
         return 0;
     c = htb_priv_defaults(config);
-    qos_layout_begin(&layout, NULL);
-    htb_priv_layout(&layout, &scratch, &c);
+    htb_priv_measure(&layout, &c);
     return qos_layout_size_bytes(&layout);
 }
 
@@ -3244,7 +3250,6 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
 {
     struct htb_config c;
     struct htb_class best_effort;
-    struct htb scratch;
     struct qos_layout layout;
     enum qos_status status;
     uint32_t i;
@@ -3254,8 +3259,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     if (htb_config_error(config))
         return QOS_ERANGE;
     c = htb_priv_defaults(config);
-    qos_layout_begin(&layout, NULL);
-    htb_priv_layout(&layout, &scratch, &c);
+    htb_priv_measure(&layout, &c);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
