@@ -137,7 +137,7 @@ placing a write, k = 8|ns|k=8|place_ns_per_write|||||
 the same, k = 1,000|ns|k=1000|place_ns_per_write|||||
 END
 say "A find waits for one line and its page. The limit: an array that is told which entry it is, and so waits for no more, is 3 to 4 times as fast as"
-say "absl's tree (bench/twochoice, \`array_speedup_vs_absl\`). In pages of 4 KiB the table is 1.9 to 2.2 times as fast, depending on run and pattern, in huge"
+say "absl's tree (bench/twochoice, \`array_speedup_vs_absl\`). In pages of 4 KiB the table is 1.8 to 2.2 times as fast, depending on run and pattern, in huge"
 say "pages 2.1 to 3. Other orders and choices of prefetches, one guess of the line by interpolation among them, made it slower or changed nothing."
 say
 
