@@ -407,9 +407,9 @@ static void *report(void *arg)
         for (i = 0; i < reporters; i++)
             qos_atomic_store_relaxed(&reports[i], head | (round + 1) / 2);
         qos_atomic_store_release(&turn, 2 * round - 1);
+        /* Asleep: where two processors share a core, a loop would take half of it from what is measured. */
         while (qos_atomic_load_acquire(&turn) != 2 * round)
-            usleep(
-                20); /* asleep: where two processors share a core, a loop would take half of it from what is measured */
+            usleep(20);
     }
     return NULL;
 }
