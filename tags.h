@@ -73,9 +73,9 @@
  *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m  +  K
  *     k is 1 (so equal clients with requests of cost 1 differ by at most 2 of them); who
  *     forced some has force_debt_requests + 1 of cost_max more. k_f is lead_requests if f
- *     has a reservation. K is 0, or if m waited at its limit the largest c times those
- *     that wait as it comes back over the sum of their w. TAGS_ALLOW: what is above
- *     limits is shared so by itself.
+ *     has a reservation. K is 0; a lag if m waited at its limit; a lag but for f if f has
+ *     a reservation. A lag is the largest c times those that wait, over the sum of their
+ *     w. TAGS_ALLOW: what is above limits is shared so by itself.
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
  *     device, is 1; else but for 1.2 window + D services. A service beyond 2 estimates
  *     counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
@@ -446,10 +446,11 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   A client's tag may run ahead of V by reservations, when they give it more than its share. The paper brings it
  *   back once a test has found, K times in a row, that the client's share exceeds its reservation again. Here the
  *   lead is bounded instead: a request of the reservation phase is not charged to the share tag if the tag would then
- *   lead V by more than lead_requests of the client's requests (of a group, of the largest of its clients'). Nothing
- *   has to be detected, and the client has its share back at once (Figure 6(b)). V moves in steps of the others'
- *   requests: if lead_requests of a client are less than such a step, it gets a part of its reservation besides its
- *   share.
+ *   lead V by more than lead_requests of the client's and the lag: one of the largest requests for each other one that
+ *   waits, over the sum of their weights. Nothing has to be detected, and the client has its share back at once
+ *   (Figure 6(b)). V is the least tag, so it stands while each of the others is served once: without the lag, a client
+ *   with small requests got up to nearly its reservation besides its share. Where most of the weight goes by
+ *   reservation, V stands for longer: those with large requests and small weights may lose a quarter of their shares.
  *
  *   The reservation clock is real time minus the time that was dropped. A tag is due when the clock has reached it. Of
  *   several that are due, the one goes first whose deadline is first: its tag after the next request, tag + n / R. (By
@@ -993,22 +994,23 @@ QOS_PRIV struct qos_u128 tags_priv_lead(struct qos_u128 a, struct qos_u128 b)
     return tags_priv_less(a, b) ? tags_priv_wide(0, 0) : qos_sub_wide(a, b);
 }
 
+/* One of the largest requests of each of the clients, over the sum of their weights. */
+QOS_PRIV_NOINLINE struct qos_u128 tags_priv_lag(const struct tags_priv_pool *pool, uint32_t clients, uint64_t weights)
+{
+    uint64_t work = qos_min(qos_sat_mul(pool->largest, clients), UINT64_C(1) << 62), rest;
+    struct qos_u128 lag = qos_mul_wide(work, UINT64_C(1) << 62);
+    weights = qos_max(weights, 1);
+    rest = lag.hi % weights;
+    return tags_priv_wide(lag.hi / weights, qos_div_wide(tags_priv_wide(rest, lag.lo), weights, NULL));
+}
+
 /* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
- * the lag that is usual, a request of each client that waits, over the sum of their weights. The rest is lost. */
+ * the usual lag. The rest is lost. */
 QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags_priv_pool *pool, struct tags_priv_hot *h)
 {
-    uint64_t weights = qos_max(pool->weights, 1), work, hi, rest;
-    struct qos_u128 least;
-    if (!tags_priv_less(h->tag, pool->v))
-        return;
-    work = qos_min(qos_sat_mul(pool->largest, pool->backlogged), UINT64_C(1) << 62);
-    least = qos_mul_wide(work, UINT64_C(1) << 62);
-    hi = least.hi / weights;
-    rest = least.hi % weights;
-    least = tags_priv_wide(hi, qos_div_wide(tags_priv_wide(rest, least.lo), weights, NULL));
-    least = tags_priv_lead(pool->v, least);
-    if (tags_priv_less(h->tag, least))
-        h->tag = least;
+    if (tags_priv_less(h->tag, pool->v))
+        h->tag =
+            tags_priv_most_of(h->tag, tags_priv_lead(pool->v, tags_priv_lag(pool, pool->backlogged, pool->weights)));
 }
 
 /* Share or surplus tag += by. It is not placed more than TAGS_PRIV_LEAD_MAX ahead of its V. */
@@ -2839,15 +2841,16 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     return true;
 }
 
-/* Is the share tag at most `requests` charges ahead of V? Tags are sums of rounded parts, and V is kept without its
- * lowest bits, the place of an id. What is equal but for that must not depend on it: so much more is no lead. */
-QOS_PRIV bool tags_priv_within(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge, uint64_t requests)
+/* By how much the share tag leads V by more than `requests` charges. Tags are sums of rounded parts, and V is kept
+ * without its lowest bits, the place of an id. What is equal but for that must not depend on it: so much is no lead. */
+QOS_PRIV struct qos_u128 tags_priv_beyond(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge,
+                                          uint64_t requests)
 {
     struct qos_u128 most = tags_priv_wide(charge.hi >> 24, (charge.hi & 0xffffff) << 40 | charge.lo >> 24);
     const uint64_t hi = qos_sat_mul(charge.hi, requests);
     most = qos_add_wide(most, tags_priv_wide(qos_min(hi, TAGS_PRIV_LEAD_MAX), TAGS_PRIV_ID_MASK));
     most = qos_add_wide(most, qos_mul_wide(charge.lo, requests));
-    return !tags_priv_less(most, tags_priv_lead(tag, v));
+    return tags_priv_lead(tags_priv_lead(tag, v), most);
 }
 
 /* Work that is due to the weight phase, times 1000. sign: 1 at dispatch, -1 when the request is cancelled. */
@@ -2876,17 +2879,26 @@ QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_p
     charge->share = *tag;
 }
 
-/* Charges the share tag, or above the limit the surplus tag. By reservation it leads V by at most `lead` of these. */
+/* Does this charge for a request by reservation take the share tag too far ahead of V? By more than lead_requests of
+ * them and what others may take until V moves: one of the largest requests of each, over their weights. */
+QOS_PRIV bool tags_priv_too_far(const struct tags *tags, const struct tags_priv_pool *pool,
+                                const struct tags_priv_hot *h, struct qos_u128 by)
+{
+    const struct qos_u128 beyond = tags_priv_beyond(pool->v, qos_add_wide(h->tag, by), by, tags->config.lead_requests);
+    return (beyond.hi | beyond.lo) != 0 &&
+           tags_priv_less(tags_priv_lag(pool, pool->backlogged - 1, pool->weights - tags_priv_weight(h)), beyond);
+}
+
+/* Charges the share tag, or above the limit the surplus tag. */
 TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h,
-                                             uint64_t amount, uint64_t lead, struct tags_priv_charge *charge,
-                                             enum tags_phase phase)
+                                             uint64_t amount, struct tags_priv_charge *charge, enum tags_phase phase)
 {
     struct qos_u128 by = tags_priv_per_weight(h, amount, &h->rest);
     tags_priv_raise_v(tags, pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
     pool->largest = qos_max(amount, pool->largest);
-    if (phase == TAGS_PHASE_RESERVATION && !tags_priv_within(pool->v, qos_add_wide(h->tag, by), by, lead)) {
+    if (phase == TAGS_PHASE_RESERVATION && tags_priv_too_far(tags, pool, h, by)) {
         charge->flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
@@ -2956,15 +2968,12 @@ QOS_PRIV_NOINLINE void tags_priv_charge_level(struct tags *tags, struct tags_pri
     const enum tags_phase own = tags_priv_phase_of(tags, charge->id, phase);
     const bool group = charge->id >= tags->config.clients;
     uint32_t *last = group && tags->reserve_units ? &tags->reserve_units[charge->id] : NULL, before = last ? *last : 0;
-    uint64_t lead = tags->config.lead_requests;
     if (tags->by_client)
         tags_priv_count_in(&tags->by_client[charge->id], phase, units);
-    if (group && own == TAGS_PHASE_RESERVATION)
-        lead = qos_mul_div_floor(lead, tags_priv_inside(tags, charge->id)->largest, qos_max(slot->amount, 1));
     (void)tags_priv_charge_rates(tags, pool, h, slot, charge, own, false);
     if (last)
         *last = (uint32_t)qos_max(slot->cost, before - before / 64);
-    tags_priv_charge_share(tags, pool, h, slot->amount, lead, charge, own);
+    tags_priv_charge_share(tags, pool, h, slot->amount, charge, own);
 }
 
 /* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
@@ -2984,7 +2993,7 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *p
         if (!tags_priv_charge_rates(tags, pool, h, slot, &slot->own, phase, tags->config.shared))
             return false;
         tags_priv_weigh(tags, slot, phase);
-        tags_priv_charge_share(tags, pool, h, slot->amount, tags->config.lead_requests, &slot->own, phase);
+        tags_priv_charge_share(tags, pool, h, slot->amount, &slot->own, phase);
         if (tags->by_client)
             tags_priv_count_in(&tags->by_client[id], phase, units);
     }
@@ -3151,6 +3160,7 @@ QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool
 {
     uint64_t debt = tags->config.force_debt_requests, most = tags->config.cost_max;
     struct tags_priv_hot *h = &tags->hot[id];
+    struct qos_u128 beyond;
     uint32_t rest = 0;
     if (h->queued == 0)
         tags_priv_wake(tags, pool, id);
@@ -3158,8 +3168,9 @@ QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool
         tags_priv_off_limit(pool, h);
     if (tags->queued == 0 && tags->at_device == 0 && tags->slot && tags_priv_less(pool->v, h->tag))
         pool->v = h->tag;
+    beyond = tags_priv_beyond(pool->v, h->tag, tags_priv_per_weight(h, amount, &rest), debt);
     return tags_priv_debt_units(tags, id) <= debt * (tags->config.count_cost ? most : 1) &&
-           tags_priv_within(pool->v, h->tag, tags_priv_per_weight(h, amount, &rest), debt);
+           (beyond.hi | beyond.lo) == 0;
 }
 
 QOS_PRIV void tags_priv_note_debt(struct tags_priv_counters *c, uint64_t units)

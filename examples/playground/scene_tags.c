@@ -195,8 +195,10 @@ static void judge_limit(struct scene_result *result, uint32_t i)
  * than the first page of tags.h says. By reward shares are of time, in which a request here is not one. */
 static void judge_shares(struct scene_result *result)
 {
-    double most = 0;
+    double most = 0, others = 0; /* weights but gold's */
     uint32_t i, of = 0;
+    for (i = 0; i < clients; i++)
+        others += i == GOLD ? 0 : client[i].weight;
     for (i = 0; i < clients; i++) /* what reservations gave does not count against the others */
         if ((double)client[i].by_weight / client[i].weight > most) {
             most = (double)client[i].by_weight / client[i].weight;
@@ -204,9 +206,10 @@ static void judge_shares(struct scene_result *result)
         }
     for (i = 0; i < clients; i++) {
         const struct client *f = &client[i];
-        const double ahead = result->total[i < 2 ? i : 2].promised_per_s && i == GOLD ? TAGS_DEFAULT_LEAD_REQUESTS : 1;
+        const bool leads = i == GOLD && result->total[GOLD].promised_per_s > 0;
+        const double ahead = leads ? TAGS_DEFAULT_LEAD_REQUESTS / f->weight + (clients - 1) / others : 1 / f->weight;
         if (f->always && !set[SET_reward] && (i > GREEDY || !set[i == GOLD ? SET_gold_limit : SET_greedy_limit]) &&
-            most > (double)f->granted / f->weight + ahead / f->weight + 1 / client[of].weight + 1e-9)
+            most > (double)f->granted / f->weight + ahead + 1 / client[of].weight + 1e-9)
             scene_missed(result, tenant_of(i), now - 1, SCENE_RATE_MISSED);
     }
     for (i = 0; i < clients; i++) {

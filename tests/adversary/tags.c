@@ -302,14 +302,19 @@ static void world(const struct adversary_program *p, enum tags_mode mode, struct
     w.config.window = WINDOW;
 }
 
-/* The weight that the program gives the rival at most: what it is entitled to. */
-static double most_weight(const struct adversary_program *p)
+/* The weight that the program gives the rival at most: what it is entitled to. *least, unless NULL: the least one. */
+static double most_weight(const struct adversary_program *p, double *least)
 {
-    uint64_t most = w.terms[RIVAL].weight;
+    uint64_t most = w.terms[RIVAL].weight, low = most;
     uint32_t i;
-    for (i = 0; i < p->steps; i++)
-        if (p->step[i].op == WEIGHT && p->step[i].a > most)
-            most = p->step[i].a;
+    for (i = 0; i < p->steps; i++) {
+        if (p->step[i].op != WEIGHT)
+            continue;
+        most = p->step[i].a > most ? p->step[i].a : most;
+        low = p->step[i].a < low ? p->step[i].a : low;
+    }
+    if (least)
+        *least = (double)low;
     return (double)most;
 }
 
@@ -364,24 +369,25 @@ static void weight(const struct adversary_program *p, struct adversary_score *sc
     world(p, TAGS_PS, &rng);
     if (check_between(&rng, 0, 1))
         w.terms[RIVAL].reservation_per_s = check_between(&rng, 1, 200);
-    most = most_weight(p);
+    most = most_weight(p, NULL);
     run(p);
     score->harm = rise(most, false, BY_WEIGHT);
     score->bound = COST_MAX / most + (double)w.victim_cost / (double)w.terms[VICTIM].weight;
 }
 
-/* The victim has a weight, and a reservation by which it gets service ahead of its share tag. */
+/* The victim has a weight, and a reservation by which it gets service ahead of its share tag: by the lag more than that,
+ * one request of the rival. */
 static void weight_lead(const struct adversary_program *p, struct adversary_score *score)
 {
     struct check_rng rng;
-    double most;
+    double most, least;
     world(p, TAGS_PS, &rng);
     w.terms[VICTIM].reservation_per_s = check_between(&rng, 1, 2000);
     w.terms[RIVAL].reservation_per_s = check_between(&rng, 0, 200);
-    most = most_weight(p);
+    most = most_weight(p, &least);
     run(p);
     score->harm = rise(most, false, BY_WEIGHT);
-    score->bound = COST_MAX / most + LEAD * (double)w.victim_cost / (double)w.terms[VICTIM].weight;
+    score->bound = COST_MAX / most + COST_MAX / least + LEAD * (double)w.victim_cost / (double)w.terms[VICTIM].weight;
 }
 
 /* The rival has a limit. */
@@ -414,7 +420,7 @@ static void forced(const struct adversary_program *p, struct adversary_score *sc
     struct check_rng rng;
     double most;
     world(p, TAGS_PS, &rng);
-    most = most_weight(p);
+    most = most_weight(p, NULL);
     run(p);
     score->harm = rise(most, false, BY_WEIGHT | BY_FORCE);
     score->bound = (DEBT + 1) * COST_MAX / most + (double)w.victim_cost / (double)w.terms[VICTIM].weight;
@@ -473,7 +479,7 @@ static void surplus(const struct adversary_program *p, struct adversary_score *s
     w.config.at_limit = TAGS_ALLOW;
     w.terms[VICTIM].limit_per_s = w.terms[RIVAL].limit_per_s = 1;
     w.config.limit_burst_ns = QOS_NOTHING;
-    most = most_weight(p);
+    most = most_weight(p, NULL);
     run(p);
     score->harm = rise(most, false, ABOVE_LIMIT);
     score->bound = COST_MAX / most + 2 * (double)w.victim_cost / (double)w.terms[VICTIM].weight;
@@ -488,7 +494,7 @@ static void reward(const struct adversary_program *p, struct adversary_score *sc
     world(p, TAGS_REWARD, &rng);
     w.channels = w.config.channels = 1;
     w.config.attribute = true;
-    most = most_weight(p);
+    most = most_weight(p, NULL);
     run(p);
     late = 1.2 * WINDOW + (double)w.depth;
     score->harm = rise(most, true, BY_WEIGHT);

@@ -1,7 +1,8 @@
 // proves: no monopoly and no starvation, whichever client comes back from idleness or from its limit. Over every
 // proves: interval in which two clients keep demand, requests per weight differ by at most 1/w + 1/w' (weights
 // proves: 1..2^40). A factor on all weights changes nothing. A client lags the fluid schedule by at most w / (sum of
-// proves: w) times one request of each other client. With the tracker's rho and delta, eight servers keep one client's
+// proves: w) times one request of each other client. A reservation below its share adds nothing to it, however small
+// proves: its client's requests are beside those of others, whose V stands meanwhile: flat and in groups. With the tracker's rho and delta, eight servers keep one client's
 // proves: limit and reservation like one server
 #include "check.h"
 #include "tags.h"
@@ -133,6 +134,59 @@ static double lag(uint64_t stream, uint64_t steps)
             worst = larger(worst, (work * weight[i] / sum - got[i]) / bound[i]);
     }
     CHECK_WITHIN(worst, 0, 1 + 1e-9);
+    CHECK(check_mem_free(&mem));
+    return worst;
+}
+
+/* Client 0 has a reservation of 0.98 of its share and requests of cost 1; n others have requests of another cost, and no
+ * reservation. All keep requests queued, for 100 rounds. Returns how far the part of a share is from 1, at most. */
+static double small_requests(uint32_t n, uint64_t weight, uint64_t others, uint64_t cost, bool groups)
+{
+    const double sum = (double)(weight + n * others);
+    struct tags_config config;
+    struct tags t;
+    struct check_mem mem;
+    double got[101] = {0}, work = 0, worst = 0;
+    const double most = 100 * larger(sum / (double)weight, sum / (double)others * (double)cost);
+    uint64_t now = SECOND;
+    uint32_t i, id;
+    CHECK_CONTEXT("%u of weight %" PRIu64 " with requests of %" PRIu64 " beside one of weight %" PRIu64 ", %s", n,
+                  others, cost, weight, groups ? "groups" : "flat");
+    memset(&config, 0, sizeof config);
+    config.clients = groups ? 8 * (n + 1) : n + 1;
+    config.groups = groups ? n + 1 : 0;
+    config.mode = TAGS_PS;
+    config.count_cost = true;
+    config.cost_max = 1000;
+    config.no_completions = true;
+    check_mem_new(&mem, tags_memsize(&config), 64, 0);
+    CHECK_EQ(tags_init(&t, mem.mem, mem.size, &config), QOS_OK);
+    for (i = 0; i <= n; i++) {
+        struct tags_client terms = {i ? others : weight, 0, 0};
+        terms.reservation_per_s = i ? 0 : (uint64_t)(0.98e6 * (double)weight / sum);
+        id = groups ? 8 * i : i;
+        if (groups)
+            CHECK_EQ(tags_group_add(&t, now, config.clients + i, &terms, id, 8), QOS_OK);
+        CHECK_EQ(tags_add(&t, now, id, &terms), QOS_OK);
+        CHECK_EQ(tags_arrive(&t, now, id, TAGS_BACKLOG_MAX, i ? cost : 1), QOS_OK);
+    }
+    while (work < most) { /* the device does 10^6 units of cost in a second */
+        struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+        struct tags_grant g;
+        uint64_t c;
+        CHECK_EQ(tags_choose(&t, now, &choice), QOS_OK);
+        i = groups ? choice.client / 8 : choice.client;
+        c = i ? cost : 1;
+        CHECK_EQ(tags_dispatch(&t, now, &choice, c, 0, 0, &g), QOS_OK);
+        got[i] += (double)c;
+        work += (double)c;
+        now += c * 1000;
+    }
+    for (i = 0; i <= n; i++) {
+        double part = got[i] / work * sum / (double)(i ? others : weight);
+        CHECK_WITHIN(part, 0.99, 1.01);
+        worst = larger(worst, larger(part - 1, 1 - part));
+    }
     CHECK(check_mem_free(&mem));
     return worst;
 }
@@ -272,6 +326,13 @@ int main(void)
     servers(false, 0, 400, false);
     for (run = 0; run < 10; run++)
         scale(run);
+    for (worst = 0, run = 0; run < check_scaled(36); run++) {
+        static const uint32_t many[] = {2, 10, 100};
+        static const uint64_t weights[][2] = {{1, 1}, {1, 10}, {10, 1}}, costs[] = {32, 1000};
+        const uint64_t *w = weights[run / 3 % 3];
+        worst = larger(worst, small_requests(many[run % 3], w[0], w[1], costs[run / 9 % 2], run >= 18));
+    }
+    printf("a small reservation beside large requests: within %.4f of the shares\n", worst);
     for (worst = 0, run = 0; run < 20; run++)
         worst = larger(worst, lag(run, 2000));
     printf("behind the fluid schedule: %.3f of the bound\n", worst);

@@ -232,8 +232,8 @@ static void draw_inside(struct check_rng *rng, uint32_t g, double fair)
     }
 }
 
-/* Each group has 99 % of its max-min share of the device, and each client of its group's, over 100 rounds. With unequal
- * costs a round of all others is not more than lead_requests. Returns the least part of a share. */
+/* Each group has 99 % of its max-min share of the device, and each client of its group's, over 100 rounds. Returns the
+ * least part of a share. */
 static double shares(struct check_rng *rng, uint64_t stream)
 {
     struct terms *level[IDS > GROUPS ? IDS : GROUPS] = {NULL};
@@ -248,7 +248,6 @@ static double shares(struct check_rng *rng, uint64_t stream)
     config.mode = TAGS_PS;
     config.count_cost = true;
     config.cost_max = stream % 4 ? 100 : 1;
-    config.lead_requests = stream % 4 ? 256 : 16;
     config.limit_burst_ns = check_between(rng, 5, 100) * (SECOND / 1000);
     config.clients = CLIENTS;
     config.groups = groups;

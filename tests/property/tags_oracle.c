@@ -163,12 +163,21 @@ static uint64_t weights(unsigned *clients)
     return sum;
 }
 
-/* It keeps the lag: one of the largest requests for each that waits, over their weights. */
-static void back_from_limit(struct task *c)
+/* The lag: one of the largest requests for each that waits, but perhaps one, over their weights. */
+static wide usual_lag(const struct task *but)
 {
     unsigned clients;
     uint64_t sum = weights(&clients);
-    wide most = ((wide)o.largest * clients << FRACTION) / (wide)sum;
+    if (but) {
+        sum -= but->weight;
+        clients--;
+    }
+    return clients ? ((wide)o.largest * clients << FRACTION) / (wide)sum : 0;
+}
+
+static void back_from_limit(struct task *c)
+{
+    wide most = usual_lag(NULL);
     if (c->stag < o.V - most)
         c->stag = o.V - most;
 }
@@ -381,7 +390,8 @@ static struct flight *dispatch(unsigned id, int64_t now, enum tags_phase phase, 
         o.largest = f->work;
     charge = per_weight(c, f->work, &c->rest);
     /* what is equal but for rounding is no lead: 2^-24 of a charge, and the bits that V lacks */
-    f->free = f->by_reservation && c->stag + charge - o.V > charge * o.lead + charge / (1 << 24) + (1 << 22) - 1;
+    f->free = f->by_reservation &&
+              c->stag + charge - o.V > charge * o.lead + charge / (1 << 24) + (1 << 22) - 1 + usual_lag(c);
     uncharged += f->free;
     if (f->surplus && c->surplus > o.VS)
         o.VS = c->surplus;

@@ -348,25 +348,30 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
 {
     const struct group *a = &group[f], *b = &group[m];
     double wf = (double)a->terms.weight, wm = (double)b->terms.weight, ahead = 0, most, largest = 0;
-    double weight[WORLD_COHORTS];
-    uint32_t waiting = 0, k, n = 0, at[WORLD_COHORTS];
+    double weight[WORLD_COHORTS], others[WORLD_COHORTS];
+    uint32_t waiting = 0, k, n = 0, rest = 0, at_m = 0, m_at = 0;
     size_t i;
     if (!grouped() || a->members == 0 || b->members == 0 || a->limit > 0 || a->limits || run.cancels || !run.ps ||
         world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW || a->changes || b->changes || a->lies)
         return;
     most = (a->reservation > 0 ? world_value(run.w, F_LEAD) : 1) * a->largest / wf + b->largest / wm;
     for (k = 0; k < WORLD_COHORTS; k++) {
-        at[k] = n;
+        at_m = k == m ? n : at_m;
+        m_at = k == m ? rest : m_at;
         if (group[k].members)
             weight[n++] = (double)group[k].terms.weight;
+        if (group[k].members && k != f)
+            others[rest++] = (double)group[k].terms.weight;
         largest = group[k].largest > largest ? group[k].largest : largest;
     }
     if (run.lies)
         largest = run.cost_max;
     if (b->lies) /* until its requests end */
         most += run.depth * run.cost_max / wm;
-    if (b->limit > 0 || b->limits) /* K */
-        most += largest * most_per_weight(weight, n, at[m]);
+    if (b->limit > 0 || b->limits) /* K: m waited */
+        most += largest * most_per_weight(weight, n, at_m);
+    if (a->reservation > 0) /* f led V */
+        most += largest * most_per_weight(others, rest, m_at);
     if (run.forces)
         most += debt() * run.cost_max * (1 / wf + 1 / wm);
     for (i = 0; i < journal_count; i++) {
@@ -407,8 +412,27 @@ static double least_charged(uint32_t m)
     return shortest + (part > shortest ? part : shortest);
 }
 
+/* K: the largest request times those that wait over the sum of their weights, of all in f's group, or but f. */
+static double usual_lag(uint32_t f, uint32_t m, bool but_f, bool ps)
+{
+    static double weight[CLIENTS];
+    double largest = 0;
+    uint32_t i, n = 0, at_m = 0;
+    for (i = 0; i < tenants; i++) {
+        double c = !ps ? tenant[i].longest_ns : run.lies ? run.cost_max : tenant[i].largest;
+        if (grouped() && tenant[i].group != tenant[f].group)
+            continue;
+        largest = c > largest ? c : largest;
+        if (but_f && i == f)
+            continue;
+        at_m = i == m ? n : at_m;
+        weight[n++] = (double)tenant[i].terms.weight;
+    }
+    return largest * most_per_weight(weight, n, at_m);
+}
+
 /* Promise `pair`: while f keeps requests queued and is below its limit, m gets by weight and by force at most
- * W_m / w_m <= W_f / w_f + k_f c_f / w_f + k_m c_m / w_m in any window. PS: cost; reward, on a serial device: time. */
+ * W_m / w_m <= W_f / w_f + k_f c_f / w_f + k_m c_m / w_m + K in any window. PS: cost; reward, on a serial device: time. */
 static void oracle_pair(uint32_t f, uint32_t m)
 {
     const struct tenant *a = &tenant[f], *b = &tenant[m];
@@ -451,20 +475,10 @@ static void oracle_pair(uint32_t f, uint32_t m)
         charged = least_charged(m);
     if (!ps && !used) /* charged and used time differ by at most 1.2 windows and D requests each */
         most += (1.2 * 50 + (run.depth > 1 ? run.depth : 0)) * (a->longest_ns / wf + b->longest_ns / wm);
-    if (b->limit > 0 && !WORLD_TAGS_V02) { /* K: m waited at its limit */
-        static double weight[CLIENTS];
-        double largest = 0;
-        uint32_t i, n = 0, at_m = 0;
-        for (i = 0; i < tenants; i++) {
-            double c = !ps ? tenant[i].longest_ns : run.lies ? run.cost_max : tenant[i].largest;
-            if (grouped() && tenant[i].group != a->group)
-                continue;
-            at_m = i == m ? n : at_m;
-            weight[n++] = (double)tenant[i].terms.weight;
-            largest = c > largest ? c : largest;
-        }
-        most += largest * most_per_weight(weight, n, at_m);
-    }
+    if (b->limit > 0 && !WORLD_TAGS_V02) /* m waited at its limit */
+        most += usual_lag(f, m, false, ps);
+    if (a->reservation > 0 && !WORLD_TAGS_V02) /* it led V */
+        most += usual_lag(f, m, true, ps);
     if (above) /* both above their limits: k is 2 + L * limit_burst */
         most = (2 + a->limit * run.limit_burst_ns) * (a->largest / wf) +
                (2 + b->limit * run.limit_burst_ns) * (b->largest / wm) + most;

@@ -190,6 +190,16 @@ static long double k_weights(void)
     return sum;
 }
 
+/* The usual lag: one of the largest requests of each that waits, but perhaps one, over their weights. */
+static long double k_lag(const struct k_client *but)
+{
+    const long double weights = k_weights() - (but && but->queued ? k_weight(but) : 0);
+    uint32_t i, n = 0;
+    for (i = 0; i < calls.clients; i++)
+        n += calls.client[i].queued > 0 && &calls.client[i] != but;
+    return n ? calls.largest * n / weights : 0;
+}
+
 /* V rises to the least share tag of those that wait for nothing but their turn. */
 static void k_raise_v(void)
 {
@@ -205,13 +215,7 @@ static void k_raise_v(void)
 /* It comes off its limit: behind V by the usual lag at most. */
 static void k_off_limit(struct k_client *c)
 {
-    long double weights = k_weights(), lag;
-    uint32_t i, n = 0;
-    for (i = 0; i < calls.clients; i++)
-        n += calls.client[i].queued > 0;
-    if (c->share >= calls.v)
-        return;
-    lag = calls.largest * n / (weights > 1 ? weights : 1);
+    const long double lag = k_lag(NULL);
     if (c->share < calls.v - lag)
         c->share = calls.v - lag < 0 ? 0 : calls.v - lag;
 }
@@ -360,7 +364,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         calls.largest = s->amount;
     if (s->phase == TAGS_PHASE_RESERVATION) {
         long double lead =
-            c->share + by - calls.v - by * (calls.config.lead_requests ? calls.config.lead_requests : 16);
+            c->share + by - calls.v - by * (calls.config.lead_requests ? calls.config.lead_requests : 16) - k_lag(c);
         const long double e = 3e-12L + (calls.reward ? 1e-6L + 1e-3L * by : 0);
         if (lead > 1e-15L && lead < e)
             calls.unsure = true;
