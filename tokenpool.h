@@ -871,7 +871,7 @@ struct tokenpool_client {
     uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
     uint64_t due_ns;             /* when that start is expected; 0: not known */
     uint64_t first_ns, seen_ns;  /* first clock after the read that showed `seen` first; last such read */
-    uint64_t begin_ns, end_ns;   /* own start, and expected end: for decay */
+    uint64_t begin_ns, end_ns;   /* own start, and the latest end, if epochs start in time */
     uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
     uint64_t top_ns;             /* the latest call */
     uint64_t tick_ns, next_tick_ns;
@@ -1054,14 +1054,15 @@ QOS_PRIV void tokenpool_client_priv_regret(struct tokenpool_client *client, uint
     client->regret = qos_max(client->regret, qos_min(qos_sat_add(n, more), client->reservation - client->kept));
 }
 
-/* Phase of a report: the last quarter counts from the deadline; an engine that does not know it is always in it. */
+/* Phase of a report. The last quarter counts from the earliest end; an engine that does not know it is always in it.
+ * The final report waits for the latest end: after it a start gets nothing of R. */
 QOS_PRIV uint8_t tokenpool_client_priv_phase(const struct tokenpool_client *client)
 {
     uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->due_ns);
     uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
     if (client->state == TOKENPOOL_PRIV_IN_ALONE)
         return TOKENPOOL_PRIV_ADVANCE;
-    if (client->due_ns && left_ns <= final_ns)
+    if (client->due_ns && qos_elapsed_ns(client->now_ns, client->end_ns) <= final_ns)
         return TOKENPOOL_PRIV_FINAL;
     return left_ns <= client->head.period_ns / 4 ? TOKENPOOL_PRIV_LAST : TOKENPOOL_PRIV_EARLY;
 }
@@ -1101,6 +1102,11 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     uint64_t spent = tokenpool_client_priv_spent(client), step = client->reservation / (small ? 32 : 128);
     uint64_t returned = client->reported_kept - client->kept, left = qos_sat_sub(client->kept, spent);
     uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_spent);
+    uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
+    /* the earliest end comes, and the final report waits for the latest one */
+    bool ends = qos_elapsed_ns(client->due_ns, client->end_ns) > final_ns &&
+                qos_elapsed_ns(client->tick_ns, client->due_ns) > final_ns &&
+                qos_elapsed_ns(client->now_ns, client->due_ns) <= final_ns;
     uint64_t ios = guard ? TOKENPOOL_PRIV_REPORT_IOS : small ? QOS_UNLIMITED : client->reservation / 64;
     bool turns = client->state == TOKENPOOL_PRIV_IN_REST /* to work, or to rest, as the report would say */
                      ? !tokenpool_client_priv_still(client, 0)
@@ -1108,7 +1114,7 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     if ((returned > step && returned >= reported_left / 3) ||
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
-        turns)
+        turns || ends)
         client->report_due = true;
     /* A look in the last quarter, of long epochs in each eighth where it costs a message: a clock that hid time is
      * found. */
@@ -1139,6 +1145,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->tick_ns = qos_sat_sub(client->tick_ns, back_ns);
         client->next_tick_ns = now_ns; /* perhaps its last report is late */
         client->busy_ns = qos_sat_sub(client->busy_ns, back_ns);
+        client->op_ns = qos_min(client->op_ns, now_ns); /* waits count from it */
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
     }
@@ -1167,9 +1174,9 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         if (client->shared && now_ns < client->due_ns &&
             client->due_ns - now_ns <= qos_elapsed_ns(client->tick_ns, now_ns))
             client->period_at_ns = now_ns;
-        tokenpool_client_priv_ticked(client);
         tokenpool_client_priv_publish(client);
         tokenpool_client_priv_consider(client);
+        tokenpool_client_priv_ticked(client);
     }
 }
 
@@ -1379,7 +1386,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
 {
     uint64_t life_ns = client->head.period_ns - client->head.period_ns / 4096, links = 1; /* T less the clocks' drift */
     uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
-    bool sure; /* when the epoch began */
+    uint64_t begin_ns; /* of the epoch, at the latest */
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
     if (!tokenpool_priv_period_valid(period) && (period || client->seen)) { /* a stray store; the monitor repairs it */
         client->due_ns = qos_default(client->due_ns, client->op_ns);
@@ -1393,19 +1400,23 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
     }
     if (epoch != client->seen) {
         tokenpool_client_priv_lapse(client);
-        if (takeovers == client->takeovers && epoch > client->seen && epoch - client->seen < 1024)
-            links = epoch - client->seen;          /* each one T long; a takeover may skip a number */
+        begin_ns = client->op_ns;
+        if (takeovers == client->takeovers && epoch > client->seen && epoch - client->seen < 1024) {
+            links = epoch - client->seen; /* each one T long; a takeover may skip a number */
+            if (client->due_ns && client->end_ns >= client->deadline_ns) /* the one before ended in time */
+                begin_ns = qos_min(begin_ns, qos_sat_add(client->end_ns, (links - 1) * life_ns));
+        }
         if (client->op_ns < client->deadline_ns) { /* the clock hid time: only the last read counts */
             client->deadline_ns = qos_sat_add(client->seen_ns, 1);
             links = 1;
         }
-        sure = client->deadline_ns > qos_sat_add(client->seen_ns, 1) ||
-               qos_elapsed_ns(client->deadline_ns, client->op_ns) <= client->head.period_ns / 512;
         if (client->deadline_ns)
             client->deadline_ns = qos_sat_add(client->deadline_ns, qos_sat_mul(links, life_ns));
         client->due_ns = client->deadline_ns > client->op_ns ? client->deadline_ns : 0;
-        /* by a read long before its start: then the end may be much later, and K lasts as long as it can */
-        client->end_ns = sure && client->due_ns ? client->due_ns : qos_sat_add(client->op_ns, life_ns);
+        /* if the reads do not tell when it began, it may end later: K lasts as long as it can */
+        client->end_ns = qos_sat_add(begin_ns, life_ns);
+        if (client->due_ns && qos_elapsed_ns(client->due_ns, client->end_ns) <= client->head.period_ns / 512)
+            client->end_ns = client->due_ns;
         client->seen = epoch;
         client->takeovers = takeovers;
         client->crowded = (period & TOKENPOOL_PRIV_CROWDED) != 0;
@@ -2218,8 +2229,11 @@ QOS_API enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor
         return s;
     monitor->incarnation = (monitor->incarnation + 1) & 0xffffu; /* engines of the old storage notice */
     bytes = tokenpool_priv_storage_bytes(monitor->config.clients);
-    for (at = 0; at < bytes; at += 8)
-        qos_atomic_store_relaxed(tokenpool_monitor_priv_at(monitor, at), 0);
+    for (at = 0; at < bytes; at += 8) { /* reports keep their incarnation: a join fences an engine of the old storage */
+        qos_word_t *word = tokenpool_monitor_priv_at(monitor, at);
+        bool report = at >= tokenpool_monitor_priv_slot(monitor, 3, 0);
+        qos_atomic_store_relaxed(word, report ? qos_atomic_load_relaxed(word) & TOKENPOOL_PRIV_INCARNATION : 0);
+    }
     for (i = 0; i < monitor->config.clients; i++)
         (void)tokenpool_monitor_priv_put(monitor, tokenpool_monitor_priv_slot(monitor, 1, i),
                                          tokenpool_priv_admitted(i, 0, 0, 0));

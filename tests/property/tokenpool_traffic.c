@@ -158,7 +158,7 @@ static void test_small(void)
         uint64_t capacity, period_ns;
     } row[] = {{10, 10000, 1000000000},   {100, 10000, 1000000000},   {100, 100000, 1000000000},
                {1000, 10000, 1000000000}, {1000, 100000, 1000000000}, {100, 15700, 10000000},
-               {100, 1570, 1000000}};
+               {100, 1570, 1000000},      {10, 10000, 10000000000}};
     unsigned i;
     for (i = 0; i < sizeof row / sizeof *row; i++) {
         run_small(row[i].clients, row[i].capacity, row[i].period_ns, 0, 1);

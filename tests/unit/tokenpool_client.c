@@ -644,6 +644,51 @@ static void test_restart(void)
     CHECK_EQ(tokenpool_client_take(&c, S, 240), QOS_OK);   /* all of it */
 }
 
+/* When an epoch began is known by an old read, so it may end later than the earliest end. The final report, which does not
+ * say what was spent, waits for the latest end, also in the next epoch, whose begin nobody saw: a start before it costs X.
+ * At the earliest end a report says what is spent. */
+static void test_doubtful_end(void)
+{
+    uint64_t epochs;
+    for (epochs = 1; epochs <= 2; epochs++) {
+        const uint64_t end = 900 * MS + epochs * S; /* the earliest one, but for the links' margin */
+        struct tokenpool_client a, b;
+        uint64_t report;
+        CHECK_CONTEXT("%" PRIu64 " epochs after the read", epochs);
+        base(1000, 240, 300, 0, &a, NULL);
+        CHECK_EQ(tokenpool_client_attach(&a, 0, 0, storage, sizeof storage), QOS_OK);
+        tokenpool_client_set_queued(&a, TOKENPOOL_BACKLOGGED);
+        rig_tick(&a, 900 * MS);
+        rig_run(&monitor, S);
+        tokenpool_client_run(&a, S + S / 2, 0);
+        if (epochs == 2) {
+            rig_run(&monitor, 2 * S);
+            tokenpool_client_run(&a, 2 * S + 50 * MS, 0);
+        }
+        tokenpool_client_run(&a, end - 200 * MS, 0);
+        CHECK_EQ(tokenpool_client_take(&a, end - 10 * MS, 15), QOS_OK);
+        tokenpool_client_run(&a, end - MS, 0);
+        report = storage[tokenpool_storage_report(2, 0) / 8];
+        CHECK_EQ(report & TOKENPOOL_TOKENS_MAX, 15);
+        CHECK_EQ(report >> 54 & 3, 1);
+        tokenpool_client_run(&a, end + 50 * MS, 0);
+        CHECK_EQ(tokenpool_client_attach(&b, 0, 0, storage, sizeof storage), QOS_OK);
+        CHECK_EQ(tokenpool_client_take(&b, end + 51 * MS, 1), QOS_OK);
+        CHECK_EQ(tokenpool_client_held(&b), 240 - 15 - 30 - 1);
+    }
+}
+
+/* Who knows when the epoch before ended knows its end, though it saw it late: its last report is final. */
+static void test_seen_late(void)
+{
+    struct tokenpool_client a;
+    base(1000, 240, 300, 0, &a, NULL);
+    rig_run(&monitor, S);
+    tokenpool_client_run(&a, S + 300 * MS, 0);
+    tokenpool_client_run(&a, 2 * S - 2 * MS, 0);
+    CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 54 & 3, 2);
+}
+
 /* Behind its limit a client does not wait for the node, also if a request is larger than what is left of the limit. */
 static void test_behind_the_limit(void)
 {
@@ -953,6 +998,8 @@ int main(void)
     test_waited_once();
     test_remote();
     test_restart();
+    test_doubtful_end();
+    test_seen_late();
     test_behind_the_limit();
     test_above_client_capacity();
     test_taken_back();

@@ -491,6 +491,27 @@ static void test_started_anew_in_a_period(void)
     CHECK_EQ(tokenpool_client_take(&a, 2 * MS, 1), QOS_ESTALE);
 }
 
+/* The same, and the engine is about to report before it sees the new storage, whose epoch has the same number. It is told,
+ * and who starts then has all of its reservation. */
+static void test_reports_to_the_new_storage(void)
+{
+    struct tokenpool_client a, b;
+    unsigned i;
+    base(0);
+    rig_join(0, 3000, 3000);
+    rig_run(&monitor, 0);
+    for (i = 0; i < 7; i++) { /* incarnations repeat after seven: that of the new storage's report */
+        CHECK_EQ(tokenpool_client_attach(&a, 0, 0, storage, sizeof storage), QOS_OK);
+        CHECK_EQ(tokenpool_client_take(&a, 0, 1), QOS_OK);
+    }
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    rig_join(0, 3000, 3000);
+    rig_run(&monitor, S / 2);
+    CHECK_EQ(tokenpool_client_take(&a, S - MS, 400), QOS_ESTALE); /* above X, so it reports first */
+    CHECK_EQ(tokenpool_client_attach(&b, 0, rig_slot(0).generation, storage, sizeof storage), QOS_OK);
+    CHECK_EQ(tokenpool_client_take(&b, S, 3000), QOS_OK);
+}
+
 /* A monitor pauses after it took a storage: the epoch that it found may have begun during the pause. */
 static void test_pause_after_a_takeover(void)
 {
@@ -895,6 +916,7 @@ int main(void)
     test_adoption();
     test_started_anew();
     test_started_anew_in_a_period();
+    test_reports_to_the_new_storage();
     test_pause_after_a_takeover();
     test_announced_late();
     test_adoption_of_too_much();
