@@ -994,23 +994,24 @@ QOS_PRIV struct qos_u128 tags_priv_lead(struct qos_u128 a, struct qos_u128 b)
     return tags_priv_less(a, b) ? tags_priv_wide(0, 0) : qos_sub_wide(a, b);
 }
 
-/* One of the largest requests of each of the clients, over the sum of their weights. */
-QOS_PRIV_NOINLINE struct qos_u128 tags_priv_lag(const struct tags_priv_pool *pool, uint32_t clients, uint64_t weights)
+/* One of the largest requests of each of these clients: over their weights the usual lag. */
+QOS_PRIV struct qos_u128 tags_priv_lag_work(const struct tags_priv_pool *pool, uint32_t clients)
 {
-    uint64_t work = qos_min(qos_sat_mul(pool->largest, clients), UINT64_C(1) << 62), rest;
-    struct qos_u128 lag = qos_mul_wide(work, UINT64_C(1) << 62);
-    weights = qos_max(weights, 1);
-    rest = lag.hi % weights;
-    return tags_priv_wide(lag.hi / weights, qos_div_wide(tags_priv_wide(rest, lag.lo), weights, NULL));
+    return qos_mul_wide(qos_min(qos_sat_mul(pool->largest, clients), UINT64_C(1) << 62), UINT64_C(1) << 62);
 }
 
 /* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
  * the usual lag. The rest is lost. */
 QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags_priv_pool *pool, struct tags_priv_hot *h)
 {
-    if (tags_priv_less(h->tag, pool->v))
-        h->tag =
-            tags_priv_most_of(h->tag, tags_priv_lead(pool->v, tags_priv_lag(pool, pool->backlogged, pool->weights)));
+    const uint64_t weights = qos_max(pool->weights, 1);
+    struct qos_u128 lag = tags_priv_lag_work(pool, pool->backlogged);
+    uint64_t rest = lag.hi % weights;
+    if (!tags_priv_less(h->tag, pool->v))
+        return;
+    lag.lo = qos_div_wide(tags_priv_wide(rest, lag.lo), weights, NULL);
+    lag.hi /= weights;
+    h->tag = tags_priv_most_of(h->tag, tags_priv_lead(pool->v, lag));
 }
 
 /* Share or surplus tag += by. It is not placed more than TAGS_PRIV_LEAD_MAX ahead of its V. */
@@ -2880,13 +2881,16 @@ QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_p
 }
 
 /* Does this charge for a request by reservation take the share tag too far ahead of V? By more than lead_requests of
- * them and what others may take until V moves: one of the largest requests of each, over their weights. */
-QOS_PRIV bool tags_priv_too_far(const struct tags *tags, const struct tags_priv_pool *pool,
-                                const struct tags_priv_hot *h, struct qos_u128 by)
+ * them and the lag of the others, for which V may stand. */
+QOS_PRIV_NOINLINE bool tags_priv_too_far(const struct tags *tags, const struct tags_priv_pool *pool,
+                                         const struct tags_priv_hot *h, struct qos_u128 by)
 {
+    const uint64_t weights = pool->weights - tags_priv_weight(h);
     const struct qos_u128 beyond = tags_priv_beyond(pool->v, qos_add_wide(h->tag, by), by, tags->config.lead_requests);
-    return (beyond.hi | beyond.lo) != 0 &&
-           tags_priv_less(tags_priv_lag(pool, pool->backlogged - 1, pool->weights - tags_priv_weight(h)), beyond);
+    const struct qos_u128 high = qos_mul_wide(beyond.hi, weights), low = qos_mul_wide(beyond.lo, weights);
+    return high.hi != 0 || high.lo >> 63 || /* times the weights, as nothing is divided so: below 2^126 */
+           tags_priv_less(tags_priv_lag_work(pool, pool->backlogged - 1),
+                          qos_add_wide(tags_priv_wide(high.lo, 0), low));
 }
 
 /* Charges the share tag, or above the limit the surplus tag. */
