@@ -120,6 +120,8 @@ struct tenant {
     /* limit: tokens above L t in the worst window so far; reservation: tokens below R t since it waits */
     double above, behind;
     uint64_t above_ns, behind_ns;
+    double lack; /* the same as behind, but whether or not it waits: of one that always asks */
+    uint64_t lack_ns;
     double pair_low, pair_high; /* of given / weight, less that of the next tenant, since both wait */
     double given_pair;
     bool pair;
@@ -425,6 +427,8 @@ static void given(uint32_t i, uint64_t n)
     digest(run.now);
     digest(((uint64_t)i << 40) + n);
     t->given += (double)n;
+    t->lack = fmax(0, t->lack + t->rate * (double)(run.now - t->lack_ns) - (double)n);
+    t->lack_ns = run.now;
     run.idle_ns = run.now;
     oracle_limit(t, (double)n, true);
     oracle_group(t->group, (double)n, true);
@@ -787,7 +791,8 @@ static void oracle_idle(void)
 }
 
 /* `stalls`: stalls of up to lag_ns are made up. Before each stall but the first, a class that always has requests enough
- * outstanding has its rate since the beginning. Of a device that gives twice the root's rate with its stalls. */
+ * outstanding has its rate since the beginning; and in any time until then, whatever it had before, it lacks at most what
+ * one of its stalls took: the others have been made up. Of a device that gives twice the root's rate with its stalls. */
 static void oracle_stalls(void)
 {
     const struct world_device_config *d = &run.device_config;
@@ -797,8 +802,10 @@ static void oracle_stalls(void)
     for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];
         const struct world_client_config *c = &t->client.config;
-        double behind = t->rate * (double)run.stalls_ns - t->given, /* the next event may be after the stall */
-            most = t->rate * (2 * run.burst_ns + 0.05 * (double)d->pause_ns) + t->largest;
+        /* Of the time before the stall: the next event may be after it. */
+        double behind = t->rate * (double)run.stalls_ns - t->given,
+               lack = t->lack + t->rate * ((double)run.stalls_ns - (double)(t->lack_ns + d->pause_ns)),
+               most = t->rate * (2 * run.burst_ns + 0.05 * (double)d->pause_ns) + t->largest;
         if (t->rate <= 0 || t->limit > 0 || t->mode != QUEUE || !t->exact || c->arrivals != WORLD_CLOSED ||
             c->think_ns || world_choice(run.w, world_of(t->cohort, F_CHURN)) != 0 ||
             world_value(run.w, world_of(t->cohort, F_CANCEL)) > 0 ||
@@ -807,6 +814,10 @@ static void oracle_stalls(void)
         if (behind > most * 1.001 + 2)
             world_fail(run.w, "stalls", run.now, "client %" PRIu32 " is %.3f ms behind its rate, allowed %.3f", t->id,
                        behind / t->rate / 1e6, most / t->rate / 1e6);
+        if (lack > most * 1.001 + 2)
+            world_fail(run.w, "stalls", run.now,
+                       "client %" PRIu32 " lacks what a stall took and %.3f ms of its rate, allowed %.3f", t->id,
+                       lack / t->rate / 1e6, most / t->rate / 1e6);
     }
     run.stalls_ns += d->pause_every_ns;
 }

@@ -122,7 +122,7 @@ struct period {
     struct qos_u128 nonce;              /* whose it is */
     uint64_t served[BUCKETS], forced[BUCKETS];
     uint64_t waits[BUCKETS][SERVERS]; /* requests, when it began */
-    bool owned;
+    bool owned, begun;
 };
 
 static struct server server[SERVERS];
@@ -397,15 +397,21 @@ static void took(uint32_t j, uint32_t i, bool forced)
                    b->in_window, l);
 }
 
+/* Requests of bucket i that wait at server j. */
+static uint64_t waiting(uint32_t j, uint32_t i)
+{
+    return server[j].arrived[i] - server[j].served[i] - server[j].cancelled[i];
+}
+
 /* Promise `reservation`, in periods without any fault: who wants it, and whose reservations fit with a fifth to spare, gets
  * it; a server that is silent costs others nothing. A bucket that closes and opens queues, or pauses, may want all that it
  * reserved at any one of its servers, and what waits when the period begins is wanted where it waits: what is reserved must fit there.
  * Of a server's capacity a fifth is spare, and what no token can use: half an interval until the controller's next round begins
- * the period, and an interval at its end, as tokens end before it by the age of the report that their grant answers. Called
- * when period `number` is over. */
+ * the period, and an interval at its end, as tokens end before it by the age of the report that their grant answers. A bucket
+ * for which nothing waits when the next period begins had all that it wanted. Called when period `number` is over. */
 static void judge_period(uint64_t number)
 {
-    const struct period *p = period_of(number), *before = period_of(number - 1);
+    const struct period *p = period_of(number), *before = period_of(number - 1), *after = period_of(number + 1);
     const bool changed = !before->owned || !same(before->nonce, p->nonce);
     const uint64_t intervals = (uint64_t)world_value(run.w, F_INTERVALS),
                    used = intervals < 8 ? 1000 - 1500 / intervals : 800;
@@ -439,11 +445,16 @@ static void judge_period(uint64_t number)
     for (i = 0; i < run.buckets; i++) {
         double want = 0, got = (double)(p->served[i] + p->forced[i]), slack = 2.0 * run.servers + 2;
         uint32_t k = bucket[i].cohort;
+        uint64_t waits = 0;
 #if WORLD_SERVERS
         slack += serve_slack(i);
 #endif
         for (j = 0; j < run.servers; j++)
             want += bucket[i].at[j] && server[j].node.up ? bucket[i].rate[j] * 0.9 : 0;
+        for (j = 0; j < run.servers; j++)
+            waits += after->begun ? after->waits[i][j] : waiting(j, i);
+        if (want > got + (double)waits)
+            want = got + (double)waits;
         if (want > (double)bucket[i].reservation)
             want = (double)bucket[i].reservation;
         /* A change of owners costs at most its period, in tokens under limits; without a fault, too: who asks first has it. */
@@ -844,11 +855,12 @@ static void controller_round(uint32_t c)
                        p->owned ? "is another's" : "it never took");
         if (pshift_controller_begin(&x->controller, start, number) != QOS_OK)
             world_fail(run.w, "begin", run.now, "period %" PRIu64 " cannot begin", number);
-        if (x->period)
-            judge_period(x->period);
+        p->begun = true;
         for (i = 0; i < run.buckets; i++)
             for (j = 0; j < run.servers; j++)
-                p->waits[i][j] = server[j].arrived[i] - server[j].served[i] - server[j].cancelled[i];
+                p->waits[i][j] = waiting(j, i);
+        if (x->period)
+            judge_period(x->period);
         x->period = number;
         memset(x->sent, 0, sizeof x->sent);
         memset(x->confirmed, 0, sizeof x->confirmed);
