@@ -609,9 +609,11 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
  *   with the base in the middle. A search compares, without a branch, first the leaders, which are every 8th key, then
- *   the keys of one group. The next node is fetched at once: one miss per level. Nodes get room, or are refilled, on
- *   the way down; there are no parent pointers. A full leaf gives to the one before it, if that can be narrow: so
- *   appends fill all leaves but the last. Otherwise two full neighbours become three (B*-tree), and a narrow one two.
+ *   the keys of one group. The next node is fetched at once: one miss per level. A change that a leaf cannot do alone
+ *   reads it and, if it has too few for two, neighbours into one row, changes the row, and writes it into as few leaves
+ *   as hold it: two full wide ones become three (B*-tree), a full narrow one two. A fragment behind all others of its
+ *   object fills the leaf before, so that appends leave full ones. Inner nodes get room, or are refilled, in the same
+ *   way on the way down; there are no parent pointers.
  *
  *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
@@ -701,7 +703,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   D. Comer: The Ubiquitous B-Tree, ACM Computing Surveys 11(2), 1979 (B*-trees).
  *
  *   Map (without twochoice_priv_)
- *     the tree         descend, reach, find_gap; add, remove, apply; new_node, spread
+ *     the tree         descend, reach, find_gap; add, remove, apply; restructure, regroup
  *     records          encode, decode, intact; append, put_mark, fail
  *     commits          change, group; twochoice_table_commit_begin, _end
  *     recovery         twochoice_table_format, _recover: judge, replay, resume
@@ -718,6 +720,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_INNER_SLOTS 48  /* children of an inner node */
 #define TWOCHOICE_LEAF_LEAST 18   /* fewest fragments in a leaf */
 #define TWOCHOICE_INNER_LEAST 29
+#define TWOCHOICE_WIDE_SHARED 27 /* half more than the least: so two full nodes become three */
+#define TWOCHOICE_INNER_SHARED 45
+#define TWOCHOICE_PRIV_ROW (2 * TWOCHOICE_NARROW_SLOTS + 1)
 #define TWOCHOICE_PRIV_LOOKS 1024u       /* fragments that one step of a maintainer reads */
 #define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* target of an open write that has none yet */
 
@@ -783,15 +788,6 @@ struct twochoice_priv_log {
     uint64_t durable, changes, highest; /* of these; changes of the table, highest stamp that may be given out */
 };
 
-#define TWOCHOICE_PRIV_GROUP 3 /* most nodes that share their entries at one time */
-
-/* Entries of up to three nodes in one row: 3 * 48 children, in `tag`, or at most 95 fragments (30 to 35 and 60 of two
- * leaves). */
-struct twochoice_priv_row {
-    struct twochoice_priv_fragment entry[TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS];
-    uint32_t largest; /* which of the nodes had most */
-};
-
 /* One fragment of the tree: a leaf and a slot in it. */
 struct twochoice_priv_at {
     struct twochoice_priv_node *leaf; /* NULL: none */
@@ -804,8 +800,8 @@ struct twochoice_table {
     uint32_t *stamped;                  /* chains of open writes, by stamp & stamps */
     struct twochoice_priv_ended *ended; /* by stamp / 128 & ended_mask */
     struct twochoice_priv_pull *pull;
-    struct twochoice_priv_row *row; /* scratch */
-    struct twochoice_priv_at at;    /* scratch: where the current change continues */
+    struct twochoice_priv_fragment *row; /* scratch: the entries of neighbours, at most TWOCHOICE_PRIV_ROW */
+    struct twochoice_priv_at at;         /* scratch: where the current change continues */
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
@@ -977,20 +973,23 @@ QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struc
     __builtin_prefetch(offset + 512);
 }
 
-/* Sets the number of entries. Unused slots hold the largest key, which no caller uses, so that a search need not know
- * how many slots are in use. */
+/* The address of a leaf's slot, or of its end. */
+QOS_PRIV char *twochoice_priv_slot(struct twochoice_priv_node *leaf, uint32_t slot)
+{
+    return leaf->narrow ? (char *)(leaf->u.narrow.entry + slot) : (char *)(leaf->u.wide.entry + slot);
+}
+
+/* Sets the number of entries. Unused slots hold the largest key, which no caller uses. */
 QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t level, uint32_t count)
 {
     n->count = count;
     if (level > 0) {
-        size_t bytes = (TWOCHOICE_INNER_SLOTS - count) * sizeof(uint64_t);
+        const size_t bytes = (TWOCHOICE_INNER_SLOTS - count) * sizeof(uint64_t);
         __builtin_memset(n->u.inner.object + count, 0xff, bytes);
         __builtin_memset(n->u.inner.offset + count, 0xff, bytes);
-    } else if (n->narrow) {
-        __builtin_memset(n->u.narrow.entry + count, 0xff,
-                         (TWOCHOICE_NARROW_SLOTS - count) * sizeof n->u.narrow.entry[0]);
     } else {
-        __builtin_memset(n->u.wide.entry + count, 0xff, (TWOCHOICE_WIDE_SLOTS - count) * sizeof n->u.wide.entry[0]);
+        char *const unused = twochoice_priv_slot(n, count);
+        __builtin_memset(unused, 0xff, (size_t)((char *)(n + 1) - unused));
     }
 }
 
@@ -1009,7 +1008,7 @@ QOS_PRIV void twochoice_priv_lead(struct twochoice_priv_node *n, uint32_t level)
     }
 }
 
-QOS_PRIV_NOINLINE uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
+QOS_PRIV uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
 {
     uint32_t i = table->free_node;
     if (i != QOS_NONE)
@@ -1034,11 +1033,8 @@ QOS_PRIV void twochoice_priv_free_node(struct twochoice_table *table, uint32_t i
 /* Makes room for, or closes, slots. */
 QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
 {
-    uint32_t n = leaf->count - from;
-    if (leaf->narrow)
-        __builtin_memmove(leaf->u.narrow.entry + to, leaf->u.narrow.entry + from, n * sizeof leaf->u.narrow.entry[0]);
-    else
-        __builtin_memmove(leaf->u.wide.entry + to, leaf->u.wide.entry + from, n * sizeof leaf->u.wide.entry[0]);
+    char *at = twochoice_priv_slot(leaf, from);
+    __builtin_memmove(twochoice_priv_slot(leaf, to), at, (size_t)(twochoice_priv_slot(leaf, leaf->count) - at));
 }
 
 QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t to, uint32_t from)
@@ -1073,73 +1069,54 @@ QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot
     e->tag = f.tag;
 }
 
-QOS_PRIV void twochoice_priv_gather(struct twochoice_priv_row *row, uint32_t at, const struct twochoice_priv_node *n,
-                                    uint32_t level)
+/* A node's entries in a row; of an inner node, its children in `tag`. */
+QOS_PRIV void twochoice_priv_read_node(struct twochoice_priv_fragment *f, const struct twochoice_priv_node *n,
+                                       uint32_t level)
 {
-    struct twochoice_priv_fragment *f = row->entry + at;
     uint32_t i;
-    QOS_ASSERT(at + n->count <= TWOCHOICE_PRIV_GROUP * TWOCHOICE_INNER_SLOTS);
-    for (i = 0; i < n->count; i++, f++) {
-        if (level == 0) {
-            *f = twochoice_priv_get(n, i);
-            continue;
-        }
-        f->object = n->u.inner.object[i];
-        f->offset = n->u.inner.offset[i];
-        f->tag = n->u.inner.child[i];
+    for (i = 0; level == 0 && i < n->count; i++)
+        f[i] = twochoice_priv_get(n, i);
+    for (; i < n->count; i++) {
+        f[i].object = n->u.inner.object[i];
+        f[i].offset = n->u.inner.offset[i];
+        f[i].tag = n->u.inner.child[i];
     }
 }
 
-/* Writes a leaf: narrow if everything from `low` to `high` of the object fits, with as much room on either side. */
-QOS_PRIV void twochoice_priv_write_leaf(struct twochoice_priv_node *n, const struct twochoice_priv_fragment *f,
-                                        uint32_t count, bool narrow, uint64_t object, uint64_t low, uint64_t high)
+QOS_PRIV bool twochoice_priv_starts_before(const struct twochoice_priv_fragment *a,
+                                           const struct twochoice_priv_fragment *b)
 {
-    uint32_t i;
-    n->narrow = narrow;
-    n->object = object;
-    if (narrow)
-        n->u.narrow.base = low - qos_min(low, (UINT32_MAX - (high - low)) / 2);
-    twochoice_priv_set_count(n, 0, count);
-    for (i = 0; i < count; i++)
-        twochoice_priv_set(n, i, f[i]);
-    twochoice_priv_lead(n, 0);
+    return a->object < b->object || (a->object == b->object && a->offset < b->offset);
 }
 
-QOS_PRIV_NOINLINE void twochoice_priv_scatter(const struct twochoice_priv_fragment *f, uint32_t count,
-                                              struct twochoice_priv_node *n, uint32_t level)
+/* Can all from the first to the last be in one narrow leaf? */
+QOS_PRIV bool twochoice_priv_near(const struct twochoice_priv_fragment *first,
+                                  const struct twochoice_priv_fragment *last)
+{
+    return first->object == last->object && last->end - first->offset <= UINT32_MAX;
+}
+
+/* A leaf is narrow if it can be, with as much room on either side. */
+QOS_PRIV_NOINLINE void twochoice_priv_write_node(struct twochoice_priv_node *n, const struct twochoice_priv_fragment *f,
+                                                 uint32_t count, uint32_t level)
 {
     const struct twochoice_priv_fragment *last = f + count - 1;
     uint32_t i;
     if (level == 0) {
-        bool narrow = f->object == last->object && last->end - f->offset <= UINT32_MAX;
-        QOS_ASSERT(count <= (narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS));
-        twochoice_priv_write_leaf(n, f, count, narrow, f->object, f->offset, last->end);
-        return;
+        n->object = f->object;
+        n->narrow = twochoice_priv_near(f, last);
+        if (n->narrow)
+            n->u.narrow.base = f->offset - qos_min(f->offset, (UINT32_MAX - (last->end - f->offset)) / 2);
     }
     twochoice_priv_set_count(n, level, count);
-    for (i = 0; i < count; i++, f++) {
-        n->u.inner.object[i] = f->object;
-        n->u.inner.offset[i] = f->offset;
-        n->u.inner.child[i] = (uint32_t)f->tag;
+    for (i = 0; level == 0 && i < count; i++)
+        twochoice_priv_set(n, i, f[i]);
+    for (; i < count; i++) {
+        n->u.inner.object[i] = f[i].object;
+        n->u.inner.offset[i] = f[i].offset;
+        n->u.inner.child[i] = (uint32_t)f[i].tag;
     }
     twochoice_priv_lead(n, level);
-}
-
-/* The entries of `had` neighbouring children of p, from `first` on, in one row. Returns how many. */
-QOS_PRIV_NOINLINE uint32_t twochoice_priv_collect(struct twochoice_table *table, const struct twochoice_priv_node *p,
-                                                  uint32_t first, uint32_t had, uint32_t level)
-{
-    uint32_t total = 0, most = 0, k;
-    for (k = 0; k < had; k++) {
-        const struct twochoice_priv_node *n = &table->node[p->u.inner.child[first + k]];
-        twochoice_priv_gather(table->row, total, n, level);
-        total += n->count;
-        if (n->count > most) {
-            most = n->count;
-            table->row->largest = k;
-        }
-    }
-    return total;
 }
 
 /* A new child of p after child i. Leaves form a list; inner nodes have no links (QOS_NONE). */
@@ -1155,14 +1132,15 @@ QOS_PRIV_NOINLINE void twochoice_priv_add_child(struct twochoice_table *table, s
         if (n->next != QOS_NONE)
             table->node[n->next].prev = fresh;
     }
+    QOS_ASSERT(p->count < TWOCHOICE_INNER_SLOTS);
     twochoice_priv_inner_shift(p, i + 2, i + 1);
     p->u.inner.child[i + 1] = fresh;
     p->count++;
 }
 
 /* Removes child i of p; not the first. */
-QOS_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                 uint32_t i, uint32_t level)
+QOS_PRIV void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+                                        uint32_t level)
 {
     const uint32_t gone = p->u.inner.child[i], left = table->node[gone].prev, right = table->node[gone].next;
     if (level == 0)
@@ -1174,211 +1152,112 @@ QOS_PRIV_NOINLINE void twochoice_priv_drop_child(struct twochoice_table *table, 
     twochoice_priv_set_count(p, level + 1, p->count - 1);
 }
 
-/* Spreads the entries of `had` neighbouring children of p, from `first` on, over `gets` nodes: evenly; or, if that is
- * more than wide leaves hold, so that the others have 29 and the one that was the largest, a narrow leaf, keeps the
- * remainder, all its own. Nodes come or go in second place. */
-QOS_PRIV_NOINLINE void twochoice_priv_spread(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                             uint32_t first, uint32_t had, uint32_t gets, uint32_t level)
+/* How many of n entries in a row one node can have: if not all, with some room for the next ones, except in a narrow
+ * leaf. */
+QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_fragment *e, uint32_t n, uint32_t level)
 {
-    const struct twochoice_priv_row *row = table->row;
-    uint32_t total = twochoice_priv_collect(table, p, first, had, level), at, k;
-    for (k = had; k < gets; k++)
-        twochoice_priv_add_child(table, p, first, level);
-    if (gets < had)
-        twochoice_priv_drop_child(table, p, first + 1, level);
-    for (k = 0, at = 0; k < gets; k++) {
-        uint32_t share = level > 0 || total <= gets * TWOCHOICE_WIDE_SLOTS ? (total - at) / (gets - k)
-                         : k == row->largest ? total - (gets - 1) * (TWOCHOICE_WIDE_SLOTS - 1)
-                                             : TWOCHOICE_WIDE_SLOTS - 1;
-        twochoice_priv_scatter(row->entry + at, share, &table->node[p->u.inner.child[first + k]], level);
-        if (k > 0) {
-            p->u.inner.object[first + k] = row->entry[at].object;
-            p->u.inner.offset[first + k] = row->entry[at].offset;
+    uint32_t most = (uint32_t)qos_min(n, level > 0 ? TWOCHOICE_INNER_SHARED : TWOCHOICE_NARROW_SLOTS);
+    if (level > 0)
+        return most;
+    while (most > TWOCHOICE_WIDE_SLOTS && !twochoice_priv_near(e, &e[most - 1]))
+        most--;
+    return most > TWOCHOICE_WIDE_SLOTS || most == n ? most : TWOCHOICE_WIDE_SHARED;
+}
+
+/* How many the first of the nodes for n entries gets: as many as the others, or (pack) as many as it can have. What it
+ * leaves is nothing, or can be leaves that hold at least their least. */
+QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_fragment *e, uint32_t n, uint32_t level, bool pack)
+{
+    const uint32_t least = TWOCHOICE_LEAF_LEAST, most = twochoice_priv_most(e, n, level), parts = (n - 1) / most + 1;
+    const uint32_t gets = pack ? most : (n - 1) / parts + 1, rest = n - gets;
+    if (level > 0 || rest == 0)
+        return gets;
+    if (rest < least)
+        return n - least;
+    return rest < 2 * least && twochoice_priv_most(e + gets, rest, 0) < rest ? n - 2 * least : gets;
+}
+
+/* Shares the entries of child i of p anew. Of a leaf, f comes, or goes, before. If all fit into one node, this is all.
+ * Otherwise neighbours take part until there are enough for two; the one before, too, if it has room for a part; and
+ * both of a tiny root, as three children must have their least. If f comes behind all of its object, the first ones get
+ * all that they can have: appends leave them as they are. Of inner nodes, each can spare one entry afterwards. */
+QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+                                              uint32_t level, const struct twochoice_priv_fragment *f, bool comes)
+{
+    const uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST + 1 : TWOCHOICE_LEAF_LEAST;
+    const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
+    struct twochoice_priv_fragment *row = table->row;
+    uint32_t total = n->count, first = i, had = 1, at, gets, k = 0;
+    bool shares = false, behind = false;
+    twochoice_priv_read_node(row, n, level);
+    if (level == 0) {
+        at = twochoice_priv_rank(n, f->object, f->offset) - !comes;
+        __builtin_memmove(row + at + comes, row + at + !comes, (total - at - !comes) * sizeof *row);
+        total = comes ? total + 1 : total - 1;
+        if (comes) {
+            row[at] = *f;
+            shares = i > 0 && table->node[p->u.inner.child[i - 1]].count <= TWOCHOICE_NARROW_SLOTS - 8;
+            behind = at + 1 == total || row[at + 1].object != f->object;
         }
-        at += share;
     }
+    while (had < p->count && (total < least || (twochoice_priv_most(row, total, level) < total &&
+                                                (total < 2 * least || p->count == 2 || (shares && had == 1))))) {
+        const bool before = first > 0;
+        n = &table->node[p->u.inner.child[before ? first - 1 : first + had]];
+        if (before)
+            __builtin_memmove(row + n->count, row, total * sizeof *row);
+        twochoice_priv_read_node(before ? row : row + total, n, level);
+        total += n->count;
+        first -= before;
+        had++;
+    }
+    QOS_ASSERT(total <= TWOCHOICE_PRIV_ROW);
+    for (at = 0; at < total; at += gets, k++) {
+        gets = twochoice_priv_share(row + at, total - at, level, behind && had > 1);
+        if (k >= had)
+            twochoice_priv_add_child(table, p, first + k - 1, level);
+        twochoice_priv_write_node(&table->node[p->u.inner.child[first + k]], row + at, gets, level);
+        if (k > 0) {
+            p->u.inner.object[first + k] = row[at].object;
+            p->u.inner.offset[first + k] = row[at].offset;
+        }
+    }
+    QOS_ASSERT(k + 1 >= had);
+    if (k < had)
+        twochoice_priv_drop_child(table, p, first + k, level);
     twochoice_priv_lead(p, level + 1);
 }
 
-/* Child i of p, an inner node, is full, p is not: shares with a neighbour, and if that has little room too, both
- * become three. Each then has its least number of entries, and room. */
-QOS_PRIV_NOINLINE void twochoice_priv_make_room(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                uint32_t i, uint32_t level)
+/* Fragment f comes, or goes, and its leaf cannot do that alone. On the way down each inner node gets two places, or a
+ * child to spare. */
+QOS_PRIV_NOINLINE void twochoice_priv_restructure(struct twochoice_table *table,
+                                                  const struct twochoice_priv_fragment *f, bool comes)
 {
-    uint32_t left, both;
-    if (p->count == 1) {
-        twochoice_priv_spread(table, p, 0, 1, 2, level);
-        return;
-    }
-    left = i + 1 < p->count ? i : i - 1;
-    both = table->node[p->u.inner.child[left]].count + table->node[p->u.inner.child[left + 1]].count;
-    twochoice_priv_spread(table, p, left, 2, both < 3 * TWOCHOICE_INNER_LEAST ? 2 : 3, level);
-}
-
-/* Does the fragment fit this narrow leaf's base? */
-QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
-{
-    const uint64_t base = leaf->u.narrow.base;
-    return leaf->object == f->object && f->offset >= base && f->end - base <= UINT32_MAX;
-}
-
-QOS_PRIV bool twochoice_priv_starts_before(const struct twochoice_priv_fragment *a,
-                                           const struct twochoice_priv_fragment *b)
-{
-    return a->object < b->object || (a->object == b->object && a->offset < b->offset);
-}
-
-/* Child i of p, a full leaf, gives entries to the leaf before it, if that is, or becomes, a narrow one of the same
- * object: half of the difference; all that fit if f comes behind all, or if other objects follow, as appends leave the
- * leaf before as it is. false: too few to be worth it. */
-QOS_PRIV_NOINLINE bool twochoice_priv_give(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
-                                           const struct twochoice_priv_fragment *f)
-{
-    struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-    struct twochoice_priv_node *l = &table->node[p->u.inner.child[i > 0 ? i - 1 : 0]];
-    const struct twochoice_priv_fragment *e = table->row->entry;
-    uint32_t gives, had, same = 0;
-    uint64_t high;
-    if (i == 0 || l->count >= TWOCHOICE_NARROW_SLOTS || n->count < TWOCHOICE_WIDE_SLOTS)
-        return false;
-    had = l->count;
-    (void)twochoice_priv_collect(table, p, i - 1, 2, 0);
-    while (same < n->count && e[had + same].object == e[0].object)
-        same++;
-    gives = same < n->count || f->offset > e[had + n->count - 1].offset
-                ? (uint32_t)qos_min(qos_min(same, TWOCHOICE_NARROW_SLOTS - had), n->count - TWOCHOICE_LEAF_LEAST)
-            : n->count > had ? (n->count - had) / 2
-                             : 0;
-    if (gives < 4 || e[had - 1].object != e[0].object)
-        return false;
-    high = e[had + gives - 1].end;
-    if (twochoice_priv_starts_before(f, &e[had + gives])) { /* it will belong to the leaf before */
-        if (f->object != e[0].object || had + gives == TWOCHOICE_NARROW_SLOTS)
-            return false;
-        high = qos_max(high, f->end);
-    } else if (n->count - gives >=
-               (n->narrow && twochoice_priv_fits(n, f) ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS)) {
-        return false;
-    }
-    if (high - e[0].offset > UINT32_MAX)
-        return false;
-    twochoice_priv_write_leaf(l, e, had + gives, true, e[0].object, e[0].offset, high);
-    twochoice_priv_leaf_shift(n, 0, gives);
-    twochoice_priv_set_count(n, 0, n->count - gives);
-    twochoice_priv_lead(n, 0);
-    p->u.inner.object[i] = e[had + gives].object;
-    p->u.inner.offset[i] = e[had + gives].offset;
-    twochoice_priv_lead(p, 1);
-    return true;
-}
-
-/* Can the leaf take one more fragment as it is? */
-QOS_PRIV bool twochoice_priv_takes(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
-{
-    return leaf->narrow ? leaf->count < TWOCHOICE_NARROW_SLOTS && twochoice_priv_fits(leaf, f)
-                        : leaf->count < TWOCHOICE_WIDE_SLOTS;
-}
-
-/* Can the leaf take one more fragment, as it is or in the other form, or from another base? Then the leaf is changed
- * to that form. */
-QOS_PRIV_NOINLINE bool twochoice_priv_reformat(struct twochoice_table *table, struct twochoice_priv_node *leaf,
-                                               const struct twochoice_priv_fragment *f)
-{
-    uint64_t low = f->offset, high = f->end;
-    bool narrow = leaf->count < TWOCHOICE_NARROW_SLOTS;
-    if (twochoice_priv_takes(leaf, f))
-        return true;
-    if (leaf->count > 0) {
-        const struct twochoice_priv_fragment first = twochoice_priv_get(leaf, 0);
-        const struct twochoice_priv_fragment last = twochoice_priv_get(leaf, leaf->count - 1);
-        low = qos_min(low, first.offset);
-        high = qos_max(high, last.end);
-        narrow = narrow && first.object == f->object && last.object == f->object;
-    }
-    narrow = narrow && high - low <= UINT32_MAX;
-    if (!narrow && leaf->count >= TWOCHOICE_WIDE_SLOTS)
-        return false;
-    twochoice_priv_gather(table->row, 0, leaf, 0);
-    twochoice_priv_write_leaf(leaf, table->row->entry, leaf->count, narrow, f->object, low, high);
-    return true;
-}
-
-/* The leaf that is child i of p cannot take the fragment in any form, and p has two places. A narrow leaf that is
- * only full becomes two. Otherwise the fragment needs a wide leaf, so that no part may have more than 29: of this leaf
- * alone, if it has enough for two, or together with a neighbour (whose 60 make four parts with 30 to 35). */
-QOS_PRIV_NOINLINE void twochoice_priv_make_leaf_room(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                     uint32_t i, const struct twochoice_priv_fragment *f)
-{
-    const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-    bool alone = p->count == 1, full;
-    uint32_t other = alone ? i : i + 1 < p->count ? i + 1 : i - 1, total = n->count, had = 1;
-    if (!alone && total >= 2 * TWOCHOICE_LEAF_LEAST) /* the root's only two children may have less than the least */
-        alone = p->count > 2 || table->node[p->u.inner.child[other]].count >= TWOCHOICE_LEAF_LEAST;
-    full = alone && n->narrow && twochoice_priv_fits(n, f);
-    if (!alone) {
-        total += table->node[p->u.inner.child[other]].count;
-        i = other < i ? other : i;
-        had = 2;
-    }
-    twochoice_priv_spread(table, p, i, had,
-                          full || total < 3 * TWOCHOICE_LEAF_LEAST  ? 2
-                          : total <= 3 * (TWOCHOICE_WIDE_SLOTS - 1) ? 3
-                                                                    : 4,
-                          0);
-}
-
-/* Child i of p has its least or fewer: shares with two neighbours, or makes two of the three. Only a root has fewer
- * than three children: then the two share, or become one. A leaf's neighbour that can spare some gives; only otherwise
- * are there few enough for the three. */
-QOS_PRIV_NOINLINE void twochoice_priv_refill(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
-                                             uint32_t level)
-{
-    uint32_t slots = level == 0 ? TWOCHOICE_WIDE_SLOTS : TWOCHOICE_INNER_SLOTS - 1, first, had, total = 0, k;
-    uint32_t left = i > 0 ? table->node[p->u.inner.child[i - 1]].count : 0;
-    uint32_t right = i + 1 < p->count ? table->node[p->u.inner.child[i + 1]].count : 0;
-    QOS_ASSERT(p->count > 1); /* an erase never leaves a root with one child */
-    if (level == 0 && qos_max(left, right) > TWOCHOICE_LEAF_LEAST + 1) {
-        twochoice_priv_spread(table, p, left > right ? i - 1 : i, 2, 2, 0);
-        return;
-    }
-    had = p->count < TWOCHOICE_PRIV_GROUP ? p->count : TWOCHOICE_PRIV_GROUP;
-    first = i == 0 ? 0 : i - 1;
-    if (first + had > p->count)
-        first = p->count - had;
-    for (k = 0; k < had; k++)
-        total += table->node[p->u.inner.child[first + k]].count;
-    /* One slot stays free, lest the next insert undoes it. If they remain three, each has more than its least. */
-    twochoice_priv_spread(table, p, first, had, total < (had - 1) * slots ? had - 1 : had, level);
-}
-
-/* Makes room for the fragment in its leaf, and for two more entries in every node on the way. */
-QOS_PRIV_NOINLINE void twochoice_priv_grow(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
-{
-    struct twochoice_priv_node *p = &table->node[table->root];
-    uint32_t level;
-    if (table->height == 0 ? !twochoice_priv_reformat(table, p, f) : p->count >= TWOCHOICE_INNER_SLOTS - 1) {
-        uint32_t up = twochoice_priv_new_node(table, table->height + 1);
-        p = &table->node[up];
+    struct twochoice_priv_node *p = &table->node[table->root], *n;
+    uint32_t level, i;
+    if (comes && (table->height == 0 || p->count > TWOCHOICE_INNER_SLOTS - 2)) {
+        i = twochoice_priv_new_node(table, ++table->height);
+        p = &table->node[i];
         p->u.inner.object[0] = p->u.inner.offset[0] = 0;
         p->u.inner.child[0] = table->root;
         p->count = 1;
-        table->root = up;
-        table->height++;
+        table->root = i;
     }
-    for (level = table->height; level > 0; level--) {
-        uint32_t i = twochoice_priv_child(p, f->object, f->offset);
-        struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-        bool room = level == 1 ? twochoice_priv_reformat(table, n, f) : n->count < TWOCHOICE_INNER_SLOTS - 1;
-        if (!room) {
-            if (level > 1)
-                twochoice_priv_make_room(table, p, i, level - 1);
-            else if (!twochoice_priv_give(table, p, i, f))
-                twochoice_priv_make_leaf_room(table, p, i, f);
+    for (level = table->height; level > 1; level--) {
+        i = twochoice_priv_child(p, f->object, f->offset);
+        n = &table->node[p->u.inner.child[i]];
+        if (comes ? n->count > TWOCHOICE_INNER_SLOTS - 2 : n->count <= TWOCHOICE_INNER_LEAST) {
+            twochoice_priv_regroup(table, p, i, level - 1, NULL, false);
             n = &table->node[p->u.inner.child[twochoice_priv_child(p, f->object, f->offset)]];
-            if (level == 1)
-                (void)twochoice_priv_reformat(table, n, f);
         }
         p = n;
+    }
+    twochoice_priv_regroup(table, p, twochoice_priv_child(p, f->object, f->offset), 0, f, comes);
+    while (table->height > 0 && table->node[table->root].count == 1) {
+        i = table->root;
+        table->root = table->node[i].u.inner.child[0];
+        table->height--;
+        twochoice_priv_free_node(table, i);
     }
 }
 
@@ -1404,57 +1283,6 @@ QOS_PRIV struct twochoice_priv_fragment twochoice_priv_fragment_at(struct twocho
 {
     const struct twochoice_priv_fragment none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
     return at.leaf ? twochoice_priv_get(at.leaf, at.slot) : none;
-}
-
-/* Removes the fragment in this slot, and with it those behind it that end at `end` or before, as many as the leaf can
- * spare. */
-QOS_PRIV_NOINLINE void twochoice_priv_remove(struct twochoice_table *table, struct twochoice_priv_node *leaf,
-                                             uint32_t slot, uint64_t end)
-{
-    uint32_t spare = table->height == 0 ? leaf->count : (uint32_t)qos_sat_sub(leaf->count, TWOCHOICE_LEAF_LEAST);
-    uint64_t object = twochoice_priv_get(leaf, slot).object;
-    uint32_t n = 1;
-    while (n < spare && slot + n < leaf->count) {
-        const struct twochoice_priv_fragment f = twochoice_priv_get(leaf, slot + n);
-        if (f.object != object || f.end > end)
-            break;
-        n++;
-    }
-    twochoice_priv_leaf_shift(leaf, slot, slot + n);
-    twochoice_priv_set_count(leaf, 0, leaf->count - n);
-    twochoice_priv_lead(leaf, 0);
-    table->fragments -= n;
-}
-
-/* Removes the fragment that starts exactly there; every node on the way can spare one entry. What goes with it: see
- * twochoice_priv_remove. table->at is the fragment behind. */
-QOS_PRIV_NOINLINE void twochoice_priv_erase(struct twochoice_table *table, uint64_t object, uint64_t offset,
-                                            uint64_t end)
-{
-    struct twochoice_priv_node *p = &table->node[table->root];
-    uint32_t level, slot;
-    for (level = table->height; level > 0; level--) {
-        uint32_t i = twochoice_priv_child(p, object, offset);
-        struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-        if (n->count <= (level == 1 ? TWOCHOICE_LEAF_LEAST : TWOCHOICE_INNER_LEAST)) {
-            twochoice_priv_refill(table, p, i, level - 1);
-            i = twochoice_priv_child(p, object, offset);
-            n = &table->node[p->u.inner.child[i]];
-        }
-        p = n;
-    }
-    slot = twochoice_priv_rank(p, object, offset) - 1;
-    QOS_ASSERT(twochoice_priv_get(p, slot).object == object && twochoice_priv_get(p, slot).offset == offset);
-    twochoice_priv_remove(table, p, slot, end);
-    table->at.leaf = p;
-    table->at.slot = slot;
-    table->at = twochoice_priv_settle(table, table->at);
-    while (table->height > 0 && table->node[table->root].count == 1) {
-        uint32_t gone = table->root;
-        table->root = table->node[gone].u.inner.child[0];
-        table->height--;
-        twochoice_priv_free_node(table, gone);
-    }
 }
 
 /* Where a fragment with this start belongs. Inline, as the next: calls and what they pass through memory are 2 % of a
@@ -1512,52 +1340,76 @@ QOS_PRIV_NOINLINE void twochoice_priv_seek(struct twochoice_table *table, uint64
     table->at = twochoice_priv_reach(table, object, offset, &f);
 }
 
-/* Adds a fragment at table->at, where there is none. The leaf can take it. */
-QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+/* Does the fragment fit this narrow leaf's base? */
+QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
 {
-    struct twochoice_priv_node *leaf = table->at.leaf;
-    twochoice_priv_leaf_shift(leaf, table->at.slot + 1, table->at.slot);
-    twochoice_priv_set(leaf, table->at.slot, *f);
-    leaf->count++;
-    twochoice_priv_lead(leaf, 0);
-    table->fragments++;
+    const uint64_t base = leaf->u.narrow.base;
+    return leaf->object == f->object && f->offset >= base && f->end - base <= UINT32_MAX;
 }
 
-/* table->at: where the fragment goes. QOS_EAGAIN: not all of it is at home; table->at is the first fragment that ends
- * after its offset. QOS_EBUSY: its leaf has no room. One descent: the usual case of a write. */
-QOS_PRIV_NOINLINE enum qos_status twochoice_priv_find_gap(struct twochoice_table *table,
-                                                          const struct twochoice_priv_fragment *f)
+/* Is all of the fragment at home? Then table->at is where it goes, otherwise the first that ends after its offset. One
+ * descent: the usual case of a write. */
+QOS_PRIV_NOINLINE bool twochoice_priv_find_gap(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     const struct twochoice_priv_at place = twochoice_priv_descend(table, f->object, f->offset);
     struct twochoice_priv_fragment other;
     table->at = twochoice_priv_around(table, place, f->object, f->offset, &other);
     if (other.object == f->object && other.offset < f->end)
-        return QOS_EAGAIN;
+        return false;
     table->at = place;
-    return twochoice_priv_takes(place.leaf, f) ? QOS_OK : QOS_EBUSY;
+    return true;
 }
 
-/* The same, and makes room. */
-QOS_PRIV bool twochoice_priv_make_gap(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+/* Adds a fragment at table->at, where there is none. false: the leaf cannot take it as it is. */
+QOS_PRIV_NOINLINE bool twochoice_priv_insert(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
-    enum qos_status status = twochoice_priv_find_gap(table, f);
-    if (status == QOS_EBUSY) {
-        twochoice_priv_grow(table, f);
-        status = twochoice_priv_find_gap(table, f);
+    struct twochoice_priv_node *leaf = table->at.leaf;
+    if (leaf->narrow ? leaf->count >= TWOCHOICE_NARROW_SLOTS || !twochoice_priv_fits(leaf, f)
+                     : leaf->count >= TWOCHOICE_WIDE_SLOTS)
+        return false;
+    twochoice_priv_leaf_shift(leaf, table->at.slot + 1, table->at.slot);
+    twochoice_priv_set(leaf, table->at.slot, *f);
+    leaf->count++;
+    twochoice_priv_lead(leaf, 0);
+    return true;
+}
+
+QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+{
+    table->fragments++;
+    if (!twochoice_priv_insert(table, f))
+        twochoice_priv_restructure(table, f, true);
+}
+
+/* Removes the fragment at table->at, and with it those behind it that end at `end` or before, as many as the leaf can
+ * spare; table->at is then the fragment behind. false: it can spare none. */
+QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *table, uint64_t end)
+{
+    struct twochoice_priv_node *leaf = table->at.leaf;
+    uint32_t spare = table->height == 0 ? leaf->count : (uint32_t)qos_sat_sub(leaf->count, TWOCHOICE_LEAF_LEAST);
+    uint32_t slot = table->at.slot, n = 1;
+    uint64_t object = twochoice_priv_get(leaf, slot).object;
+    while (n < spare && slot + n < leaf->count) {
+        const struct twochoice_priv_fragment f = twochoice_priv_get(leaf, slot + n);
+        if (f.object != object || f.end > end)
+            break;
+        n++;
     }
-    return status == QOS_OK;
+    if (spare == 0)
+        return false;
+    twochoice_priv_leaf_shift(leaf, slot, slot + n);
+    twochoice_priv_set_count(leaf, 0, leaf->count - n);
+    twochoice_priv_lead(leaf, 0);
+    table->fragments -= n;
+    table->at = twochoice_priv_settle(table, table->at);
+    return true;
 }
 
 /* Gives bytes the tag of f; 0: they are at home. */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_fragment old;
-    if (f->tag == 0) {
-        twochoice_priv_seek(table, f->object, f->offset);
-    } else if (twochoice_priv_make_gap(table, f)) {
-        twochoice_priv_add(table, f);
-        return;
-    }
+    twochoice_priv_seek(table, f->object, f->offset);
     for (;;) {
         old = twochoice_priv_fragment_at(table->at);
         if (old.object != f->object || old.offset >= f->end)
@@ -1568,17 +1420,19 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const
             twochoice_priv_set(table->at.leaf, table->at.slot, old);
             old.end = end;
             table->at = twochoice_priv_after(table, table->at);
-        } else {
-            twochoice_priv_erase(table, f->object, old.offset, f->end);
+        } else if (!twochoice_priv_remove(table, f->end)) {
+            twochoice_priv_restructure(table, &old, false);
+            table->fragments--;
+            twochoice_priv_seek(table, old.object, old.offset);
         }
         if (old.end > f->end) { /* its end stays */
             old.offset = f->end;
-            if (twochoice_priv_make_gap(table, &old))
+            if (twochoice_priv_find_gap(table, &old))
                 twochoice_priv_add(table, &old);
             break;
         }
     }
-    if (f->tag != 0 && twochoice_priv_make_gap(table, f))
+    if (f->tag != 0 && twochoice_priv_find_gap(table, f))
         twochoice_priv_add(table, f);
 }
 
@@ -1668,7 +1522,8 @@ QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, 
     table->stamps--;
     table->pull =
         (struct twochoice_priv_pull *)qos_layout_part(layout, table->max_pulls, sizeof *table->pull, QOS_CACHE_LINE);
-    table->row = (struct twochoice_priv_row *)qos_layout_part(layout, 1, sizeof *table->row, QOS_CACHE_LINE);
+    table->row = (struct twochoice_priv_fragment *)qos_layout_part(layout, TWOCHOICE_PRIV_ROW, sizeof *table->row,
+                                                                   QOS_CACHE_LINE);
 }
 
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config)
@@ -2750,7 +2605,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     if (f->tag == 0)
         twochoice_priv_seek(table, f->object, f->offset);
     else
-        gap = twochoice_priv_make_gap(table, f);
+        gap = twochoice_priv_find_gap(table, f);
     if (!gap && !twochoice_priv_redirected(table, f, replaced, max, n))
         return QOS_EAGAIN;
     twochoice_priv_unhold(table, w);
