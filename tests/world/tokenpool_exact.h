@@ -79,7 +79,7 @@ struct x_monitor {
     struct tokenpool_monitor m;
     bool lives, started, ended, adopts, scanned, begun; /* ended: it began the period that ended last, too */
     bool pending, performed, lost, unsure;              /* behind a transport; unsure: an answer was lost */
-    uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer;
+    uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer, back_ns;
     struct tokenpool_op op;
     uint64_t claimed, refused, granted, borrowed;
     struct tokenpool_monitor_state info;
@@ -99,7 +99,7 @@ static struct {
     struct x_epoch epoch[4];
     uint64_t now, number, began, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
     uint64_t lied_number;
-    struct world_rng more, odd, last; /* of stray stores; of what came later; of what came last */
+    struct world_rng more, odd, last, clocks; /* of stray stores; of what came later; of what came last */
     bool far, fails;                  /* the monitor is behind a transport, which fails */
     uint64_t failed_number;
     uint64_t quiet_epochs, quiet_lost,
@@ -114,6 +114,7 @@ static struct {
     /* since tokens that are not served, reservations that are all of C, numbers near their end, values at their ends,
      * another storage in the same memory */
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
+    bool set_back; /* the monitors' clocks go back */
     uint64_t busy, busy_left, largest, of_pool;                       /* of the reports at the last check */
     uint64_t capacity, capacity_before, grown, least_used,
         most_used; /* the estimate; growths in a row; of this monitor */
@@ -890,7 +891,7 @@ static void x_resume(uint32_t k)
     struct x_monitor *m = &x.monitor[k];
     enum qos_status s;
     memset(m, 0, sizeof *m);
-    m->offset_ns = (uint64_t)world_value(x.w, F_BASE);
+    m->offset_ns = (uint64_t)world_value(x.w, F_BASE) + (x.set_back ? 100 * x.T : 0);
     s = tokenpool_monitor_resume(&m->m, memory[k], sizeof memory[k], storage, x.bytes, &x.config);
     if (s != QOS_OK)
         world_fail(x.w, "resume", x.now, "monitor %" PRIu32 ": %s", k, qos_strerror(s));
@@ -943,9 +944,21 @@ static void x_monitor_arrives(struct x_monitor *m)
 static void x_monitor_call(uint32_t k)
 {
     struct x_monitor *m = &x.monitor[k];
-    uint64_t shown = x.now + m->offset_ns;
+    uint64_t shown = x.now + m->offset_ns, by;
     x.actor = X_MONITOR + k;
     m->scanned = false;
+    world_trace(x.now, X_MONITOR + k, "check", shown);
+    if (x.set_back && !m->pending && x.now >= m->back_ns && world_chance(&x.clocks, k == x.owner ? 2 : 20)) {
+        by = x.check_ns + world_between(&x.clocks, 1, world_chance(&x.clocks, 500) ? x.T / 16 : 3 * x.T);
+        if (shown > by) {
+            m->offset_ns -= by;
+            shown -= by;
+            world_trace(x.now, X_MONITOR + k, "back", by);
+            m->back_ns = x.now + 3 * x.T;
+            /* what passed since its last call is not known; one that waits begins to wait anew */
+            x.allowed_ns += x.check_ns + x.T / 512 + (k == x.owner ? 0 : x.lease_ns);
+        }
+    }
     if (m->pending)
         x_monitor_arrives(m);
     if (!x.far)
@@ -1152,6 +1165,34 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
     g->info = info;
 }
 
+/* Promise `known`: what a client spends, the monitor has counted as kept by it, or it was claimed: so what others are given
+ * meanwhile is not spent twice. Promise `heir`: and another engine that starts now in its place could not spend it once
+ * more: what its report lets that one have, less X, is not spent yet. */
+static void x_judge_known(const struct x_slot *s, const struct x_epoch *e, uint64_t n)
+{
+    uint32_t i = (uint32_t)(s - x.slot);
+    uint64_t word = *x_report(s), issued = e->of[i].issued, spent = e->of[i].spent, left, kept, heirs = 0;
+    uint64_t got = e->of[i].claimed + e->of[i].forced, said = (word & X_MASK) + x_start_costs(issued);
+    if (x.twins || s->changed || s->lies || x.config.flags & TOKENPOOL_GO_ON)
+        return;
+    kept = x_kept(word, issued, e->epoch, false, &left);
+    if (spent > kept + got)
+        world_fail(x.w, "known", x.now,
+                   "client %" PRIu32 " spent %" PRIu64 " tokens of epoch %" PRIu64 ", now %" PRIu64 "; it kept %" PRIu64
+                   " by its report, and got %" PRIu64,
+                   s->id, spent, e->epoch, n, kept, got);
+    if (word >> 59 != x_tag(e->epoch))
+        heirs = issued;
+    else if (x_phase(word) != 2)
+        heirs = x_sub(x_kept(word, issued, e->epoch, true, &left), said);
+    if (spent + heirs > issued + got ||
+        (e->of[i].limit < TOKENPOOL_TOKENS_MAX && x_phase(word) != 2 && spent > said + e->of[i].forced))
+        world_fail(x.w, "heir", x.now,
+                   "client %" PRIu32 " spent %" PRIu64 " of %" PRIu64 " tokens of epoch %" PRIu64 ", and reported %" PRIu64
+                   ": one that starts now has %" PRIu64,
+                   s->id, spent, issued + got, e->epoch, word & X_MASK, heirs);
+}
+
 /* n tokens were spent. */
 static void x_spend(struct x_engine *g, uint64_t n, bool forced)
 {
@@ -1179,6 +1220,8 @@ static void x_spend(struct x_engine *g, uint64_t n, bool forced)
                    s->id, n, g->epoch, (double)(x.now - x.shown_ns) / 1e6);
     if (x_lied() || s->lied)
         return;
+    if (!forced)
+        x_judge_known(s, e, n);
     if (e->spent > e->bound + e->forced && e->bound)
         world_fail(x.w, "bound", x.now, "%" PRIu64 " tokens of epoch %" PRIu64 ", %" PRIu64 " allowed", e->spent,
                    g->epoch, e->bound + e->forced);
@@ -1275,6 +1318,8 @@ static void x_transport(struct x_engine *g, uint64_t need)
     struct x_slot *s = &x.slot[g->slot];
     uint64_t report, told = x_told(g, need);
     uint32_t k;
+    if (g->pending && tokenpool_client_next(&g->client, x.now + g->offset_ns, need, &g->op))
+        world_fail(x.w, "waits", x.now, "client %" PRIu32 " has an operation while one is under way", s->id);
     for (k = 0; k < 300 && !g->pending && tokenpool_client_next(&g->client, x.now + g->offset_ns, need, &g->op); k++) {
         bool turns = s->turns && x.number && x_sub(x.begun_ns + x.T, x.now) < x.T / 32 && world_chance(&x.last, 300);
         bool lost = x_chance(s->lost) || (turns && s->lost && world_chance(&x.last, 400));
@@ -1657,7 +1702,7 @@ static void x_engine_call(struct x_engine *g)
         x_older_call(g);
         return;
     }
-    if (s->backs && !g->pending && !x_strayed() && x.now > g->back_ns + 2 * x.T && world_chance(&x.last, 20)) {
+    if (s->backs && (!g->pending || s->delays) && !x_strayed() && x.now > g->back_ns + 2 * x.T && world_chance(&x.last, 20)) {
         /* it may have taken since its last tick without a note of the time */
         uint64_t by =
             max_of(x.check_ns, x.T / 8192) + world_between(&x.last, 1, world_chance(&x.last, 500) ? x.T / 16 : 2 * x.T);
@@ -1960,7 +2005,7 @@ static void x_draw_slots(void)
         s->turns = s->remote && x.turns;
         s->slow = s->slow || s->turns;
         s->lost = s->turns && s->lost == 0 && world_chance(&x.last, 500) ? 20 : s->lost;
-        s->backs = x.backs && !s->slow && !x.hits;
+        s->backs = x.backs && !x.hits;
         s->many = world_choice(w, world_of(k, F_QUEUED)) != 0;
         s->runs = (uint32_t)world_value(w, world_of(k, F_RUNS));
         s->reservation = (uint64_t)((double)x.C * world_value(w, world_of(k, F_RESERVED)) / 1000 / n);
@@ -2043,7 +2088,7 @@ static void x_begin(void)
         return;
     }
     m->lives = true;
-    m->offset_ns = (uint64_t)world_value(x.w, F_BASE);
+    m->offset_ns = (uint64_t)world_value(x.w, F_BASE) + (x.set_back ? 100 * x.T : 0);
     x.engines = 2 * x.slots;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
@@ -2237,6 +2282,9 @@ static void x_step(uint64_t runs_ns)
     } else if (!g->performed && g->perform_ns <= g->answer_ns) {
         g->answer = tokenpool_storage_run(storage, &g->op);
         g->performed = true;
+        if (x.slot[g->slot].runs && g->op.kind == TOKENPOOL_COMPARE_SWAP && g->op.offset_bytes &&
+            world_chance(&x.last, 100)) /* it dies before it has the answer of its report */
+            x_restart(&x.slot[g->slot]);
     } else {
         uint64_t report = *x_report(&x.slot[g->slot]);
         g->pending = false;
@@ -2259,6 +2307,7 @@ static void x_run(struct world *w)
     world_rng_init(&x.more, w->seed, 0x57e4);
     world_rng_init(&x.odd, w->seed, 0x0dd);
     world_rng_init(&x.last, w->seed, 0x1a57);
+    world_rng_init(&x.clocks, w->seed, 0xc10c);
     x.hits = (uint32_t)world_value(w, F_STRAYS);
     x.hit_at = world_between(&x.more, 2, 5);
     x.hit_early = world_chance(&x.more, 500);
@@ -2270,6 +2319,7 @@ static void x_run(struct world *w)
     x.wraps = world_chance(&x.last, 150);
     x.backs = world_chance(&x.last, 200);
     x.renews = world_chance(&x.last, 80);
+    x.set_back = !x.hits && world_chance(&x.clocks, 200);
     x_draw();
     x_draw_slots();
     /* no epoch is late by T / 8, so nobody goes on alone */
