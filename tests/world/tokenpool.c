@@ -5,7 +5,7 @@
 #define WORLD_HEADER "tokenpool"
 #define WORLD_DRAW_MORE(w, r) draw_mode(w)
 #define WORLD_FIELDS(X)                                                                                                \
-    X(MODE, "mode", "processes exact monitors device")                                                                        \
+    X(MODE, "mode", "processes exact monitors device")                                                                 \
     X(LENGTH, "periods", "10 5 24 60")                                                                                 \
     X(PERIOD, "period_us", "1000000 1000 8000 20000 100000 10000000")                                                  \
     X(CAPACITY, "capacity", "2000 100 20000")                                                                          \

@@ -9,19 +9,20 @@
 
 struct n_client {
     struct tokenpool_client engine;
-    uint64_t reservation, under_way, done, waits, most, depth; /* most: requests that wait outside at most; waits: now */
-    double wants, credit, due, got;                            /* wants: of a period; got: in the periods judged */
+    uint64_t reservation, under_way, done, waits, most,
+        depth;                      /* most: requests that wait outside at most; waits: now */
+    double wants, credit, due, got; /* wants: of a period; got: in the periods judged */
     bool told;
 };
 
 static struct {
     struct n_client of[N_CLIENTS];
     struct tokenpool_config config;
-    uint32_t clients, steps; /* steps: of a period */
+    uint32_t clients, steps;                  /* steps: of a period */
     uint64_t T, C, now, changed, judged, gap; /* changed: number of the period with the last change of the rate */
     double rate, before, most;                /* of the node in a period; before the change; of one client */
     bool fell, steady, known, followed, greedy, guard, told, fixed, odd;
-} n;
+} node;
 
 /* Equal shares of `left` for those who have I/Os at the node, at most `most` each. */
 static void n_serve(double left, double most)
@@ -30,20 +31,20 @@ static void n_serve(double left, double most)
     uint32_t i, open;
     do {
         double each;
-        for (i = 0, open = 0; i < n.clients; i++) {
-            double can = (double)n.of[i].under_way - n.of[i].credit;
+        for (i = 0, open = 0; i < node.clients; i++) {
+            double can = (double)node.of[i].under_way - node.of[i].credit;
             open += give[i] + 1e-9 < (can < most ? can : most);
         }
         each = open ? left / open : 0;
-        for (i = 0; i < n.clients; i++) {
-            double can = (double)n.of[i].under_way - n.of[i].credit, more = (can < most ? can : most) - give[i];
+        for (i = 0; i < node.clients; i++) {
+            double can = (double)node.of[i].under_way - node.of[i].credit, more = (can < most ? can : most) - give[i];
             more = more < 0 ? 0 : more < each ? more : each;
             give[i] += more;
             left -= more;
         }
     } while (open && left > 1e-9);
-    for (i = 0; i < n.clients; i++) {
-        struct n_client *c = &n.of[i];
+    for (i = 0; i < node.clients; i++) {
+        struct n_client *c = &node.of[i];
         uint64_t k = min_of((uint64_t)(c->credit + give[i] + 1e-6), c->under_way);
         c->credit = c->under_way == k ? 0 : c->credit + give[i] - (double)k;
         c->under_way -= k;
@@ -57,14 +58,14 @@ static double n_done_at(double rate)
 {
     double left[N_CLIENTS], t = 0;
     uint32_t i, open = 0;
-    for (i = 0; i < n.clients; i++)
-        open += (left[i] = (double)n.of[i].reservation) > 0;
+    for (i = 0; i < node.clients; i++)
+        open += (left[i] = (double)node.of[i].reservation) > 0;
     while (open) {
-        double each = rate / open < n.most ? rate / open : n.most, least = 1e18;
-        for (i = 0; i < n.clients; i++)
+        double each = rate / open < node.most ? rate / open : node.most, least = 1e18;
+        for (i = 0; i < node.clients; i++)
             least = left[i] > 0 && left[i] < least ? left[i] : least;
         t += least / each;
-        for (i = 0, open = 0; i < n.clients; i++)
+        for (i = 0, open = 0; i < node.clients; i++)
             open += (left[i] = left[i] > least ? left[i] - least : 0) > 0;
     }
     return t;
@@ -73,19 +74,19 @@ static double n_done_at(double rate)
 static void n_period(void)
 {
     uint32_t i, step;
-    for (i = 0; i < n.clients; i++)
-        n.of[i].done = 0;
-    for (step = 0; step < n.steps; step++, n.now += n.T / n.steps) {
+    for (i = 0; i < node.clients; i++)
+        node.of[i].done = 0;
+    for (step = 0; step < node.steps; step++, node.now += node.T / node.steps) {
         uint32_t turns = 0;
-        while (tokenpool_monitor_next_ns(&monitor[0], n.now) <= n.now && turns++ < 100)
-            tokenpool_monitor_run(&monitor[0], n.now);
-        for (i = 0; i < n.clients; i++) {
-            struct n_client *c = &n.of[i];
-            c->due += c->wants / n.steps;
+        while (tokenpool_monitor_next_ns(&monitor[0], node.now) <= node.now && turns++ < 100)
+            tokenpool_monitor_run(&monitor[0], node.now);
+        for (i = 0; i < node.clients; i++) {
+            struct n_client *c = &node.of[i];
+            c->due += c->wants / node.steps;
             c->waits = c->due > (double)c->most ? c->most : (uint64_t)c->due;
             if (c->waits < 1 || c->under_way >= c->depth)
-                tokenpool_client_run(&c->engine, n.now, 0);
-            while (c->waits && c->under_way < c->depth && tokenpool_client_take(&c->engine, n.now, 1) == QOS_OK) {
+                tokenpool_client_run(&c->engine, node.now, 0);
+            while (c->waits && c->under_way < c->depth && tokenpool_client_take(&c->engine, node.now, 1) == QOS_OK) {
                 c->under_way++;
                 c->due -= 1;
                 c->waits = c->due > (double)c->most ? c->most : (uint64_t)c->due;
@@ -93,7 +94,7 @@ static void n_period(void)
             if (c->told)
                 tokenpool_client_set_queued(&c->engine, c->waits);
         }
-        n_serve(n.rate / n.steps, n.most / n.steps);
+        n_serve(node.rate / node.steps, node.most / node.steps);
     }
 }
 
@@ -102,22 +103,23 @@ static void n_period(void)
 static void n_judge_estimate(uint64_t p, bool last)
 {
     struct tokenpool_monitor_state info;
-    double most = n.rate * 1.03 + (double)n.C * (n.config.capacity_step ? 0.03 : 0.09) + 2; /* a step up, or more, may be tried */
+    double most = node.rate * 1.03 + (double)node.C * (node.config.capacity_step ? 0.03 : 0.09) +
+                  2; /* a step up, or more, may be tried */
     (void)tokenpool_monitor_info(&monitor[0], &info);
-    world_trace(n.now, 99, "rate", (uint64_t)n.rate);
-    world_trace(n.now, 99, "estimate", info.capacity);
-    world_trace(n.now, 99, "used", info.last_used);
-    if (p == n.changed) /* the node was the limit before, and known */
-        n.known = (double)info.last_used > 0.965 * n.before && (double)info.capacity < 1.06 * n.before + 1;
-    if (!n.fell || !n.known || n.fixed || n.guard || !n.greedy || !n.told || p < n.changed + 5 ||
-        n.most * n.clients < 1.2 * n.before)
+    world_trace(node.now, 99, "rate", (uint64_t)node.rate);
+    world_trace(node.now, 99, "estimate", info.capacity);
+    world_trace(node.now, 99, "used", info.last_used);
+    if (p == node.changed) /* the node was the limit before, and known */
+        node.known = (double)info.last_used > 0.965 * node.before && (double)info.capacity < 1.06 * node.before + 1;
+    if (!node.fell || !node.known || node.fixed || node.guard || !node.greedy || !node.told || p < node.changed + 5 ||
+        node.most < (double)node.C) /* one that can do a part of the node only hides what it leaves */
         return;
-    if ((double)info.capacity <= most && (double)info.capacity >= n.rate * 0.8)
-        n.followed = true; /* a step up, or a fall that is taken back, may be tried in the others */
-    if (last && !n.followed)
-        world_fail(run.w, "node", n.now,
-                   "%" PRIu64 " periods after the node fell from %.0f to %.0f the estimate is %" PRIu64, p - n.changed,
-                   n.before, n.rate, info.capacity);
+    if ((double)info.capacity <= most && (double)info.capacity >= node.rate * 0.8)
+        node.followed = true; /* a step up, or a fall that is taken back, may be tried in the others */
+    if (last && !node.followed)
+        world_fail(run.w, "node", node.now,
+                   "%" PRIu64 " periods after the node fell from %.0f to %.0f the estimate is %" PRIu64,
+                   p - node.changed, node.before, node.rate, info.capacity);
 }
 
 /* Promise `shares`: with TOKENPOOL_GUARD 99 % of what equal sharing can meet of the reservations is met, without it 99 % of
@@ -125,102 +127,108 @@ static void n_judge_estimate(uint64_t p, bool last)
 static void n_judge_shares(uint64_t p, bool last)
 {
     uint32_t i;
-    if (p < n.changed + 6) {
-        n.judged = 0;
-        for (i = 0; i < n.clients; i++)
-            n.of[i].got = 0;
+    if (p < node.changed + 6) {
+        node.judged = 0;
+        for (i = 0; i < node.clients; i++)
+            node.of[i].got = 0;
         return;
     }
-    n.judged++;
-    for (i = 0; i < n.clients; i++)
-        n.of[i].got += (double)n.of[i].done;
-    if (!last || n.judged < 3 || n_done_at(n.rate) > (n.guard ? 0.8 : 0.9))
+    node.judged++;
+    for (i = 0; i < node.clients; i++)
+        node.of[i].got += (double)node.of[i].done;
+    if (!last || node.judged < 3 || n_done_at(node.rate) > (node.guard ? 0.8 : 0.9))
         return;
-    for (i = 0; i < n.clients; i++) {
-        const struct n_client *c = &n.of[i];
-        double due = (double)c->reservation, got = c->got / (double)n.judged;
-        if (!n.guard && due > n.rate / n.clients)
-            due = n.rate / n.clients;
+    for (i = 0; i < node.clients; i++) {
+        const struct n_client *c = &node.of[i];
+        double due = (double)c->reservation, got = c->got / (double)node.judged;
+        if (!node.guard && due > node.rate / node.clients)
+            due = node.rate / node.clients;
         due = due < c->wants ? due : c->wants;
-        if (got < (n.guard ? 0.9 : 0.98) * due - 2) /* looser than 99 %: its calls are rarer than the guard's chapter has them */
-            world_fail(run.w, "shares", n.now,
+        if (got < (node.guard ? 0.9 : 0.98) * due -
+                      2) /* looser than 99 %: its calls are rarer than the guard's chapter has them */
+            world_fail(run.w, "shares", node.now,
                        "client %" PRIu32 " has %.1f of %.1f in each of %" PRIu64 " periods, reserved %" PRIu64
                        ", of a node of %.0f",
-                       i, got, due, n.judged, c->reservation, n.rate);
+                       i, got, due, node.judged, c->reservation, node.rate);
     }
 }
 
-static void n_draw(struct world *w)
+static void n_draw(void)
 {
-    struct tokenpool_config *c = &n.config;
-    static const uint64_t capacities[] = {2000, 500, 10000}, mosts[] = {1 << 30, 5, 25, 100, 400};
+    struct tokenpool_config *c = &node.config;
+    static const uint64_t capacities[] = {2000, 5000, 10000}, mosts[] = {1 << 30, 12, 25, 50, 400};
     uint32_t i;
     double part = 0.1 + 0.75 * (double)world_between(&run.rng, 0, 100) / 100, sum = 0, weight[N_CLIENTS];
-    n.T = 1000000000;
-    n.C = capacities[world_between(&run.rng, 0, 2)];
-    n.clients = (uint32_t)world_between(&run.rng, 1, N_CLIENTS);
-    n.guard = world_chance(&run.rng, 200);
-    n.fixed = n.guard && world_chance(&run.rng, 400);
-    n.told = world_chance(&run.rng, 700);
-    n.most = (double)n.C * (world_chance(&run.rng, 600) ? 1 : 0.5 + (double)world_between(&run.rng, 0, 50) / 100);
-    n.greedy = world_chance(&run.rng, 800);
-    c->clients = n.clients;
-    c->capacity = n.C;
-    n.steps = n.guard ? 512 : 128; /* the guard needs fresh reports */
-    c->check_ns = n.guard ? 0 : n.T / 128;
-    c->client_capacity = (uint64_t)n.most;
-    c->batch = world_chance(&run.rng, 500) ? 0 : 1 + (uint32_t)(n.C / 200 / n.clients);
-    c->flags = (n.guard ? TOKENPOOL_GUARD : 0) | (n.fixed ? TOKENPOOL_FIXED : 0);
+    node.T = 1000000000;
+    node.C = capacities[world_between(&run.rng, 0, 2)];
+    node.clients = (uint32_t)world_between(&run.rng, 1, N_CLIENTS);
+    node.guard = world_chance(&run.rng, 200);
+    node.fixed = node.guard && world_chance(&run.rng, 400);
+    node.told = world_chance(&run.rng, 700);
+    node.most = (double)node.C * (world_chance(&run.rng, 750) ? 1 : 0.5 + (double)world_between(&run.rng, 0, 50) / 100);
+    node.greedy = world_chance(&run.rng, 800);
+    c->clients = node.clients;
+    c->capacity = node.C;
+    node.steps = node.guard ? 512 : 128; /* the guard needs fresh reports */
+    c->check_ns = node.guard ? 0 : node.T / 128;
+    c->client_capacity = (uint64_t)node.most;
+    c->batch = world_chance(&run.rng, 500) ? 0 : 1 + (uint32_t)(node.C / 200 / node.clients);
+    c->flags = (node.guard ? TOKENPOOL_GUARD : 0) | (node.fixed ? TOKENPOOL_FIXED : 0);
     c->capacity_step = world_chance(&run.rng, 500) ? QOS_NOTHING : 0;
-    n.steady = world_chance(&run.rng, 300);
+    node.steady = world_chance(&run.rng, 300);
     c->history = world_chance(&run.rng, 700) ? 0 : (uint32_t)world_between(&run.rng, 1, 5);
-    for (i = 0; i < n.clients; i++)
+    for (i = 0; i < node.clients; i++)
         sum += weight[i] = world_chance(&run.rng, 300) ? 0 : (double)world_between(&run.rng, 1, 10);
-    for (i = 0; i < n.clients; i++) {
-        struct n_client *t = &n.of[i];
-        t->reservation = sum > 0 ? (uint64_t)((double)n.C * part * weight[i] / sum) : 0;
+    for (i = 0; i < node.clients; i++) {
+        struct n_client *t = &node.of[i];
+        t->reservation = sum > 0 ? (uint64_t)((double)node.C * part * weight[i] / sum) : 0;
         t->reservation = min_of(t->reservation, c->client_capacity);
-        t->wants = n.greedy || world_chance(&run.rng, 500) ? 2 * (double)n.C : (double)t->reservation * (double)world_between(&run.rng, 0, 10) / 10;
-        t->told = n.told;
-        t->depth = n.C / n.steps * world_between(&run.rng, 1, 2) + 2; /* what the node does in a step, or two */
-        t->most = n.C * mosts[world_between(&run.rng, 0, 4)] / 100 / n.clients + 1;
+        t->wants = node.greedy || world_chance(&run.rng, 500)
+                       ? 2 * (double)node.C
+                       : (double)t->reservation * (double)world_between(&run.rng, 0, 10) / 10;
+        t->told = node.told;
+        t->depth = node.C / node.steps * world_between(&run.rng, 1, 2) + 2; /* what the node does in a step, or two */
+        t->most = node.C * mosts[world_between(&run.rng, 0, 4)] / 100 / node.clients + 1;
     }
 }
 
 static void n_change(uint64_t p)
 {
     double part;
-    n.before = n.rate;
-    n.odd = !n.steady && world_chance(&run.rng, 200); /* faster */
-    part = n.odd ? 1 + (double)world_between(&run.rng, 5, 60) / 100
-           : n.steady || world_chance(&run.rng, 500) ? 1 - (double)world_between(&run.rng, 5, 10) / 100
-                                         : 1 - (double)world_between(&run.rng, 10, 30) / 100;
-    n.rate *= part;
-    n.rate = n.rate < (double)n.C * 0.2 ? (double)n.C * 0.2 : n.rate > (double)n.C ? (double)n.C : n.rate;
-    n.fell = n.rate < n.before;
-    n.changed = p;
-    n.followed = false;
+    node.before = node.rate;
+    node.odd = !node.steady && world_chance(&run.rng, 200); /* faster */
+    part = node.odd                                     ? 1 + (double)world_between(&run.rng, 5, 60) / 100
+           : node.steady || world_chance(&run.rng, 500) ? 1 - (double)world_between(&run.rng, 5, 10) / 100
+                                                        : 1 - (double)world_between(&run.rng, 10, 30) / 100;
+    node.rate *= part;
+    node.rate = node.rate < (double)node.C * 0.2 ? (double)node.C * 0.2
+                : node.rate > (double)node.C     ? (double)node.C
+                                                 : node.rate;
+    node.fell = node.rate < node.before;
+    node.changed = p;
+    node.followed = false;
 }
 
 static void n_run(struct world *w)
 {
     uint64_t p, periods, next = 8;
     uint32_t i;
-    memset(&n, 0, sizeof n);
+    memset(&node, 0, sizeof node);
     memset(storage, 0, sizeof storage);
-    n_draw(w);
-    periods = n.guard ? 24 : n.steady ? 120 : 30 + 20 * world_choice(w, F_LENGTH);
-    n.rate = (double)n.C;
-    n.now = n.T;
-    if (tokenpool_monitor_init(&monitor[0], memory[0], sizeof memory[0], storage, sizeof storage, &n.config) != QOS_OK)
+    n_draw();
+    periods = node.guard ? 24 : node.steady ? 120 : 30 + 20 * world_choice(w, F_LENGTH);
+    node.rate = (double)node.C;
+    node.now = node.T;
+    if (tokenpool_monitor_init(&monitor[0], memory[0], sizeof memory[0], storage, sizeof storage, &node.config) !=
+        QOS_OK)
         world_fail(w, "init", 0, "a configuration within the ranges is refused");
-    for (i = 0; i < n.clients && !w->broken; i++)
-        if (tokenpool_monitor_join(&monitor[0], i, n.of[i].reservation, 0, NULL) != QOS_OK ||
-            tokenpool_client_attach(&n.of[i].engine, i, 0, storage, sizeof storage) != QOS_OK)
+    for (i = 0; i < node.clients && !w->broken; i++)
+        if (tokenpool_monitor_join(&monitor[0], i, node.of[i].reservation, 0, NULL) != QOS_OK ||
+            tokenpool_client_attach(&node.of[i].engine, i, 0, storage, sizeof storage) != QOS_OK)
             world_fail(w, "admission", 0, "client %" PRIu32 ": a reservation that fits is refused", i);
     for (p = 0; p < periods && !w->broken; p++) {
         if (p == next) {
-            if (!n.fixed)
+            if (!node.fixed)
                 n_change(p);
             next += world_between(&run.rng, 9, 14);
         }
@@ -228,7 +236,7 @@ static void n_run(struct world *w)
         n_judge_estimate(p, p + 1 == next);
         n_judge_shares(p, p + 1 == next || p + 1 == periods);
     }
-    w->events = periods * n.steps;
+    w->events = periods * node.steps;
 }
 
 #endif

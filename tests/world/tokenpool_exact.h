@@ -100,7 +100,7 @@ static struct {
     uint64_t now, number, began, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
     uint64_t lied_number;
     struct world_rng more, odd, last, clocks; /* of stray stores; of what came later; of what came last */
-    bool far, fails;                  /* the monitor is behind a transport, which fails */
+    bool far, fails;                          /* the monitor is behind a transport, which fails */
     uint64_t failed_number;
     uint64_t quiet_epochs, quiet_lost,
         quiet_most; /* epochs whose surplus is judged; lost in all; the most that others left */
@@ -114,7 +114,7 @@ static struct {
     /* since tokens that are not served, reservations that are all of C, numbers near their end, values at their ends,
      * another storage in the same memory */
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
-    bool set_back; /* the monitors' clocks go back */
+    bool set_back;                                                    /* the monitors' clocks go back */
     uint64_t busy, busy_left, largest, of_pool;                       /* of the reports at the last check */
     uint64_t capacity, capacity_before, grown, least_used,
         most_used; /* the estimate; growths in a row; of this monitor */
@@ -1188,8 +1188,8 @@ static void x_judge_known(const struct x_slot *s, const struct x_epoch *e, uint6
     if (spent + heirs > issued + got ||
         (e->of[i].limit < TOKENPOOL_TOKENS_MAX && x_phase(word) != 2 && spent > said + e->of[i].forced))
         world_fail(x.w, "heir", x.now,
-                   "client %" PRIu32 " spent %" PRIu64 " of %" PRIu64 " tokens of epoch %" PRIu64 ", and reported %" PRIu64
-                   ": one that starts now has %" PRIu64,
+                   "client %" PRIu32 " spent %" PRIu64 " of %" PRIu64 " tokens of epoch %" PRIu64
+                   ", and reported %" PRIu64 ": one that starts now has %" PRIu64,
                    s->id, spent, issued + got, e->epoch, word & X_MASK, heirs);
 }
 
@@ -1702,7 +1702,8 @@ static void x_engine_call(struct x_engine *g)
         x_older_call(g);
         return;
     }
-    if (s->backs && (!g->pending || s->delays) && !x_strayed() && x.now > g->back_ns + 2 * x.T && world_chance(&x.last, 20)) {
+    if (s->backs && (!g->pending || s->delays) && !x_strayed() && x.now > g->back_ns + 2 * x.T &&
+        world_chance(&x.last, 20)) {
         /* it may have taken since its last tick without a note of the time */
         uint64_t by =
             max_of(x.check_ns, x.T / 8192) + world_between(&x.last, 1, world_chance(&x.last, 500) ? x.T / 16 : 2 * x.T);
