@@ -1094,6 +1094,15 @@ QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *cl
     return !tokenpool_client_priv_still(client, need);
 }
 
+/* The earliest end comes, and the final report waits for the latest one. */
+QOS_PRIV bool tokenpool_client_priv_ends(const struct tokenpool_client *client)
+{
+    uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
+    return qos_elapsed_ns(client->due_ns, client->end_ns) > final_ns &&
+           qos_elapsed_ns(client->tick_ns, client->due_ns) > final_ns &&
+           qos_elapsed_ns(client->now_ns, client->due_ns) <= final_ns;
+}
+
 /* Decides at each tick whether a report is due: K, K - N or S is much other than the monitor knows. Of a small
  * reservation reports are a part of all operations that counts, so there are fewer; but the guard needs fresh ones. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
@@ -1102,11 +1111,6 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     uint64_t spent = tokenpool_client_priv_spent(client), step = client->reservation / (small ? 32 : 128);
     uint64_t returned = client->reported_kept - client->kept, left = qos_sat_sub(client->kept, spent);
     uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_spent);
-    uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
-    /* the earliest end comes, and the final report waits for the latest one */
-    bool ends = qos_elapsed_ns(client->due_ns, client->end_ns) > final_ns &&
-                qos_elapsed_ns(client->tick_ns, client->due_ns) > final_ns &&
-                qos_elapsed_ns(client->now_ns, client->due_ns) <= final_ns;
     uint64_t ios = guard ? TOKENPOOL_PRIV_REPORT_IOS : small ? QOS_UNLIMITED : client->reservation / 64;
     bool turns = client->state == TOKENPOOL_PRIV_IN_REST /* to work, or to rest, as the report would say */
                      ? !tokenpool_client_priv_still(client, 0)
@@ -1114,7 +1118,7 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     if ((returned > step && returned >= reported_left / 3) ||
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
-        turns || ends)
+        turns || tokenpool_client_priv_ends(client))
         client->report_due = true;
     /* A look in the last quarter, of long epochs in each eighth where it costs a message: a clock that hid time is
      * found. */
@@ -2462,9 +2466,11 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
  * does not depend on who reported, or rests: all fields are below 2^26, so that differences have a sign. With the 128
  * bits that each x86-64 has, four clients take 69 instructions, a third of them for the level; a copy of the four takes
- * 14, a plain read 20. Plain loops with these sums over private arrays take 0.6 of the time (bench/tokenpool). */
-QOS_PRIV void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor, const uint64_t *word, uint32_t first,
-                                         uint32_t n, bool guard)
+ * 14, a plain read 20. Plain loops with these sums over private arrays take 0.85 of the time (bench/tokenpool). Always
+ * inlined, as gcc -O3 makes copies of it for the constants, and vectorises none of them. */
+QOS_PRIV __attribute__((always_inline)) void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor,
+                                                                        const uint64_t *word, uint32_t first,
+                                                                        uint32_t n, bool guard)
 {
     const int32_t tag = (int32_t)tokenpool_priv_tag(monitor->epoch), mask = (int32_t)TOKENPOOL_TOKENS_MAX;
     const int32_t phase = (int32_t)(TOKENPOOL_PRIV_RISES >> 26);
