@@ -125,9 +125,27 @@ static uint64_t tokens_of(uint32_t j, uint32_t i, uint64_t shown, struct pshift_
 
 /* ---- oracles --------------------------------------------------------------------------------------------------- */
 
+/* The usual lag of tags.h, per weight: a request of each that waits beside bucket k, bucket i among them, over the sum of
+ * their weights. It is the largest when the lightest ones wait. */
+static double lag_of(uint32_t i, uint32_t k)
+{
+    double most = 0;
+    uint32_t b, heaviest;
+    for (heaviest = 0; heaviest < run.buckets; heaviest++) {
+        double requests = 0, weights = 0;
+        for (b = 0; b < run.buckets; b++)
+            if (b == i || (b != k && weight_of(b) <= weight_of(heaviest))) {
+                requests++;
+                weights += weight_of(b);
+            }
+        most = requests / weights > most ? requests / weights : most;
+    }
+    return most;
+}
+
 /* Promise `surplus`: of two tenants without a reservation that both wait at a server with tokens, what each was given
  * per weight differs by at most a request of each. By tags.h such a one is ahead of one with a reservation by at most
- * its own request and 16 of the other (lead_requests). */
+ * its own request, 16 of the other (lead_requests), and the usual lag. */
 static void judge_surplus(uint32_t j, uint32_t i)
 {
     struct own *o = &own[j];
@@ -142,7 +160,7 @@ static void judge_surplus(uint32_t j, uint32_t i)
         }
         if (bucket[k].reservation && !bucket[i].reservation) {
             o->ahead[i][k] += 1.0 / weight_of(i);
-            if (by_tags() && o->ahead[i][k] > most + 15.0 / weight_of(k) + 0.001)
+            if (by_tags() && o->ahead[i][k] > most + 15.0 / weight_of(k) + lag_of(i, k) + 0.001)
                 world_fail(run.w, "surplus", run.now,
                            "server %" PRIu32 ": bucket %" PRIu32 " is %.3f requests per weight ahead of %" PRIu32
                            ", which waits",
