@@ -948,29 +948,26 @@ QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, 
     return (uint32_t)(base + half);
 }
 
-/* Prefetches a node, of an inner one what twochoice_priv_child reads: one trip to memory for each level. Without a
- * loop, which gcc -O2 would keep; inline, as gcc drops calls of a function that only prefetches. */
+/* Inline, as gcc drops calls of a function that only prefetches; without a loop, which gcc -O2 would keep. */
+QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch_lines(const char *three)
+{
+    __builtin_prefetch(three);
+    __builtin_prefetch(three + 64);
+    __builtin_prefetch(three + 128);
+}
+
+/* Prefetches a node, of an inner one what twochoice_priv_child reads: one trip to memory for each level. */
 QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool leaf)
 {
     const char *line = (const char *)n, *offset = (const char *)n->u.inner.offset;
     __builtin_prefetch(line);
     if (leaf) {
-        __builtin_prefetch(line + 64);
-        __builtin_prefetch(line + 128);
-        __builtin_prefetch(line + 192);
-        __builtin_prefetch(line + 256);
-        __builtin_prefetch(line + 320);
-        __builtin_prefetch(line + 384);
+        twochoice_priv_prefetch_lines(line + 64);
+        twochoice_priv_prefetch_lines(line + 256);
     }
-    __builtin_prefetch(offset);
-    __builtin_prefetch(offset + 64);
-    __builtin_prefetch(offset + 128);
-    __builtin_prefetch(offset + 192);
-    __builtin_prefetch(offset + 256);
-    __builtin_prefetch(offset + 320);
-    __builtin_prefetch(offset + 384);
-    __builtin_prefetch(offset + 448);
-    __builtin_prefetch(offset + 512);
+    twochoice_priv_prefetch_lines(offset);
+    twochoice_priv_prefetch_lines(offset + 192);
+    twochoice_priv_prefetch_lines(offset + 384);
 }
 
 /* The address of a leaf's slot, or of its end. */
@@ -1333,13 +1330,6 @@ QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_
     return twochoice_priv_around(table, twochoice_priv_descend(table, object, key), object, offset, f);
 }
 
-/* table->at: the first fragment that ends after the byte. */
-QOS_PRIV_NOINLINE void twochoice_priv_seek(struct twochoice_table *table, uint64_t object, uint64_t offset)
-{
-    struct twochoice_priv_fragment f;
-    table->at = twochoice_priv_reach(table, object, offset, &f);
-}
-
 /* Does the fragment fit this narrow leaf's base? */
 QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
 {
@@ -1409,8 +1399,8 @@ QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *table, uint
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_fragment old;
-    twochoice_priv_seek(table, f->object, f->offset);
-    for (;;) {
+    bool gap = twochoice_priv_find_gap(table, f);
+    while (!gap) {
         old = twochoice_priv_fragment_at(table->at);
         if (old.object != f->object || old.offset >= f->end)
             break;
@@ -1423,30 +1413,26 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const
         } else if (!twochoice_priv_remove(table, f->end)) {
             twochoice_priv_restructure(table, &old, false);
             table->fragments--;
-            twochoice_priv_seek(table, old.object, old.offset);
+            gap = twochoice_priv_find_gap(table, f);
         }
         if (old.end > f->end) { /* its end stays */
             old.offset = f->end;
             if (twochoice_priv_find_gap(table, &old))
                 twochoice_priv_add(table, &old);
+            gap = false;
             break;
         }
     }
-    if (f->tag != 0 && twochoice_priv_find_gap(table, f))
+    if (f->tag != 0 && (gap || twochoice_priv_find_gap(table, f)))
         twochoice_priv_add(table, f);
 }
 
-/* Enough nodes for max_fragments: if each leaf and each inner node holds as few entries as it may. */
+/* Enough nodes for max_fragments: if each leaf and each inner node holds as few entries as it may. With three for the
+ * root and two below it, and one for a root that comes while its only leaf changes. */
 QOS_PRIV uint32_t twochoice_priv_nodes(uint32_t max_fragments)
 {
-    uint32_t n = max_fragments / TWOCHOICE_LEAF_LEAST + 2, total = n;
-    while (n > 2) {
-        n = n / TWOCHOICE_INNER_LEAST + 2;
-        total += n;
-        if (n < TWOCHOICE_INNER_LEAST)
-            break;
-    }
-    return total + 2;
+    const uint32_t leaves = max_fragments / TWOCHOICE_LEAF_LEAST + 2;
+    return leaves + leaves / (TWOCHOICE_INNER_LEAST - 1) + 4;
 }
 
 QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
@@ -2594,7 +2580,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     const struct twochoice_priv_fragment *f;
     enum qos_status status = QOS_OK;
     const uint64_t before = table->changes;
-    bool gap = false;
+    bool gap;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
     if (!w)
@@ -2602,10 +2588,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     f = &w->f;
     if (max == 0 || (f->tag != 0 && twochoice_priv_target(f->tag) == TWOCHOICE_PRIV_NO_TARGET))
         return QOS_EINVAL;
-    if (f->tag == 0)
-        twochoice_priv_seek(table, f->object, f->offset);
-    else
-        gap = twochoice_priv_find_gap(table, f);
+    gap = twochoice_priv_find_gap(table, f);
     if (!gap && !twochoice_priv_redirected(table, f, replaced, max, n))
         return QOS_EAGAIN;
     twochoice_priv_unhold(table, w);
@@ -2620,10 +2603,10 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     }
     if (f->tag != 0)
         table->longest_bytes = qos_max(table->longest_bytes, f->end - f->offset);
-    if (gap)
-        twochoice_priv_add(table, f);
-    else
+    if (!gap)
         twochoice_priv_apply(table, f);
+    else if (f->tag != 0)
+        twochoice_priv_add(table, f);
     twochoice_priv_note_ended(table, stamp);
     twochoice_priv_close_write(table, w);
     return QOS_OK;
