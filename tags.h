@@ -13,7 +13,6 @@
  * THE MODEL
  *
  *     queues (yours)          three tags per client                  the device (yours)
- *
  *     0 [r][r][r] ----> reservation tag + n / reservation ---+
  *     1 [r] ----------> limit tag       + n / limit       ---+--> grant --> [r][r]
  *     2 [r][r] -------> share tag       + cost / weight   ---+      ^         |
@@ -30,7 +29,6 @@
  *
  *     #include "tags.h"
  *     #include <stdlib.h>
- *
  *     int main(void)
  *     {
  *         static struct tags_config config; // zero: the default
@@ -38,20 +36,16 @@
  *         static const struct tags_client slow = {2, 50, 200}; // (_per_s; 0: none)
  *         struct tags_grant grant;
  *         struct tags tags;
- *         void *mem;
- *
  *         config.clients = 2; // ids 0 and 1
- *         mem = aligned_alloc(QOS_CACHE_LINE, tags_memsize(&config));
+ *         void *mem = aligned_alloc(QOS_CACHE_LINE, tags_memsize(&config));
  *         if (!mem || tags_init(&tags, mem, tags_memsize(&config), &config) != QOS_OK)
  *             return 1; // tags_config_error(&config) says why
  *         if (tags_add(&tags, 0, 0, &fast) || tags_add(&tags, 0, 1, &slow) ||
  *             tags_arrive(&tags, 0, 0, 3, 1) || tags_arrive(&tags, 0, 1, 2, 1))
  *             return 1; // 3 requests of client 0, 2 of client 1; each costs 1
- *         while (tags_pull(&tags, 1000, 1, &grant) == QOS_OK) { // 1: its cost
- *             // send the oldest request of grant.client; it took the device 1000 ns
- *             if (tags_complete(&tags, 2000, &grant, 1000) != QOS_OK)
- *                 return 1;
- *         }
+ *         while (tags_pull(&tags, 1000, 1, &grant) == QOS_OK) // if costs differ:
+ *             if (tags_complete(&tags, 2000, &grant, 1000)) // tags_choose, tags_dispatch
+ *                 return 1; // sent the oldest of grant.client; the device took 1000 ns
  *         // none now: sleep until tags_next_ns(&tags, now_ns) or an arrival
  *         free(mem);
  *         return 0;
@@ -59,11 +53,11 @@
  *
  * THE CONTRACT
  *
- *   That of qos.h. One owner (thread or lock) for each struct tags; tags_stats may be
- *   read by any thread. Notation: client m against client f; w the weight, R the
- *   reservation, L the limit, c the largest cost of a request; work is counted at
- *   dispatch and does not count if it is cancelled. Whatever m does (pauses, bursts,
- *   failures, cancelled requests, other terms, removal, wrong costs within cost_max):
+ *   That of qos.h. One owner (thread or lock) for each struct tags. Notation: client m
+ *   against client f; w the weight, R the reservation, L the limit, c the largest cost of
+ *   a request; work is counted at dispatch and does not count if it is cancelled.
+ *   Whatever m does (pauses, bursts, failures, cancelled requests, other terms, removal,
+ *   wrong costs within cost_max):
  *
  *   - Limit. In any window of t ns m is sent at most  L * (t + limit_burst_ns) / 10^9 + 1
  *     requests, after a pause or a return too. Forced ones add force_debt_requests + 1
@@ -85,11 +79,14 @@
  *     all reservations fit, f misses from becoming backlogged on what it reserved for the
  *     time of D requests, and one (in any window, or back within 1/R_f: two), besides
  *     what its limit forbids and forced ones take. If they do not fit, or after a stall
- *     (a request longer than reserve_lag_ns, too), all are served in proportion: up to
- *     reserve_lag_ns is made up, older is dropped, the same time for all. Where a part p
- *     of the device is reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
+ *     (a request longer than reserve_lag_ns, too), all are served in proportion: what is
+ *     older than reserve_lag_ns is dropped, the same time for all. Where a part p of the
+ *     device is reserved, the weights then wait for  p / (1 - p) * reserve_lag_ns.
  *   - Wait. By reservation at most  2 c_f / R_f  and the time of D requests; by weight
  *     sum over all j of (w_j / w_f * c_f + c_j + w_j K)  of what reservations leave.
+ *   - With weight_share_permille at least that part of the work goes by weight;
+ *     reservations fit if they fit into the rest, and wait for one more, the time of D +
+ *     1.
  *   - A forced request passes all others, also reservations: for the server's own work.
  *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
  *     they took (grant.cost) is charged.
@@ -97,6 +94,9 @@
  *     across. A client's reservation waits for its group: one more, the time of D + 1. A
  *     group's fits if the longest requests of its clients do. Any service counts at both
  *     levels, and the limits of both hold.
+ *   - Shared tags: limits and reservations hold for the sum of the schedulers. A burst is
+ *     at least a request; each further scheduler that forces adds one. (Cuts: chapter.)
+ *   - Intrusive lists: a client's requests are sent in the order of tags_push, each once.
  */
 #ifndef QOS_TAGS_H
 #define QOS_TAGS_H
