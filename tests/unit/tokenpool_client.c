@@ -827,6 +827,22 @@ static void test_step_back(void)
     CHECK_EQ(tokenpool_client_epoch(&c), 2);
 }
 
+/* A clock goes back by an hour while terms are read: if they are of another epoch, they are read again soon. */
+static void test_step_back_in_a_read(void)
+{
+    struct tokenpool_client a, c;
+    struct tokenpool_op op;
+    base(100, 60, 0, 0, &a, NULL);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+    CHECK(tokenpool_client_next(&c, 3600 * S, 1, &op));
+    tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK(tokenpool_client_next(&c, 3600 * S, 1, &op));
+    CHECK_GE(op.offset_bytes, TOKENPOOL_OFFSET_TERMS);
+    CHECK(!tokenpool_client_next(&c, S / 2, 1, &op));
+    tokenpool_client_done(&c, 0);
+    CHECK_LE(tokenpool_client_next_ns(&c, S / 2, 1), S / 2 + MS);
+}
+
 /* A client called each T / 4, whose clock goes back by more than what passed since the call before, in the last quarter:
  * that call reports, so the next period does not withhold its reservation. */
 static void test_step_back_late(void)
@@ -1006,6 +1022,7 @@ int main(void)
     test_zero_period();
     test_cleared_report();
     test_step_back();
+    test_step_back_in_a_read();
     test_step_back_late();
     test_next_after_the_deadline();
     test_slow_node();
