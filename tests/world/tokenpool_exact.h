@@ -57,6 +57,8 @@ struct x_engine {
     uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer;
     uint64_t found; /* its slot's report, as another left it */
     uint64_t attached_ns, called_ns, called_before_ns, rare_ns, unsteady_ns, debt_ns;
+    uint64_t had_ns;              /* since when it has the slot */
+    uint64_t rich_ns, rich_epoch; /* since when the pool holds what it was refused; of which epoch */
     uint64_t took_ns, odd, missed,
         lent;           /* epoch in which it wanted otherwise than before; in which it then missed tokens,
                                             beside those that the pool gave it */
@@ -803,6 +805,13 @@ static void x_judge_counts(struct x_monitor *m, const struct tokenpool_monitor_s
                    ", used %" PRIu64 " of %" PRIu64 ", put %" PRIu64 " of %" PRIu64 ", claimed %" PRIu64 " of %" PRIu64,
                    info->last_reserved, m->info.reserved, info->last_bound, m->info.bound, info->last_used, x.last_used,
                    info->last_put, x.last_put, info->last_claimed, x.last_claimed);
+    if (!x_failed() && !x.far && !x.ordered && !m->begun && m->scanned != (info->converting && info->epoch == x.began))
+        world_fail(x.w, "counts", x.now, "the pool is %sin use, and the reports were %sread",
+                   info->converting ? "" : "not ", m->scanned ? "" : "not ");
+    if (!x_failed() && !x.ordered && (info->claimed != 0) > info->converting)
+        world_fail(x.w, "counts", x.now, "%" PRIu64 " tokens are claimed, and the pool is not in use", info->claimed);
+    if (!x.hit && info->lost)
+        world_fail(x.w, "counts", x.now, "%" PRIu32 " admissions cannot be read", info->lost);
     if (m->begun && !x_failed() && x_apart(info->start_ns, x.begun_ns + m->offset_ns) > x.T / (x.far ? 512 : 8192))
         world_fail(x.w, "counts", x.now, "epoch %" PRIu64 " began at %" PRIu64 ", it says %" PRIu64, info->epoch,
                    x.begun_ns + m->offset_ns, info->start_ns);
@@ -850,6 +859,8 @@ static void x_judge_monitor(struct x_monitor *m)
     if (next < shown || next > shown + max_of(x.check_ns, x.T / 1024 + 1))
         world_fail(x.w, "monitor_waits", x.now, "the monitor is told to wait for %.3f T",
                    (double)(next - shown) / (double)x.T);
+    if (m->begun && info.active && !m->unsure && !x.far && next != shown)
+        world_fail(x.w, "monitor_waits", x.now, "a period began, and the monitor is not told to come at once");
     if (info.active && m->started && !m->unsure && x.owner == (uint32_t)(m - x.monitor)) {
         if (x_strayed())
             x.capacity = x.capacity_before = 0;
@@ -1125,6 +1136,8 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
         x_counts_begin(g, &info);
         if (!g->first)
             x_started(g, &info, spent, report);
+        if (!g->first)
+            g->had_ns = x.now;
         g->first = true;
     }
     if (g->has) {
@@ -1202,6 +1215,12 @@ static void x_spend(struct x_engine *g, uint64_t n, bool forced)
     world_trace(x.now, s->id, forced ? "forced" : "given", n);
     if (forced)
         g->debt_ns = x.now;
+    /* Promise `fenced_engine`: who had the slot before is told so in the epoch after another one got it, at the latest. */
+    if (!forced && s->engine != (uint32_t)(g - x.engine) && s->engine != X_NOBODY && x.engine[s->engine].had_ns &&
+        x.engine[s->engine].had_ns < x.before_ns && g->had_ns < x.engine[s->engine].had_ns && x.number > 2 &&
+        !s->remote && !x_strayed() && !x_lied() && !g->back_ns && !(x.config.flags & TOKENPOOL_GO_ON) && !g->older)
+        world_fail(x.w, "fenced_engine", x.now,
+                   "client %" PRIu32 ": an engine spends a token two epochs after another one got the slot", s->id);
     if (!g->has || e->epoch != g->epoch)
         return;
     g->took += n;
@@ -1259,6 +1278,24 @@ static void x_judge_status(const struct x_engine *g, uint64_t n, enum qos_status
                    room, qos_strerror(status));
 }
 
+/* A refused request that the pool could serve: its client looks again after a quarter of the time left at most, so it does
+ * not stay refused for a third of the period, called all the time, while the pool holds enough. */
+static void x_judge_pool(struct x_engine *g, uint64_t n, enum qos_status status)
+{
+    int64_t count = tokenpool_word_count(storage[0]);
+    bool enough = status == QOS_EAGAIN && !x.ordered && g->has && g->epoch == x.shown && x.began == x.shown &&
+                  g->rich_epoch == g->epoch && count > 0 && (uint64_t)count >= n + g->debt &&
+                  n + g->debt <= x_sub(x_current()->capacity, x_current()->reserved) && g->back_ns == 0 &&
+                  !x.slot[g->slot].remote && x.clients <= 50 && !x_strayed() && !x_failed() && !x.twins && !g->vague;
+    if (!enough || x.now > g->called_before_ns + x.T / 64)
+        g->rich_ns = x.now;
+    g->rich_epoch = g->epoch;
+    if (x.now > g->rich_ns + x.T / 3 + 2 * x.check_ns)
+        world_fail(x.w, "waits", x.now,
+                   "client %" PRIu32 " is refused %" PRIu64 " for %.3f T, and the pool holds %" PRId64,
+                   x.slot[g->slot].id, n, (double)(x.now - g->rich_ns) / (double)x.T, count);
+}
+
 /* A take of n was refused. What it was entitled to, whatever it did before: R x the time left less two checks, for who
  * comes each T / 4; for who takes all that comes at a rate up to R / T, or always wants more, all of R. */
 static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
@@ -1275,10 +1312,12 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
     }
     if (g->has && e->epoch == g->epoch && !s->remote && !g->vague)
         x_judge_status(g, n, status);
+    x_judge_pool(g, n, status);
     if (!mine || !s->joined || s->slow || s->lost || x_lied() || x_strayed() || x.twins || x.shown != e->epoch ||
         x.taken || x_failed() || x.number < 3 || s->changed || !(storage[TOKENPOOL_OFFSET_PERIOD / 8] & 1) ||
         e->of[g->slot].starts || g->debt_ns + 2 * x.T > x.now || g->attached_ns + x.T / 8 >= x.before_ns ||
-        g->rare_ns >= x.before_ns || spent + n > min_of(e->of[g->slot].limit, issued) ||
+        (g->rare_ns >= x.before_ns && (since > x.T / 4 || !g->has || g->back_ns)) ||
+        /* rarer ones: in the first quarter */ spent + n > min_of(e->of[g->slot].limit, issued) ||
         ((!g->has || g->epoch != x.shown) && (s->remote || since <= x.T / 4 || x.config.poll_ns > x.T / 8)))
         return;
     steady = g->unsteady_ns < x.begun_ns && g->has && (s->wants == ALL || (s->wants < BURSTS && !s->forced));
@@ -1287,7 +1326,8 @@ static void x_refused(struct x_engine *g, uint64_t n, enum qos_status status)
         g->missed = x.number, g->lent = 0;
     if (g->missed == x.number)
         g->lent = max_of(g->lent, g->info.gained);
-    learned = s->wants == TAIL && g->has && x.number > g->missed + 1 && s->gap_ns <= x.T / 64 && !s->forced;
+    learned = s->wants == TAIL && g->has && x.number > g->missed + 1 && s->gap_ns <= x.T / 64 && !s->forced &&
+              !world_choice(x.w, world_of(s->cohort, F_PAUSE)); /* seed 1225 */
     if (g->has && g->epoch == x.shown)
         spent = max_of(spent, g->spent); /* with debts */
     else if (g->carried || g->before || (g->has && g->spent > min_of(g->info.kept + g->info.gained, g->info.limit)))
@@ -1457,7 +1497,12 @@ static struct tokenpool_config x_odd_config(bool *holds, enum qos_status *want)
     uint64_t more = world_between(&x.odd, 0, 1);
     *holds = more == 0;
     *want = QOS_ERANGE;
-    switch (world_between(&x.odd, 0, 13)) {
+    switch (world_between(&x.odd, 0, 18)) {
+    case 14: c.lease_ns = x.check_ns - (x.check_ns > 1 ? more : 0), *holds = *holds || x.check_ns == 1; break;
+    case 15: c.batch = (uint32_t)(TOKENPOOL_BATCH_MAX + more); break;
+    case 16: c.clients = TOKENPOOL_CLIENTS_MAX, c.batch = (uint32_t)(1024 + more); break;
+    case 17: c.clients = (uint32_t)(TOKENPOOL_CLIENTS_MAX + more), c.batch = 1; break;
+    case 18: *(world_chance(&x.odd, 500) ? &c.equal_within : &c.capacity_step) = tokens + more; break;
     case 0: c.clients = more ? 0 : 1; break;
     case 1: c.history = (uint32_t)(TOKENPOOL_HISTORY_MAX + more); break;
     case 2: c.silent_periods = UINT32_MAX + more; break;
@@ -1504,6 +1549,8 @@ static enum qos_status x_wrong_begin(const struct x_slot *s, enum qos_status *wa
     static uint64_t mem[4096] __attribute__((aligned(64))), head[TOKENPOOL_HEAD_BYTES / 8];
     size_t bytes = tokenpool_monitor_memsize(&x.config);
     struct tokenpool_config config = x.config;
+    struct tokenpool_slot_state slot_state;
+    struct qos_stats slot_stats;
     bool holds;
     memcpy(head, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof head);
     head[world_between(&x.odd, 0, 7)] ^= UINT64_C(1) << world_between(&x.odd, 0, 63);
@@ -1511,7 +1558,29 @@ static enum qos_status x_wrong_begin(const struct x_slot *s, enum qos_status *wa
         *want = QOS_OK;
         return x_words() ? QOS_OK : QOS_ECORRUPT;
     }
-    switch (world_between(&x.odd, 0, 10)) {
+    switch (world_between(&x.odd, 0, 15)) {
+    case 11:
+        memcpy(head, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof head);
+        head[0] ^= UINT64_C(1) << world_between(&x.odd, 16, 31);
+        head[7] = qos_crc32c(0, head, 7 * sizeof *head);
+        *want = QOS_EVERSION;
+        return tokenpool_client_attach_remote(&client, s->id, 0, head, x.bytes);
+    case 12:
+        *want = QOS_ENOENT;
+        return tokenpool_client_attach_remote(&client, x.clients, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8], x.bytes);
+    case 13:
+        *want = QOS_EMEMORY;
+        return tokenpool_client_attach_remote(&client, s->id, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8], x.bytes - 8);
+    case 14:
+        *want = QOS_ENOENT;
+        if (x.owner >= 2)
+            return QOS_ENOENT;
+        return tokenpool_monitor_slot_info(&x.monitor[x.owner].m, x.clients, &slot_state);
+    case 15:
+        *want = QOS_ENOENT;
+        if (x.owner >= 2)
+            return QOS_ENOENT;
+        return tokenpool_monitor_stats(&x.monitor[x.owner].m, x.clients, &slot_stats);
     case 0: *want = QOS_EINVAL; return tokenpool_client_attach(&client, s->id, 0, NULL, x.bytes);
     case 1: *want = QOS_EALIGN; return tokenpool_client_attach(&client, s->id, 0, storage + 1, x.bytes);
     case 2: *want = QOS_ESTALE; return tokenpool_client_attach(&client, s->id, 200, storage, x.bytes);
@@ -1522,7 +1591,12 @@ static enum qos_status x_wrong_begin(const struct x_slot *s, enum qos_status *wa
     case 7: *want = QOS_EMEMORY; return tokenpool_monitor_init(&m, mem, sizeof mem, storage, x.bytes - 8, &config);
     case 8:
         *want = QOS_ECORRUPT;
-        config.flags ^= TOKENPOOL_GUARD;
+        if (world_chance(&x.odd, 500))
+            config.flags ^= TOKENPOOL_GUARD;
+        else if (world_chance(&x.odd, 500))
+            config.check_ns = x.check_ns > 1 ? x.check_ns - 1 : 2, config.lease_ns = x.T, config.poll_ns = 1;
+        else
+            config.debt_max = x.debt_max > 1 ? x.debt_max - 1 : 2;
         return tokenpool_monitor_resume(&m, mem, sizeof mem, storage, x.bytes, &config);
     default: config = x_odd_config(&holds, want); break;
     }
@@ -1532,7 +1606,7 @@ static enum qos_status x_wrong_begin(const struct x_slot *s, enum qos_status *wa
     if (holds && !tokenpool_config_error(&config) && tokenpool_storage_memsize(&config) &&
         tokenpool_monitor_memsize(&config))
         return *want;
-    return holds ? QOS_ERANGE : QOS_OK;
+    return holds ? QOS_ESTALE : QOS_OK; /* refused, or not */
 }
 
 /* A call that must be refused, and change nothing. */
