@@ -328,8 +328,9 @@ QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t no
  * limit, of the class or on the way to that ancestor, is exceeded by more than limit * debt_ns already. So a debt is at
  * most that plus n. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
-/* Exact first time at which htb_take succeeds if nobody else takes or asks: now_ns if at once, QOS_NEVER if never.
- * O(depth), with claims O(64 * depth * depth). */
+/* Exact first time at which htb_take succeeds if nobody else takes or asks: now_ns if at once, QOS_NEVER if never. In a
+ * tree that has joined others at most the next exchange, as that changes what the tree has: ask again then. O(depth),
+ * with claims O(64 * depth * depth). */
 QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 
@@ -557,14 +558,14 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 #define HTB_PRIV_LOOK_NS UINT64_C(50000000)  /* a look of 64 requests may take so long; else it takes 8 */
 #define HTB_PRIV_FLIGHT_NS UINT64_C(1250000) /* where the bound begins */
 #define HTB_PRIV_FLIGHT_MAX_NS UINT64_C(1000000000)
-#define HTB_PRIV_FINE 4         /* the smallest step of the search is 1 / 2^4 */
-#define HTB_PRIV_STEP_MAX 1024u /* an octave */
-#define HTB_PRIV_STEP_MIN 16u   /* 1.1 %, a third of what total may lack */
-#define HTB_PRIV_GOOD 176       /* one late of 176, as one of 100 is allowed and the bound is never quite right */
-#define HTB_PRIV_CLUSTER 64     /* late ones of one burst that count; the credit has 16 bits */
-#define HTB_PRIV_HOPELESS 10u   /* the way down by steps that double is 6 late requests; some more by chance */
-#define HTB_PRIV_WIDE 65535u    /* the bound of a class that narrows nothing */
-#define HTB_PRIV_HALF 600u      /* a factor of 1.5 as a logarithm */
+#define HTB_PRIV_FINE 4        /* the smallest step of the search is 1 / 2^4 */
+#define HTB_PRIV_STEP_MAX 256u /* a quarter of an octave: the way back up takes hundreds of requests */
+#define HTB_PRIV_STEP_MIN 16u  /* 1.1 %, a third of what total may lack */
+#define HTB_PRIV_GOOD 176      /* one late of 176, as one of 100 is allowed and the bound is never quite right */
+#define HTB_PRIV_CLUSTER 64    /* late ones of one burst that count; the credit has 16 bits */
+#define HTB_PRIV_HOPELESS 10u  /* the way down to a quarter is 9 late requests; some more by chance */
+#define HTB_PRIV_WIDE 65535u   /* the bound of a class that narrows nothing */
+#define HTB_PRIV_HALF 600u     /* a factor of 1.5 as a logarithm */
 
 /* The controller of the device time in flight. */
 struct htb_priv_flight {
@@ -2165,7 +2166,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       widen   the same, but it was longer in its queue, for lack of room: the bound rises by a step, at the knee to
  *               WIDE: what it needs there is a wider knee
  *       climb   a credit of 176 or more: each request in time raises the bound by 1/64 of a step, up to 1.4 knees
- *       step    twice as long if the same move comes within 16 requests, half as long if the moves turn; 2^(1/64) to 2
+ *       step    twice as long if the same move comes within 16 requests, half as long if the moves turn; 2^(1/64) to
+ *               2^(1/4)
  *       hopeless  10 late requests while it narrows, beside one of 64: narrowing does not keep the promise
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
  *       where u is burst_ns, or what its request took at the device, if longer. So it gets its rate exactly, in the
@@ -2238,7 +2240,7 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
             htb_priv_mark(tree, c->id, HTB_PRIV_WATCHED, false);
         c->id = id;
         c->bound = c->wish = HTB_PRIV_WIDE;
-        c->step = HTB_PRIV_STEP_MAX / 8;
+        c->step = HTB_PRIV_STEP_MAX / 2;
         c->credit = 0;
         c->score = c->run = c->seen = c->lates = c->before = 0;
         c->move = HTB_PRIV_CUT;
@@ -2574,7 +2576,7 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     c->retry_ns = qos_sat_add(tree->now_ns, c->rest_ns);
     c->speed = htb_priv_log2(tree->flight.from_speed);
     c->bound = HTB_PRIV_WIDE;
-    c->step = HTB_PRIV_STEP_MAX / 8;
+    c->step = HTB_PRIV_STEP_MAX / 2;
     c->credit = 0;
     c->score = 0;
     c->stalled_ns = 0;
@@ -2639,7 +2641,7 @@ QOS_PRIV void htb_priv_was_late(struct htb *tree, struct htb_priv_late *c, const
     const struct htb_priv_flight *f = &tree->flight;
     const bool narrows = f->narrow < htb_priv_log2(f->knee_ns);
     const int32_t least =
-        -HTB_PRIV_GOOD * (int32_t)qos_min(qos_max(tree->cls[c->id].u.leaf.outstanding, 4), HTB_PRIV_CLUSTER);
+        -HTB_PRIV_GOOD * (int32_t)qos_min(qos_max(tree->cls[c->id].u.leaf.outstanding, 1), HTB_PRIV_CLUSTER);
     c->lates++;
     if ((room && c->bound == HTB_PRIV_WIDE) || htb_priv_no_later(f, c))
         return;
@@ -4114,7 +4116,8 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * whatever order they are asked, and the device stays busy if one of them does not come back.
  *
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
- *                      the claims before it need there; or is full, as claims may be more than it can hold
+ *                      the claims before it need there; or is full, as claims may be more than it can hold: but not
+ *                      if one of them needs it full, too, and waits for no limit and no other resource
  *     order            that of the ring tags, in the ring where two classes meet; then of the ids. While there are
  *                      claims, what is borrowed moves the tags on, as in the queues
  *     a claim counts   up to the node whose limit blocked it, else up to the root
@@ -4175,17 +4178,21 @@ QOS_PRIV uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
     return end_ns;
 }
 
-/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass. */
+/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass.
+ * INT64_MAX: one of them needs all that it holds, and waits for nothing else. */
 QOS_PRIV int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                   int64_t level_sub, uint64_t some)
 {
     uint32_t i;
     if (b->rate == 0)
         return level_sub;
-    for (i = 0; some != 0 && i < tree->claims && level_sub < b->depth; i++)
-        if (some >> i & 1)
-            level_sub += htb_priv_gate(tree, b, tree->claim[i].n_sub[r]);
-    return level_sub < b->depth ? level_sub : b->depth;
+    for (i = 0; some != 0 && i < tree->claims; i++) {
+        const int64_t needs_sub = some >> i & 1 ? htb_priv_gate(tree, b, tree->claim[i].n_sub[r]) : 0;
+        if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 && tree->claim[i].reach == tree->classes)
+            return INT64_MAX;
+        level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
+    }
+    return level_sub;
 }
 
 /* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n_sub and hold beside it
@@ -4199,11 +4206,13 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t 
         for (r = 0; r < tree->resources && some != 0; r++) {
             const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
             const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
-            if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
-                ready_ns = qos_max(
-                    ready_ns,
-                    htb_priv_bucket_ready_ns(
-                        tree, id, b, htb_priv_claimed(tree, b, r, htb_priv_gate(tree, b, n_sub[r]), some), from_ns));
+            int64_t level_sub;
+            if (n_sub[r] == 0 || b->rate == QOS_UNLIMITED)
+                continue;
+            level_sub = htb_priv_claimed(tree, b, r, htb_priv_gate(tree, b, n_sub[r]), some);
+            ready_ns =
+                qos_max(ready_ns,
+                        level_sub == INT64_MAX ? QOS_NEVER : htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
         }
         end_ns = htb_priv_claims_end_ns(tree, &some);
         if (ready_ns <= end_ns)
@@ -4520,6 +4529,10 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
         send_ns = htb_priv_way_of(tree, HTB_BEST_EFFORT, n_sub, htb_priv_claims_before(tree, HTB_BEST_EFFORT),
                                   qos_max(at_ns, tree->cls[id].u.leaf.expires_ns))
                       .send_ns;
+    if (tree->joined.lease && send_ns > at_ns) { /* an exchange changes what the tree has */
+        const uint64_t late_ns = qos_sat_add(at_ns, tree->joined.shared->interval_ns);
+        send_ns = qos_min(send_ns, tree->joined.exchange_ns > at_ns ? tree->joined.exchange_ns : late_ns);
+    }
     return send_ns == at_ns ? now_ns : send_ns;
 }
 

@@ -110,15 +110,21 @@ static bool oracle_claims(const struct oracle *o, int c, int i, uint64_t ns)
            (claim->reach == i || oracle_child(o, claim->reach, i) != ORACLE_NONE);
 }
 
-/* Has bucket b of node i, ns from now, n[r] for class `id`, and beside it what the claims need that go before? */
+/* Has bucket b of node i, ns from now, n[r] for class `id`, and beside it what the claims need that go before? Full is
+ * enough, unless one of these needs all that it holds, and no limit blocks it. */
 static bool oracle_has(const struct oracle *o, int i, const struct oracle_bucket *b, int r, int id, const uint64_t *n,
                        uint64_t ns)
 {
     int64_t need = oracle_least((int64_t)n[r] * 1000000000, b->depth);
     int c;
     for (c = 0; c < ORACLE_NODES; c++)
-        if (o->claim[c].on && c != id && oracle_claims(o, c, i, ns) && oracle_before(o, c, id))
-            need += oracle_least((int64_t)o->claim[c].n[r] * 1000000000, b->depth);
+        if (o->claim[c].on && c != id && oracle_claims(o, c, i, ns) && oracle_before(o, c, id)) {
+            const int64_t needs = (int64_t)o->claim[c].n[r] * 1000000000;
+            if (o->resources == 1 && needs != 0 && needs >= b->depth &&
+                o->node[o->claim[c].reach].parent == ORACLE_NONE)
+                return false;
+            need += oracle_least(needs, b->depth);
+        }
     return oracle_level(b, ns) >= oracle_least(need, b->depth);
 }
 

@@ -1,6 +1,6 @@
 // proves: the loop that a newcomer writes is the fair one: tenants that take until they are refused and sleep until the
 // proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
-// proves: costs nobody much; and a claim ends when it should
+// proves: costs nobody much; and a claim ends when it should. So do requests that need a whole bucket each
 // variants: native san i386
 #include "htb_world.h"
 
@@ -138,6 +138,29 @@ static void all_orders(uint32_t count, bool weights, bool sizes, enum htb_bound 
             sum += l.got[id];
         CHECK_GE(sum + l.size[count], 40000000);
         CHECK_LE(l.wakeups, l.grants + 3);
+        world_close(&l.w);
+    } while (permute(&l));
+}
+
+/* Each request needs all that the root's bucket holds, or more: the first claim goes first, in all orders. */
+static void whole_buckets(enum htb_bound bound, uint64_t size)
+{
+    struct htb_config config = config_of(bound);
+    struct loop l;
+    uint32_t id;
+    config.request_max_tokens = QOS_NOTHING;
+    first_order(&l, 3, 1);
+    do {
+        CHECK_CONTEXT("requests of %llu, bound %d; first %u, second %u", (unsigned long long)size, (int)bound, l.id[0],
+                      l.id[1]);
+        open_loop(&l, &config, 3);
+        for (id = 1; id <= 3; id++) {
+            reserve_weight(&l, id, 0, id);
+            l.size[id] = size;
+        }
+        loop_until(&l, 0, 2 * S);
+        CHECK_GE(l.got[1] + l.got[2] + l.got[3] + size, 80000000);
+        CHECK_LE(l.wakeups, 4 * l.grants + 3); /* a claim seems to end burst_ns after its time */
         world_close(&l.w);
     } while (permute(&l));
 }
@@ -299,6 +322,8 @@ int main(void)
             all_orders(4, true, false, b, 0);
             all_orders(5, false, true, b, QOS_NOTHING);
         }
+        whole_buckets(b, 400000);
+        whole_buckets(b, 1000000);
         never_comes_back(b);
         groups(true, b);
         if (check_state.scale <= 2)

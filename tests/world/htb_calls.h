@@ -234,21 +234,30 @@ static bool acc_ends_by(uint32_t c, uint64_t ns)
 static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint32_t id, uint64_t n, uint64_t ns)
 {
     wide low = acc_need(b, n), high = low, level;
+    bool whole = false, may_whole = false; /* who goes first needs all that the bucket holds, to borrow it at once */
     uint32_t c;
     if (b->rate == 0)
         return NO;
     for (c = 0; c < acc.classes && i != id; c++)
         if (acc.node[c].claim.on && c != id && acc_claims(c, i, ns)) {
             enum tri first = acc_before(c, id);
-            if (first != NO)
-                high += acc_need(b, acc.node[c].claim.n[r]);
-            if (first == YES && acc.node[c].claim.sure && !acc_ends_by(c, ns))
-                low += acc_need(b, acc.node[c].claim.n[r]);
+            wide need = acc_need(b, acc.node[c].claim.n[r]);
+            bool all = acc.resources == 1 && acc.node[c].claim.reach == acc.root && need != 0 && need >= b->depth;
+            if (first != NO) {
+                high += need;
+                may_whole = may_whole || all;
+            }
+            if (first == YES && acc.node[c].claim.sure && !acc_ends_by(c, ns)) {
+                low += need;
+                whole = whole || all;
+            }
         }
+    if (whole)
+        return NO;
     low = acc_least(low, b->depth);
     high = acc_least(high, b->depth);
     level = acc_fill(b, b->low, ns, 0);
-    if (level >= high)
+    if (level >= high && !may_whole)
         return YES;
     return acc_fill(b, b->high, ns, 0) < low ? NO : MAYBE;
 }
