@@ -686,14 +686,7 @@ QOS_PRIV struct qos_u128 tags_priv_least(struct qos_u128 a, struct qos_u128 b)
 
 QOS_PRIV struct qos_u128 tags_priv_most_of(struct qos_u128 a, struct qos_u128 b)
 {
-#if QOS_HAS_INT128
-    tags_priv_u128 x = tags_priv_native(a), y = tags_priv_native(b), most = x < y ? y : x;
-    a.hi = (uint64_t)(most >> 64);
-    a.lo = (uint64_t)most;
-    return a;
-#else
     return tags_priv_less(a, b) ? b : a;
-#endif
 }
 
 QOS_PRIV struct qos_u128 tags_priv_wide(uint64_t hi, uint64_t lo)
