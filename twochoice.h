@@ -842,8 +842,8 @@ struct twochoice_maintainer {
 
 #ifndef QOS_DECLARE_ONLY
 
-enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING, TWOCHOICE_PRIV_VOID }; /* pulls */
-enum {                                                                                             /* logs */
+enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING }; /* pulls */
+enum {                                                                        /* logs */
        TWOCHOICE_PRIV_NONE,
        TWOCHOICE_PRIV_COPYING_LOG,
        TWOCHOICE_PRIV_COPIED,
@@ -1814,33 +1814,32 @@ QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *table
     return QOS_OK;
 }
 
-/* The latest mark. QOS_OK, QOS_ENOENT: there was never one, QOS_ECORRUPT: no slot is intact, QOS_EIO. */
-QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, struct twochoice_priv_record *mark)
+/* The latest mark, compared with the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: no slot is
+ * intact, or it does not fit. */
+QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, uint64_t there,
+                                                 struct twochoice_priv_record *mark)
 {
+    const uint64_t id = table->log[0].id;
     uint8_t b[TWOCHOICE_PRIV_MARK_BYTES];
-    size_t got = 0;
-    uint32_t slot;
-    enum qos_status status = QOS_ECORRUPT;
-    __builtin_memset(mark, 0, sizeof *mark);
+    size_t got = 0, at;
     if (twochoice_priv_read(table, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != QOS_OK)
         return QOS_EIO;
-    if (got == 0)
-        return QOS_ENOENT;
-    for (slot = 0; slot < 2; slot++) {
-        const uint8_t *at = b + (size_t)slot * TWOCHOICE_PRIV_MARK_SLOT;
+    if (got == 0) /* an unfinished format wrote at most a header */
+        return there <= 1 ? QOS_ENOENT : QOS_ECORRUPT;
+    for (at = 0; at + TWOCHOICE_RECORD_BYTES <= got; at += TWOCHOICE_PRIV_MARK_SLOT) {
         struct twochoice_priv_record r;
-        if (got < (size_t)slot * TWOCHOICE_PRIV_MARK_SLOT + TWOCHOICE_RECORD_BYTES || !twochoice_priv_intact(at, 0))
+        if (!twochoice_priv_intact(b + at, 0))
             continue;
-        twochoice_priv_decode(at, &r);
-        if (r.type != TWOCHOICE_PRIV_MARK || r.object != table->home)
+        twochoice_priv_decode(b + at, &r);
+        if (r.type != TWOCHOICE_PRIV_MARK || r.object != table->home || r.offset < mark->offset ||
+            (r.offset == mark->offset && r.end < mark->end))
             continue;
-        if (status == QOS_OK && (r.offset < mark->offset || (r.offset == mark->offset && r.end < mark->end)))
-            continue;
-        status = QOS_OK;
         *mark = r;
-        table->mark_slot = 1 - slot;
+        table->mark_slot = at == 0;
     }
-    return status;
+    if (mark->type != TWOCHOICE_PRIV_MARK || there == 0 || mark->offset > id)
+        return QOS_ECORRUPT;
+    return mark->offset == id && there < mark->end ? QOS_ECORRUPT : QOS_OK;
 }
 
 /* Fragments that giving bytes this tag may add: at most 2; for tag 0 at most 1. */
@@ -1878,12 +1877,15 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twocho
         twochoice_priv_fail(table, next, QOS_EFULL);
 }
 
-/* One change of the table: room and record. The reservations of open writes stay free. Then the caller applies it to
- * the tree, which cannot fail, from a frame near the public call's: rebalancing needs much of the stack. */
+/* One change of the table: room and record, of what is reserved only that of the write w; NULL: of a pull. Then the
+ * caller applies it to the tree, which cannot fail, from a frame near the public call's: rebalancing needs much of the
+ * stack. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *table,
-                                                        const struct twochoice_priv_fragment *f, uint64_t version)
+                                                        const struct twochoice_priv_fragment *f, uint64_t version,
+                                                        const struct twochoice_priv_write *w)
 {
-    const uint64_t spare = table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments;
+    const uint64_t spare =
+        table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments + (w ? w->fragments : 0u);
     struct twochoice_priv_record r;
     enum qos_status status = twochoice_priv_records(table);
     if (spare < 2 && spare < twochoice_priv_growth(table, f))
@@ -1894,7 +1896,7 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *
         table->durable_changes = ++table->changes;
         return QOS_OK;
     }
-    if (twochoice_priv_record_room(table) == 0)
+    if (!(w && w->records) && twochoice_priv_record_room(table) == 0)
         return QOS_EFULL;
     r = twochoice_priv_record_of(f->tag ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_HOME, version);
     r.target = (uint16_t)twochoice_priv_target(f->tag);
@@ -2054,34 +2056,6 @@ QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
 
 /* -- recovery -- */
 
-struct twochoice_priv_reader {
-    uint64_t base;
-    size_t have;
-    uint8_t buf[TWOCHOICE_PRIV_CHUNK];
-};
-
-/* The record at `pos`; *have: how many of its bytes exist. `pos` never falls. */
-QOS_PRIV enum qos_status twochoice_priv_fetch(struct twochoice_table *table, struct twochoice_priv_reader *r,
-                                              uint64_t pos, const uint8_t **record, size_t *have)
-{
-    size_t at = 0;
-    *record = r->buf;
-    *have = 0;
-    if (r->have != 0 && pos >= r->base && pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES) {
-        at = (size_t)(pos - r->base);
-    } else {
-        r->base = pos;
-        r->have = 0;
-        if (twochoice_priv_read(table, table->active, pos, r->buf, sizeof r->buf, &r->have) != QOS_OK) {
-            r->have = 0;
-            return QOS_EIO;
-        }
-    }
-    *record = r->buf + at;
-    *have = (size_t)qos_min(qos_sat_sub(r->have, at), TWOCHOICE_RECORD_BYTES);
-    return QOS_OK;
-}
-
 /* A write that power cut short leaves zeros from some byte on, or in whole sectors. */
 QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 {
@@ -2099,20 +2073,18 @@ QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 /* The record at `bad` does not fit. Returns QOS_OK if a crash cut it short before it was acknowledged, otherwise it
  * is damaged. It was durable if a whole record after it counts it as durable. (That record does not fit either: its
  * CRC depends on the damaged record's.) *end: where the log ends. */
-QOS_PRIV enum qos_status twochoice_priv_judge(struct twochoice_table *table, struct twochoice_priv_reader *r,
-                                              uint64_t bad, uint64_t *end)
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *table, uint64_t bad, uint64_t *end)
 {
-    const uint8_t *record;
+    uint8_t record[TWOCHOICE_RECORD_BYTES];
     uint64_t pos = bad;
     size_t have;
     uint32_t before = 0; /* the CRC of the record before, if that is intact */
     bool damaged = false;
     for (;; pos += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record later;
-        enum qos_status status = twochoice_priv_fetch(table, r, pos, &record, &have);
-        if (status != QOS_OK)
-            return status;
-        if (have < TWOCHOICE_RECORD_BYTES)
+        if (twochoice_priv_read(table, table->active, pos, record, sizeof record, &have) != QOS_OK)
+            return QOS_EIO;
+        if (have < sizeof record)
             break;
         if (twochoice_priv_looks_torn(record, pos))
             continue;
@@ -2161,34 +2133,31 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
                                                uint64_t *log_end)
 {
     struct twochoice_priv_log *l = &table->log[table->active];
-    struct twochoice_priv_reader reader;
-    const uint8_t *record;
-    enum qos_status status;
-    size_t have;
+    uint8_t buf[TWOCHOICE_PRIV_CHUNK];
+    enum qos_status status = QOS_OK;
+    size_t got = 0;
     uint32_t crc = 0;
     bool needs_end = false;
-    reader.base = 0;
-    reader.have = 0;
     for (;; r->valid_bytes += TWOCHOICE_RECORD_BYTES) {
+        const size_t at = (size_t)(r->valid_bytes % sizeof buf);
         struct twochoice_priv_record d;
         struct twochoice_priv_fragment f;
-        status = twochoice_priv_fetch(table, &reader, r->valid_bytes, &record, &have);
-        *log_end = r->valid_bytes + have;
+        if (at == 0)
+            status = twochoice_priv_read(table, table->active, r->valid_bytes, buf, sizeof buf, &got);
         if (status != QOS_OK)
-            return status;
-        if (have < TWOCHOICE_RECORD_BYTES)
             break;
-        if (!twochoice_priv_intact(record, crc)) {
-            status = twochoice_priv_judge(table, &reader, r->valid_bytes, log_end);
-            if (status != QOS_OK)
-                return status;
+        *log_end = r->valid_bytes + qos_min(got - at, TWOCHOICE_RECORD_BYTES);
+        if (got - at < TWOCHOICE_RECORD_BYTES)
+            break;
+        if (!twochoice_priv_intact(buf + at, crc)) {
+            status = twochoice_priv_judge(table, r->valid_bytes, log_end);
             break;
         }
-        crc = qos_get_le32(record);
-        twochoice_priv_decode(record, &d);
+        crc = qos_get_le32(buf + at);
+        twochoice_priv_decode(buf + at, &d);
         status = twochoice_priv_check_record(table, &d, r->valid_bytes == 0, &f);
         if (status != QOS_OK)
-            return status;
+            break;
         if (r->valid_bytes == 0) {
             l->id = d.offset;
             needs_end = d.end != 0;
@@ -2210,20 +2179,7 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
             l->ceiling = qos_max(l->ceiling, d.version);
         }
     }
-    return needs_end ? QOS_ECORRUPT : QOS_OK;
-}
-
-/* Compares the replayed records with the mark. QOS_ENOENT: there is none. */
-QOS_PRIV enum qos_status twochoice_priv_compare_mark(struct twochoice_table *table, const struct twochoice_recovery *r,
-                                                     struct twochoice_priv_record *mark)
-{
-    const uint64_t id = table->log[0].id, there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
-    enum qos_status status = twochoice_priv_get_mark(table, mark);
-    if (status == QOS_ENOENT) /* an unfinished format wrote at most a header */
-        return there <= 1 ? QOS_ENOENT : QOS_ECORRUPT;
-    if (status != QOS_OK)
-        return status;
-    return there == 0 || mark->offset > id || (mark->offset == id && there < mark->end) ? QOS_ECORRUPT : QOS_OK;
+    return status == QOS_OK && needs_end ? QOS_ECORRUPT : status;
 }
 
 QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
@@ -2285,30 +2241,27 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
 QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                 struct twochoice_recovery *recovery)
 {
-    struct twochoice_recovery mine, *r;
-    struct twochoice_priv_record mark;
+    struct twochoice_recovery mine, *r = recovery ? recovery : &mine;
+    struct twochoice_priv_record mark = twochoice_priv_record_of(0, 0);
     uint64_t log_end = 0;
     enum qos_status status;
-    bool prefix = (flags & TWOCHOICE_ACCEPT_PREFIX) != 0, damaged;
-    __builtin_memset(&mine, 0, sizeof mine);
-    r = recovery ? recovery : &mine;
-    *r = mine;
+    bool damaged;
     QOS_ASSERT(table);
+    __builtin_memset(r, 0, sizeof *r);
     if (!table->has_storage || (flags & ~TWOCHOICE_ACCEPT_PREFIX) != 0)
         return QOS_EINVAL;
     if (table->log[table->active].state != TWOCHOICE_PRIV_NONE)
         return QOS_EBUSY;
     twochoice_priv_clear(table);
-    __builtin_memset(&mark, 0, sizeof mark);
     status = twochoice_priv_replay(table, r, &log_end);
     r->dropped_bytes = log_end - r->valid_bytes;
     if (status == QOS_OK || status == QOS_ECORRUPT) {
-        enum qos_status marked = twochoice_priv_compare_mark(table, r, &mark);
+        enum qos_status marked = twochoice_priv_get_mark(table, r->valid_bytes / TWOCHOICE_RECORD_BYTES, &mark);
         if (marked != QOS_OK && (status == QOS_OK || marked != QOS_ENOENT))
             status = marked;
     }
     damaged = status == QOS_ECORRUPT;
-    if (damaged && prefix && r->valid_bytes != 0)
+    if (damaged && flags == TWOCHOICE_ACCEPT_PREFIX && r->valid_bytes != 0)
         status = QOS_OK;
     if (status == QOS_OK)
         status = twochoice_priv_resume(table, &mark, damaged);
@@ -2414,20 +2367,7 @@ QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twoch
     return at != QOS_NONE ? &table->write[at] : NULL;
 }
 
-/* Sets aside the reservation of a write; unhold: lets the write use it. */
-QOS_PRIV void twochoice_priv_hold(struct twochoice_table *table, const struct twochoice_priv_write *w)
-{
-    table->reserved_fragments += w->fragments;
-    table->reserved_records += w->records;
-}
-
-QOS_PRIV void twochoice_priv_unhold(struct twochoice_table *table, const struct twochoice_priv_write *w)
-{
-    table->reserved_fragments -= w->fragments;
-    table->reserved_records -= w->records;
-}
-
-/* Frees the slot of a write that holds nothing. */
+/* Frees a write, and what is reserved for it. */
 QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
 {
     const uint32_t slot = (uint32_t)(w - table->write);
@@ -2441,6 +2381,8 @@ QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct t
     w->behind = table->free_write;
     table->free_write = slot;
     table->writes_open--;
+    table->reserved_fragments -= w->fragments;
+    table->reserved_records -= w->records;
 }
 
 /* Checks for room for a write at home without a reservation: it splits nothing, or replaces nothing. */
@@ -2511,7 +2453,8 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     w->fragments = (uint8_t)(room ? 2 - local : 0);
     w->records = records;
     w->failed = 0;
-    twochoice_priv_hold(table, w);
+    table->reserved_fragments += w->fragments;
+    table->reserved_records += w->records;
     if (local)
         twochoice_priv_add_home(table, slot);
     table->writes_open++;
@@ -2538,10 +2481,9 @@ QOS_API enum qos_status twochoice_table_write_bind(struct twochoice_table *table
     }
     if (twochoice_priv_home_busy(table, &w->f))
         return QOS_EAGAIN;
-    twochoice_priv_unhold(table, w); /* at home one fragment is enough */
     w->f.tag = 0;
-    w->fragments = 1;
-    twochoice_priv_hold(table, w);
+    w->fragments--; /* at home one is enough */
+    table->reserved_fragments--;
     twochoice_priv_add_home(table, (uint32_t)(w - table->write));
     return QOS_OK;
 }
@@ -2557,15 +2499,18 @@ QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, u
     *p = piece;
 }
 
-/* The redirected pieces in the bytes of f, from table->at on. false: there are more than max. */
+/* The redirected pieces in the bytes of f, from table->at on: all, or those of this tag. false: there are more than
+ * max. */
 QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, const struct twochoice_priv_fragment *f,
-                                        struct twochoice_piece *pieces, size_t max, size_t *n)
+                                        uint64_t tag, struct twochoice_piece *pieces, size_t max, size_t *n)
 {
     struct twochoice_priv_at at = table->at;
     for (*n = 0;; at = twochoice_priv_after(table, at)) {
         struct twochoice_priv_fragment old = twochoice_priv_fragment_at(at);
         if (old.object != f->object || old.offset >= f->end)
             return true;
+        if (tag != 0 && old.tag != tag)
+            continue;
         if (*n == max)
             return false;
         twochoice_priv_piece(&pieces[(*n)++], old.object, qos_max(old.offset, f->offset), qos_min(old.end, f->end),
@@ -2589,13 +2534,11 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     if (max == 0 || (f->tag != 0 && twochoice_priv_target(f->tag) == TWOCHOICE_PRIV_NO_TARGET))
         return QOS_EINVAL;
     gap = twochoice_priv_find_gap(table, f);
-    if (!gap && !twochoice_priv_redirected(table, f, replaced, max, n))
+    if (!gap && !twochoice_priv_redirected(table, f, 0, replaced, max, n))
         return QOS_EAGAIN;
-    twochoice_priv_unhold(table, w);
     if (f->tag != 0 || *n != 0)
-        status = twochoice_priv_change(table, f, stamp);
+        status = twochoice_priv_change(table, f, stamp, w);
     if (status != QOS_OK) {
-        twochoice_priv_hold(table, w);
         if (table->changes != before) /* its record was written */
             w->failed = table->changes;
         *n = 0;
@@ -2619,7 +2562,6 @@ QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *tab
         return QOS_ENOENT;
     if (w->failed > table->log[table->active].changes)
         return QOS_EIO; /* no commit cut the record off yet */
-    twochoice_priv_unhold(table, w);
     twochoice_priv_close_write(table, w);
     return QOS_OK;
 }
@@ -2761,27 +2703,6 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
     return QOS_OK;
 }
 
-/* The pieces of a pull whose redirect is unchanged, at most max. false: there are more. */
-QOS_PRIV_NOINLINE bool twochoice_priv_unchanged(const struct twochoice_table *table,
-                                                const struct twochoice_priv_pull *p, struct twochoice_piece *pieces,
-                                                size_t max, size_t *n)
-{
-    const uint64_t end = p->f.end;
-    struct twochoice_piece piece;
-    uint64_t offset = p->f.offset;
-    for (*n = 0; offset < end && twochoice_table_next(table, p->f.object, offset, &piece); offset = piece.end) {
-        if (piece.object != p->f.object || piece.offset >= end)
-            break;
-        if (twochoice_priv_tag(piece.version, piece.target) != p->tag)
-            continue;
-        if (*n == max)
-            return false;
-        pieces[*n] = piece;
-        pieces[(*n)++].end = qos_min(piece.end, end);
-    }
-    return true;
-}
-
 QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table, uint32_t pull,
                                                    struct twochoice_piece *pieces, size_t max, size_t *n)
 {
@@ -2794,7 +2715,8 @@ QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table
         return QOS_EINVAL;
     if (twochoice_priv_home_write(table, &p->f))
         return QOS_EAGAIN;
-    (void)twochoice_priv_unchanged(table, p, pieces, max, n);
+    twochoice_priv_seek(table, p->f.object, p->f.offset);
+    (void)twochoice_priv_redirected(table, &p->f, p->tag, pieces, max, n);
     if (*n != 0)
         p->f.end = pieces[*n - 1].end;
     p->state = TWOCHOICE_PRIV_WRITING;
@@ -2813,14 +2735,15 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    if (p->state == TWOCHOICE_PRIV_WRITING && !twochoice_priv_unchanged(table, p, replaced, max, n))
+    twochoice_priv_seek(table, p->f.object, p->f.offset);
+    if (!twochoice_priv_redirected(table, &p->f, p->tag, replaced, max, n))
         return QOS_EAGAIN;
     end = p->f.end;
     for (i = 0; i < *n; i++) {
         enum qos_status status;
         p->f.offset = replaced[i].offset;
         p->f.end = replaced[i].end;
-        status = twochoice_priv_change(table, &p->f, p->tag >> 16);
+        status = twochoice_priv_change(table, &p->f, p->tag >> 16, NULL);
         if (status != QOS_OK) {
             p->f.end = end;
             *n = i;
@@ -2838,7 +2761,7 @@ QOS_API enum qos_status twochoice_table_pull_cancel(struct twochoice_table *tabl
     if (!p)
         return QOS_ENOENT;
     if (p->state != TWOCHOICE_PRIV_COPYING) {
-        p->state = TWOCHOICE_PRIV_VOID;
+        p->tag = UINT64_MAX; /* of no byte */
         return QOS_EBUSY;
     }
     twochoice_priv_close_pull(table, p);
@@ -3317,34 +3240,31 @@ QOS_API const char *twochoice_placement_config_error(const struct twochoice_plac
 {
     if (!config)
         return "config: is NULL; give a struct twochoice_placement_config";
-    if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
-        return "servers: give 1..TWOCHOICE_SERVERS_MAX";
-    if (config->max_writes > TWOCHOICE_WRITES_MAX)
-        return "max_writes: give 1..TWOCHOICE_WRITES_MAX, or 0 for 128";
-    if (config->max_requests > TWOCHOICE_REQUESTS_MAX)
-        return "max_requests: give 1..TWOCHOICE_REQUESTS_MAX, or 0 for 4";
-    if (config->timeout_ns > TWOCHOICE_TIME_MAX)
-        return "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 200 ms";
-    return NULL;
+    const struct qos_rule rules[] = {
+        {config->servers > 0 && config->servers <= TWOCHOICE_SERVERS_MAX, "servers: give 1..TWOCHOICE_SERVERS_MAX"},
+        {config->max_writes <= TWOCHOICE_WRITES_MAX, "max_writes: give 1..TWOCHOICE_WRITES_MAX, or 0 for 128"},
+        {config->max_requests <= TWOCHOICE_REQUESTS_MAX, "max_requests: give 1..TWOCHOICE_REQUESTS_MAX, or 0 for 4"},
+        {config->timeout_ns <= TWOCHOICE_TIME_MAX, "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 200 ms"}};
+    return qos_first_broken(rules, sizeof rules / sizeof *rules);
 }
 
 QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, void *mem,
                                               struct twochoice_placement *placement,
                                               const struct twochoice_placement_config *config)
 {
-    size_t n = config->servers, requests;
+    const size_t n = config->servers, k = (size_t)qos_default(config->max_writes, 128);
+    const size_t requests = (size_t)qos_default(config->max_requests, 4);
     qos_layout_begin(layout, mem);
     placement->servers = config->servers;
-    placement->max_writes = (uint32_t)qos_default(config->max_writes, 128);
-    placement->max_requests = (uint32_t)qos_default(config->max_requests, 4);
-    placement->max_offers = 4 * placement->max_writes;
-    requests = placement->max_requests;
-    placement->request = (struct twochoice_priv_request *)qos_layout_part(
-        layout, requests, sizeof(struct twochoice_priv_request), QOS_CACHE_LINE);
-    placement->offer = (struct twochoice_priv_offer *)qos_layout_part(
-        layout, requests * placement->max_offers, sizeof(struct twochoice_priv_offer), QOS_CACHE_LINE);
-    placement->sent = (struct twochoice_priv_sent *)qos_layout_part(layout, requests * placement->max_writes,
-                                                                    sizeof(struct twochoice_priv_sent), QOS_CACHE_LINE);
+    placement->max_writes = (uint32_t)k;
+    placement->max_requests = (uint32_t)requests;
+    placement->max_offers = (uint32_t)(4 * k);
+    placement->request =
+        (struct twochoice_priv_request *)qos_layout_part(layout, requests, sizeof *placement->request, QOS_CACHE_LINE);
+    placement->offer = (struct twochoice_priv_offer *)qos_layout_part(layout, requests * 4 * k,
+                                                                      sizeof *placement->offer, QOS_CACHE_LINE);
+    placement->sent =
+        (struct twochoice_priv_sent *)qos_layout_part(layout, requests * k, sizeof *placement->sent, QOS_CACHE_LINE);
     placement->service_ns = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
     placement->drawn = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
     placement->state = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), QOS_CACHE_LINE);
@@ -4050,15 +3970,14 @@ QOS_API const char *twochoice_intake_config_error(const struct twochoice_intake_
 {
     if (!config)
         return "config: is NULL; give a struct twochoice_intake_config";
-    if (config->max_reservations > TWOCHOICE_RESERVATIONS_MAX)
-        return "max_reservations: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 4096";
-    if (config->parallel > TWOCHOICE_RESERVATIONS_MAX)
-        return "parallel: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 1";
-    if (config->op_cost_bytes != QOS_NOTHING && config->op_cost_bytes > TWOCHOICE_LEN_MAX)
-        return "op_cost_bytes: give up to TWOCHOICE_LEN_MAX, QOS_NOTHING, or 0 for 64 KiB";
-    if (config->timeout_ns > TWOCHOICE_TIME_MAX)
-        return "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 50 ms";
-    return NULL;
+    const struct qos_rule rules[] = {
+        {config->max_reservations <= TWOCHOICE_RESERVATIONS_MAX,
+         "max_reservations: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 4096"},
+        {config->parallel <= TWOCHOICE_RESERVATIONS_MAX, "parallel: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 1"},
+        {config->op_cost_bytes == QOS_NOTHING || config->op_cost_bytes <= TWOCHOICE_LEN_MAX,
+         "op_cost_bytes: give up to TWOCHOICE_LEN_MAX, QOS_NOTHING, or 0 for 64 KiB"},
+        {config->timeout_ns <= TWOCHOICE_TIME_MAX, "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 50 ms"}};
+    return qos_first_broken(rules, sizeof rules / sizeof *rules);
 }
 
 QOS_PRIV void twochoice_priv_intake_layout(struct qos_layout *layout, void *mem, struct twochoice_intake *intake,
