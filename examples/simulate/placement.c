@@ -62,7 +62,13 @@ static void one_case(const struct place_config *c, const char *only, uint64_t se
         table_cellf(t, "%.1f", (double)r.messages / (double)r.writes);
         table_cellf(t, "%.2f", 100 * (double)r.twice / (double)r.writes);
         say(c, (enum place_rule)rule, &r, p50, p99[rule]);
-        free(r.ms);
+        if (c->change_ms > 0) {
+            double calm, recovers = place_recovers_ms(c, &r, &calm);
+            printf("%s: p99 of who begins within %.0f ms of a change %.2f ms, long after it %.2f ms; it recovers in "
+                   "%.0f ms\n",
+                   place_rule_names[rule], c->change_ms / PLACE_SLOTS, place_slot_p99(&r, 0), calm, recovers);
+        }
+        place_free(&r);
     }
     table_print(t, stdout);
     table_free(t);

@@ -148,10 +148,16 @@ struct place_event {
     uint32_t a, b, c;
     uint64_t x, y;
 };
+#define PLACE_SLOTS 20u /* equal parts of the time between two changes of rates */
+struct place_slot {
+    double *ms; /* of the requests that began in it */
+    size_t requests, room;
+};
 struct place_result {
     double *ms; /* of each request that counts, sorted; QOS_NEVER: INFINITY */
     size_t requests, room;
-    double worst_p99; /* of a seed alone */
+    double worst_p99;                    /* of a seed alone */
+    struct place_slot slot[PLACE_SLOTS]; /* of the requests that count and began after the first change */
     uint64_t writes, messages, twice;
 };
 struct place {
@@ -698,14 +704,24 @@ static inline void place_sparrow_reserve(struct place *p, uint32_t s, uint32_t r
     place_sparrow(p, s);
 }
 
-static inline void place_count(struct place *p, double ms)
+static inline void place_add(double **to, size_t *n, size_t *room, double ms)
+{
+    if (*n == *room) {
+        *room = *room ? 2 * *room : 4096;
+        *to = (double *)place_grow(*to, *room * sizeof **to);
+    }
+    (*to)[(*n)++] = ms;
+}
+
+static inline void place_count(struct place *p, const struct place_request *r, double ms)
 {
     struct place_result *o = p->result;
-    if (o->requests == o->room) {
-        o->room = o->room ? 2 * o->room : 4096;
-        o->ms = (double *)place_grow(o->ms, o->room * sizeof *o->ms);
+    const uint64_t period_ns = PLACE_MS(p->c->change_ms);
+    place_add(&o->ms, &o->requests, &o->room, ms);
+    if (period_ns > 0 && r->began_ns >= period_ns) {
+        struct place_slot *slot = &o->slot[r->began_ns % period_ns * PLACE_SLOTS / period_ns];
+        place_add(&slot->ms, &slot->requests, &slot->room, ms);
     }
-    o->ms[o->requests++] = ms;
 }
 
 static inline void place_end(struct place *p, const struct place_event *e)
@@ -725,7 +741,7 @@ static inline void place_end(struct place *p, const struct place_event *e)
         r->done[w->index] = 1;
         p->result->writes++;
         if (--r->left == 0 && r->counts)
-            place_count(p, (double)(p->now_ns - r->began_ns) / 1e6);
+            place_count(p, r, (double)(p->now_ns - r->began_ns) / 1e6);
     }
     if (p->rule == PLACE_INFORMED) {
         place_at(p, place_delay(p), PLACE_ENDED, w->request, w->index, 0, 0, 0);
@@ -962,7 +978,7 @@ static inline void place_run(const struct place_config *c, enum place_rule rule,
     }
     for (i = 0; i < p.requests; i++)
         if (p.request[i].left && p.request[i].counts)
-            place_count(&p, INFINITY); /* it never ended */
+            place_count(&p, &p.request[i], INFINITY); /* it never ended */
     place_close(&p);
 }
 
@@ -994,6 +1010,39 @@ static inline void place_pooled(const struct place_config *c, enum place_rule ru
         result->worst_p99 = p99 > result->worst_p99 ? p99 : result->worst_p99;
     }
     qsort(result->ms, result->requests, sizeof *result->ms, place_compare_ms);
+    for (i = 0; i < PLACE_SLOTS; i++)
+        if (result->slot[i].requests)
+            qsort(result->slot[i].ms, result->slot[i].requests, sizeof(double), place_compare_ms);
+}
+
+static inline double place_slot_p99(const struct place_result *r, uint32_t slot)
+{
+    return place_quantile(r->slot[slot].ms, r->slot[slot].requests, 0.99);
+}
+
+/* The time to recover, in ms: so long after a change of rates the p99 of those who begin is at most 1.25 times what it
+ * is in the second half of the time until the next one (*calm_ms: the median of these slots' p99), in two slots in a
+ * row. */
+static inline double place_recovers_ms(const struct place_config *c, const struct place_result *r, double *calm_ms)
+{
+    double late[PLACE_SLOTS / 2];
+    uint32_t i;
+    for (i = 0; i < PLACE_SLOTS / 2; i++)
+        late[i] = place_slot_p99(r, PLACE_SLOTS / 2 + i);
+    qsort(late, PLACE_SLOTS / 2, sizeof *late, place_compare_ms);
+    *calm_ms = late[PLACE_SLOTS / 4];
+    for (i = 0; i + 1 < PLACE_SLOTS; i++)
+        if (place_slot_p99(r, i) <= 1.25 * *calm_ms && place_slot_p99(r, i + 1) <= 1.25 * *calm_ms)
+            break;
+    return i * c->change_ms / PLACE_SLOTS;
+}
+
+static inline void place_free(struct place_result *r)
+{
+    uint32_t i;
+    free(r->ms);
+    for (i = 0; i < PLACE_SLOTS; i++)
+        free(r->slot[i].ms);
 }
 
 #endif

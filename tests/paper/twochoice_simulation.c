@@ -145,8 +145,8 @@ static void informed(void)
         printf("%.2f: the last write ends after %.1f ms, with the oracle %.1f\n", ratios[i], ours.ms[299],
                oracle.ms[299]);
         CHECK_WITHIN(ours.ms[299] / oracle.ms[299], 0.8, i == AT_50 ? 2.5 : 1.15); /* half: some wait for stragglers */
-        free(ours.ms);
-        free(oracle.ms);
+        place_free(&ours);
+        place_free(&oracle);
     }
 }
 

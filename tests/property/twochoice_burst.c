@@ -18,6 +18,9 @@ static bool first(const struct place_config *c)
     return c->clients == 1 && c->rounds == 1;
 }
 
+/* After a change of rates. */
+static double recovers_ms, first_p99, calm_p99;
+
 static double p99(const struct place_config *c, enum place_rule rule, uint32_t seeds)
 {
     const double part = c->stale_ms > 0 ? 0.995 : 0.99; /* near 1 request in 100 is a first one, and knows no server */
@@ -31,7 +34,11 @@ static double p99(const struct place_config *c, enum place_rule rule, uint32_t s
     place_pooled(c, rule, 7 * check_seed(), seeds, &r);
     CHECK(r.requests > 0);
     ms = worst ? r.worst_p99 : place_quantile(r.ms, r.requests, part);
-    free(r.ms);
+    if (c->change_ms > 0 && rule == PLACE_INFORMED) {
+        recovers_ms = place_recovers_ms(c, &r, &calm_p99);
+        first_p99 = place_slot_p99(&r, 0);
+    }
+    place_free(&r);
     return ms;
 }
 
@@ -66,11 +73,18 @@ int main(void)
             CHECK_WITHIN(ours / oracle, 0, c.asked);
         if (c.asked_same > 0)
             CHECK_WITHIN(ours / same, 0, c.asked_same);
+        if (c.change_ms > 0)
+            CHECK_WITHIN(recovers_ms, 0, 100);
         CHECK_WITHIN(ours / prequal, 0, 1.05);
         CHECK_WITHIN(ours / random, 0, 1);
         printf("%-25s %7.2f %6.2f (%.2f) %6.2f (%.2f) %6.2f (1.05) %6.2f (1.00) %s\n", c.name, ours,
                oracle > 0 ? ours / oracle : 0, c.asked, ours / same, c.asked_same, ours / prequal, ours / random,
                check_state.failures == failed ? "held" : "MISSED");
+        if (c.change_ms > 0)
+            printf("    rates change every %.0f ms: p99 %.2f ms of who begins in the first %.0f, %.2f of who begins "
+                   "long after; "
+                   "the time to recover is %.0f ms\n",
+                   c.change_ms, first_p99, c.change_ms / PLACE_SLOTS, calm_p99, recovers_ms);
     }
     return check_end();
 }
