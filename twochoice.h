@@ -95,8 +95,8 @@
  *     crashes and lost or repeated messages.
  *   - After a crash at any point, recover gives a table with every change whose commit
  *     returned QOS_OK, possibly some later ones, in order, and no others; or an error
- *     that says what is damaged. Never a wrong place. After a failed sync, cut or mark, a
- *     compaction into new storage blocks comes before the next acknowledgement.
+ *     that says what is damaged. Never a wrong place. A failed sync or mark ends all
+ *     acknowledgements, a failed write all changes, until a compaction into new blocks.
  */
 #ifndef QOS_TWOCHOICE_H
 #define QOS_TWOCHOICE_H
@@ -172,12 +172,10 @@ struct twochoice_storage {
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
     /* Writes len_bytes at offset, which is never beyond the end; not yet durable. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
-    /* Returns when all that was created, written and cut before is durable. May run in any thread. After a failure all
+    /* Returns when all that was created and written before is durable. May run in any thread. After a failure all
      * calls for this log fail until create, for the mark until its next write: a kernel reports lost data once, perhaps
      * to another thread's call. */
     int (*sync)(void *ctx, int log);
-    /* Cuts the log to len_bytes: the remains of a write that failed. A sync follows at once. */
-    int (*truncate)(void *ctx, int log, uint64_t len_bytes);
     /* Makes `log` the active one, atomically and durably: it will be log 0 at the next start. In this run both keep
      * their numbers. Failure means: nothing changed. May run in any thread, while either log is written and synced. */
     int (*swap)(void *ctx, int log);
@@ -201,7 +199,7 @@ struct twochoice_table_state {
     uint64_t log_bytes, max_log_bytes;
     uint32_t next_log; /* the log that a compaction writes, and then swaps in */
     bool compacting;
-    bool log_broken; /* the storage failed: nothing more is acknowledged until a compaction has ended */
+    bool log_broken; /* the storage failed: no change is recorded until a compaction has ended */
 };
 
 struct twochoice_recovery {
@@ -390,13 +388,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and
  *            never will: begin again with a new stamp.
  *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
- *            again. QOS_EIO: call again, or commit and cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced.
+ *            again. QOS_EIO: compact, and call again or cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced.
  *            Called again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too
  *            old to know whether the write counted (16 * max_writes newer ones were begun; or it was begun before a
  *            restart, and the log has no room to tell: half of max_log_bytes holds the fragments, 48 bytes each, and 6
  *            bytes for each of max_writes). Then read before writing again.
  *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT. QOS_EIO: an end
- *            of it failed, and a crash may bring its record back: commit first, and if that fails, compact.
+ *            of it failed, and a crash may bring its record back: compact first.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
  *            older than a stamp that you noted long ago. O(max_writes). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
@@ -445,8 +443,8 @@ QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_
  *   ready   the data is here: which bytes of it may be written at home now. At most max (1 or more) pieces; the pull
  *           shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is open there.
  *   finish  the writes at home have ended, durably: every byte whose redirect is unchanged since start is at home from
- *           now on. replaced, QOS_EAGAIN: as in write_end. QOS_OK ends the pull. On QOS_EIO and QOS_EFULL call again:
- *           the pieces in `replaced` are at home already.
+ *           now on. replaced, QOS_EAGAIN: as in write_end. QOS_OK ends the pull. On QOS_EIO (compact) and QOS_EFULL
+ *           call again: the pieces in `replaced` are at home already.
  *   cancel  nothing more is converted. Before ready it ends the pull; after it (QOS_EBUSY) the bytes stay reserved
  *           until finish is called, when the writes at home have ended.
  * QOS_ENOENT from ready, finish and cancel: no such pull, or not in this order. */
@@ -652,19 +650,19 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *        the other log                                          the active log
  *     +------+ start  +---------+  all   +--------+  a commit  +----------+ swapped  +-------+  write  +------+
  *     | NONE |------->| COPYING |------->| COPIED |----------->| SWAPPING |--------->| SOUND |-------->| TORN |
- *     +------+        +---------+ copied +--------+  of all    +----------+          |       |<--------|      |
- *       ^  ^               |                 |                   |      | failure    +-------+   cut   +------+
- *       |  '---------------+-----------------'       not swapped |      v                | sync      cut |
- *       |        failure: the attempt ends                       |  +----------+         v               v
+ *     +------+        +---------+ copied +--------+  of all    +----------+          +-------+  failed +------+
+ *       ^  ^               |                 |                   |      | failure         | sync or       |
+ *       |  '---------------+-----------------'       not swapped |      v                 | mark failed   |
+ *       |        failure: the attempt ends                       |  +----------+          v               v
  *       +--------------------------------------------------------+--| DOUBTFUL |-->+-------------------------+
  *                                                  not swapped      +----------+   | LOST: only a swap helps |
  *                                                                         swapped  +-------------------------+
  *
- *     - A write, cut or sync that failed is never tried twice: a second sync may report success wrongly. Only a torn
- *       tail may be cut, once, and durably before anything follows it. What a LOST log holds since its last good sync
- *       is unknown, for ever.
- *     - Changes are recorded while the active log is SOUND or TORN, and the other one is not DOUBTFUL. COPYING: those
- *       before the cursor go to both; COPIED, SWAPPING: all.
+ *     - A write or sync that failed is never tried twice: a second sync may report success wrongly. Nothing follows a
+ *       torn tail, as a mixture of both would look like damage; what is before it may still be synced. What a LOST log
+ *       holds since its last good sync is unknown, for ever.
+ *     - Changes are recorded while the active log is SOUND, and the other one is not DOUBTFUL. COPYING: those before
+ *       the cursor go to both; COPIED, SWAPPING: all.
  *     - A commit syncs the active log unless it is LOST, the other one from COPIED on, and a mark that is not synced.
  *     - A change is acknowledged when it is durable in the active log and, in SWAPPING, in both. In DOUBTFUL and LOST
  *       nothing is; a swap acknowledges what is durable in the new log.
@@ -766,7 +764,7 @@ struct twochoice_priv_write {
     uint32_t behind;                  /* in the chain of its stamp, or in that of free slots */
     uint32_t before, after;           /* at home: subtrees */
     uint8_t fragments, records;
-    uint64_t failed; /* changes when its end failed: a log may hold its record until they are durable; 0: none */
+    uint64_t failed; /* identity of the log that may hold its record, as its end failed there; 0: none */
 };
 
 /* Which of 128 stamps in a row belong to writes that have ended. */
@@ -1472,8 +1470,8 @@ QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_con
     if (config->max_log_bytes != 0 && config->max_log_bytes < 2 * TWOCHOICE_RECORD_BYTES * (fragments + 2))
         return "max_log_bytes: give at least 96 * (max_fragments + 2), or 0 for no limit";
     *status = QOS_EINVAL;
-    if (s && (!s->create || !s->read || !s->write || !s->sync || !s->truncate || !s->swap))
-        return "storage: give all of create, read, write, sync, truncate and swap, or NULL for no log";
+    if (s && (!s->create || !s->read || !s->write || !s->sync || !s->swap))
+        return "storage: give all of create, read, write, sync and swap, or NULL for no log";
     *status = QOS_OK;
     return NULL;
 }
@@ -1651,6 +1649,13 @@ QOS_PRIV void twochoice_priv_fail(struct twochoice_table *table, uint32_t log, e
     }
 }
 
+/* May changes be acknowledged? */
+QOS_PRIV bool twochoice_priv_counts(const struct twochoice_table *table)
+{
+    return table->log[table->active].state != TWOCHOICE_PRIV_LOST &&
+           table->log[twochoice_priv_next_log(table)].state != TWOCHOICE_PRIV_DOUBTFUL;
+}
+
 /* May changes be recorded? QOS_EINVAL: neither formatted nor recovered. QOS_EIO: not before the next swap. */
 QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *table)
 {
@@ -1659,35 +1664,17 @@ QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *ta
         return QOS_OK;
     if (state == TWOCHOICE_PRIV_NONE)
         return QOS_EINVAL;
-    return state == TWOCHOICE_PRIV_LOST || table->log[twochoice_priv_next_log(table)].state == TWOCHOICE_PRIV_DOUBTFUL
-               ? QOS_EIO
-               : QOS_OK;
+    return state == TWOCHOICE_PRIV_SOUND && twochoice_priv_counts(table) ? QOS_OK : QOS_EIO;
 }
 
-/* Cuts off what a failed write may have left behind the end of a log. It is synced at once: else a crash could leave a
- * sector of that and one of what is written next, which looks like damage. */
-QOS_PRIV enum qos_status twochoice_priv_cut(struct twochoice_table *table, uint32_t log)
-{
-    struct twochoice_priv_log *l = &table->log[log];
-    if (l->state != TWOCHOICE_PRIV_TORN)
-        return QOS_OK;
-    l->state = TWOCHOICE_PRIV_SOUND;
-    if (table->storage.truncate(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES) == 0 &&
-        table->storage.sync(table->storage.ctx, (int)log) == 0)
-        return QOS_OK;
-    twochoice_priv_fail(table, log, QOS_EIO);
-    return QOS_EIO;
-}
-
-/* Appends to the end of one log. After QOS_EIO the log does not have the record. */
+/* Appends to the end of one log. After QOS_EIO the log does not have the record, but a crash may bring it back: nothing
+ * follows what is left of it. */
 QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, uint32_t log,
                                                struct twochoice_priv_record *r)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
     struct twochoice_priv_log *l = &table->log[log];
     uint32_t crc;
-    if (twochoice_priv_cut(table, log) != QOS_OK)
-        return QOS_EIO;
     r->format = TWOCHOICE_LOG_VERSION;
     r->unsynced = (uint32_t)qos_min(l->records - l->durable, UINT32_MAX);
     crc = twochoice_priv_encode(b, r, l->crc);
@@ -1814,8 +1801,8 @@ QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *table
     return QOS_OK;
 }
 
-/* The latest mark, compared with the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: no slot is
- * intact, or it does not fit. */
+/* The latest mark, compared with the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: no slot
+ * is intact, or it does not fit. */
 QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, uint64_t there,
                                                  struct twochoice_priv_record *mark)
 {
@@ -1882,7 +1869,7 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twocho
  * stack. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *table,
                                                         const struct twochoice_priv_fragment *f, uint64_t version,
-                                                        const struct twochoice_priv_write *w)
+                                                        struct twochoice_priv_write *w)
 {
     const uint64_t spare =
         table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments + (w ? w->fragments : 0u);
@@ -1903,9 +1890,12 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *
     r.object = f->object;
     r.offset = f->offset;
     r.end = f->end;
-    table->changes++; /* even if it fails: until the tail is cut, durably, a crash may bring it back */
-    if (twochoice_priv_append(table, table->active, &r) != QOS_OK)
+    if (twochoice_priv_append(table, table->active, &r) != QOS_OK) {
+        if (w)
+            w->failed = table->log[table->active].id;
         return QOS_EIO;
+    }
+    table->changes++;
     twochoice_priv_follow(table, &r);
     return QOS_OK;
 }
@@ -1983,7 +1973,6 @@ QOS_API enum qos_status twochoice_table_commit_begin(struct twochoice_table *tab
         return QOS_OK;
     if (table->log[table->active].state == TWOCHOICE_PRIV_NONE)
         return QOS_EINVAL;
-    (void)!twochoice_priv_cut(table, table->active);
     for (log = 0; log < 2; log++) {
         const struct twochoice_priv_log *l = &table->log[log];
         if (l->state < TWOCHOICE_PRIV_COPIED || l->state == TWOCHOICE_PRIV_DOUBTFUL || l->state == TWOCHOICE_PRIV_LOST)
@@ -2028,16 +2017,16 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
     if (!synced)
         return QOS_EIO;
     twochoice_priv_mark_synced(table, commit->mark);
-    if (twochoice_priv_records(table) == QOS_OK)
+    if (twochoice_priv_counts(table))
         table->durable_changes =
             qos_max(table->durable_changes,
                     next->state == TWOCHOICE_PRIV_SWAPPING ? qos_min(active->changes, next->changes) : active->changes);
     if (commit->logs != 0 && ++table->mark_commits >= table->mark_every && table->unsynced_mark == 0 &&
-        twochoice_priv_records(table) == QOS_OK)
+        twochoice_priv_counts(table))
         (void)!twochoice_priv_put_mark(table);
     if (table->durable_changes >= commit->changes)
         return QOS_OK;
-    return twochoice_priv_records(table) == QOS_OK ? QOS_EAGAIN : QOS_EIO;
+    return twochoice_priv_counts(table) ? QOS_EAGAIN : QOS_EIO;
 }
 
 QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
@@ -2241,7 +2230,7 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
 QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                 struct twochoice_recovery *recovery)
 {
-    struct twochoice_recovery mine, *r = recovery ? recovery : &mine;
+    struct twochoice_recovery mine = {0, 0, 0}, *r = recovery ? recovery : &mine;
     struct twochoice_priv_record mark = twochoice_priv_record_of(0, 0);
     uint64_t log_end = 0;
     enum qos_status status;
@@ -2524,7 +2513,6 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     const struct twochoice_priv_fragment *f;
     enum qos_status status = QOS_OK;
-    const uint64_t before = table->changes;
     bool gap;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
@@ -2539,8 +2527,6 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     if (f->tag != 0 || *n != 0)
         status = twochoice_priv_change(table, f, stamp, w);
     if (status != QOS_OK) {
-        if (table->changes != before) /* its record was written */
-            w->failed = table->changes;
         *n = 0;
         return status;
     }
@@ -2560,8 +2546,8 @@ QOS_API enum qos_status twochoice_table_write_cancel(struct twochoice_table *tab
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
     if (!w)
         return QOS_ENOENT;
-    if (w->failed > table->log[table->active].changes)
-        return QOS_EIO; /* no commit cut the record off yet */
+    if (w->failed != 0 && w->failed == table->log[table->active].id)
+        return QOS_EIO; /* a crash may bring its record back */
     twochoice_priv_close_write(table, w);
     return QOS_OK;
 }
@@ -3240,12 +3226,15 @@ QOS_API const char *twochoice_placement_config_error(const struct twochoice_plac
 {
     if (!config)
         return "config: is NULL; give a struct twochoice_placement_config";
-    const struct qos_rule rules[] = {
-        {config->servers > 0 && config->servers <= TWOCHOICE_SERVERS_MAX, "servers: give 1..TWOCHOICE_SERVERS_MAX"},
-        {config->max_writes <= TWOCHOICE_WRITES_MAX, "max_writes: give 1..TWOCHOICE_WRITES_MAX, or 0 for 128"},
-        {config->max_requests <= TWOCHOICE_REQUESTS_MAX, "max_requests: give 1..TWOCHOICE_REQUESTS_MAX, or 0 for 4"},
-        {config->timeout_ns <= TWOCHOICE_TIME_MAX, "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 200 ms"}};
-    return qos_first_broken(rules, sizeof rules / sizeof *rules);
+    if (config->servers == 0 || config->servers > TWOCHOICE_SERVERS_MAX)
+        return "servers: give 1..TWOCHOICE_SERVERS_MAX";
+    if (config->max_writes > TWOCHOICE_WRITES_MAX)
+        return "max_writes: give 1..TWOCHOICE_WRITES_MAX, or 0 for 128";
+    if (config->max_requests > TWOCHOICE_REQUESTS_MAX)
+        return "max_requests: give 1..TWOCHOICE_REQUESTS_MAX, or 0 for 4";
+    if (config->timeout_ns > TWOCHOICE_TIME_MAX)
+        return "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 200 ms";
+    return NULL;
 }
 
 QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, void *mem,
@@ -3970,14 +3959,15 @@ QOS_API const char *twochoice_intake_config_error(const struct twochoice_intake_
 {
     if (!config)
         return "config: is NULL; give a struct twochoice_intake_config";
-    const struct qos_rule rules[] = {
-        {config->max_reservations <= TWOCHOICE_RESERVATIONS_MAX,
-         "max_reservations: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 4096"},
-        {config->parallel <= TWOCHOICE_RESERVATIONS_MAX, "parallel: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 1"},
-        {config->op_cost_bytes == QOS_NOTHING || config->op_cost_bytes <= TWOCHOICE_LEN_MAX,
-         "op_cost_bytes: give up to TWOCHOICE_LEN_MAX, QOS_NOTHING, or 0 for 64 KiB"},
-        {config->timeout_ns <= TWOCHOICE_TIME_MAX, "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 50 ms"}};
-    return qos_first_broken(rules, sizeof rules / sizeof *rules);
+    if (config->max_reservations > TWOCHOICE_RESERVATIONS_MAX)
+        return "max_reservations: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 4096";
+    if (config->parallel > TWOCHOICE_RESERVATIONS_MAX)
+        return "parallel: give 1..TWOCHOICE_RESERVATIONS_MAX, or 0 for 1";
+    if (config->op_cost_bytes != QOS_NOTHING && config->op_cost_bytes > TWOCHOICE_LEN_MAX)
+        return "op_cost_bytes: give up to TWOCHOICE_LEN_MAX, QOS_NOTHING, or 0 for 64 KiB";
+    if (config->timeout_ns > TWOCHOICE_TIME_MAX)
+        return "timeout_ns: give 1..TWOCHOICE_TIME_MAX, or 0 for 50 ms";
+    return NULL;
 }
 
 QOS_PRIV void twochoice_priv_intake_layout(struct qos_layout *layout, void *mem, struct twochoice_intake *intake,

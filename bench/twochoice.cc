@@ -483,15 +483,10 @@ int log_sync(void *, int)
     return 0;
 }
 
-int log_truncate(void *ctx, int log, uint64_t len)
-{
-    static_cast<memory_log *>(ctx)->bytes[log].resize(len);
-    return 0;
-}
-
 int log_create(void *ctx, int log)
 {
-    return log_truncate(ctx, log, 0);
+    static_cast<memory_log *>(ctx)->bytes[log].clear();
+    return 0;
 }
 
 // The active log becomes log 0, where recovery reads it. Nothing is written after that.
@@ -550,7 +545,7 @@ void queries_during_syncs(bench *b)
 {
     const workload w = random_order(fragments);
     memory_log log;
-    const twochoice_storage storage = {&log, log_create, log_read, log_write, slow_sync, log_truncate, log_swap};
+    const twochoice_storage storage = {&log, log_create, log_read, log_write, slow_sync, log_swap};
     twochoice_table_config config = {};
     config.max_fragments = fragments + 1000;
     config.home = servers + 1;
@@ -630,7 +625,7 @@ void recovery(bench *b)
 {
     const workload w = random_order(fragments);
     memory_log log;
-    const twochoice_storage storage = {&log, log_create, log_read, log_write, log_sync, log_truncate, log_swap};
+    const twochoice_storage storage = {&log, log_create, log_read, log_write, log_sync, log_swap};
     twochoice_table_config config = {};
     twochoice_recovery r;
     config.max_fragments = fragments + 2; // a write is promised two

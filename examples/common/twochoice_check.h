@@ -138,11 +138,6 @@ static inline int check_nothing(void *ctx, int log)
     (void)ctx, (void)log;
     return 0;
 }
-static inline int check_truncate(void *ctx, int log, uint64_t len_bytes)
-{
-    (void)ctx, (void)log, (void)len_bytes;
-    return 0;
-}
 
 /* ---- the check ------------------------------------------------------------------------------------------------ */
 
@@ -177,8 +172,8 @@ static inline uint64_t check_redirects(const struct check_calls *calls, const st
     if (log) {
         struct twochoice_table_config copy = *config;
         struct check_source source = {config->storage, 0};
-        const struct twochoice_storage storage = {&source,       check_nothing,  check_read,   check_write,
-                                                  check_nothing, check_truncate, check_nothing};
+        const struct twochoice_storage storage = {&source,     check_nothing, check_read,
+                                                  check_write, check_nothing, check_nothing};
         struct twochoice_table_state state;
         struct twochoice_recovery r;
         uint32_t flags = 0;

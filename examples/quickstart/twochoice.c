@@ -47,10 +47,6 @@ static int log_sync(void *s, int log)
 {
     return fdatasync(((struct server *)s)->log[log]);
 }
-static int log_truncate(void *s, int log, uint64_t len)
-{
-    return ftruncate(((struct server *)s)->log[log], (off_t)len);
-}
 static int log_swap(void *server, int log)
 {
     struct server *s = server;
@@ -63,7 +59,7 @@ static void start(uint32_t id, const char *dir) /* 2. the table from its log; an
 {
     static const char *const file[] = {"log", "new", "mark"};
     struct server *s = &servers[id];
-    struct twochoice_storage storage = {s, log_create, log_read, log_write, log_sync, log_truncate, log_swap};
+    struct twochoice_storage storage = {s, log_create, log_read, log_write, log_sync, log_swap};
     struct twochoice_table_config config = {.max_fragments = FRAGMENTS, .home = id, .storage = &storage};
     struct twochoice_intake_config intake = {.server = id, .max_reservations = 16};
     enum qos_status status;

@@ -143,15 +143,6 @@ static int log_create(void *ctx, int log)
     return open_log(f, log, name) && sync_dir(f->dir) ? 0 : -1;
 }
 
-static int log_truncate(void *ctx, int log, uint64_t len)
-{
-    struct files *f = ctx;
-    if (ftruncate(f->log_fd[log], (off_t)len) != 0)
-        return -1;
-    keep_room(f, log);
-    return 0;
-}
-
 static int log_swap(void *ctx, int log)
 {
     struct files *f = ctx;
@@ -174,7 +165,6 @@ void files_storage(struct files *f, struct twochoice_storage *storage)
     storage->read = log_read;
     storage->write = log_write;
     storage->sync = log_sync;
-    storage->truncate = log_truncate;
     storage->swap = log_swap;
 }
 

@@ -40,16 +40,11 @@ static int log_sync(void *ctx, int log)
     return 0;
 }
 
-static int log_truncate(void *ctx, int log, uint64_t len)
-{
-    (void)ctx;
-    length[log] = (size_t)len;
-    return 0;
-}
-
 static int log_create(void *ctx, int log)
 {
-    return log_truncate(ctx, log, 0);
+    (void)ctx;
+    length[log] = 0;
+    return 0;
 }
 
 static int log_swap(void *ctx, int log)
@@ -70,8 +65,7 @@ static void restart(void)
     active = 0;
 }
 
-static const struct twochoice_storage storage = {NULL,     log_create,   log_read, log_write,
-                                                 log_sync, log_truncate, log_swap};
+static const struct twochoice_storage storage = {NULL, log_create, log_read, log_write, log_sync, log_swap};
 static unsigned char mem[2][96 * 1024] __attribute__((aligned(64)));
 
 static enum qos_status open_table(struct twochoice_table *t, int i, uint32_t flags, struct twochoice_recovery *r)

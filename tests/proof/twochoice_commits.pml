@@ -1,8 +1,7 @@
 /* twochoice_commits.pml - the machine of commits of twochoice.h (its drawing "COMMITS") as a model for spin.
  *
  * One home, two logs and a mark on a device, two committers, attempts at compactions, swaps in another thread, power
- * cuts and restarts; with ROOM, records that open writes have reserved. Each write, cut, sync, swap and creation can
- * fail; a failed sync loses what it should have written, and later ones of that log fail, or, once a commit that failed
+ * cuts and restarts; with ROOM, records that open writes have reserved. Each write, sync, swap and creation can fail; a failed sync loses what it should have written, and later ones of that log fail, or, once a commit that failed
  * has ended, may lie: also if that commit began with an older log of that number, and its sync came late. A log's
  * contents are a number: how many of the table's changes it has. What the device really holds (has, whole, in_use) is
  * apart from what the header believes (st, dur, act). tests/build/commits_model.sh runs it, and plants bugs into copies
@@ -59,7 +58,8 @@ byte slot[2]; /* of the mark: 0 durable, 1 written, 2 a failed sync */
 byte swap_done; /* 0: not called, 1: done, 2: failed */
 
 #define other (1 - act)
-#define open_for_changes (st[act] != LOST && st[other] != DOUBTFUL)
+#define counts (st[act] != LOST && st[other] != DOUBTFUL)
+#define open_for_changes (st[act] == SOUND && counts)
 
 inline fail(l)
 {
@@ -105,7 +105,7 @@ inline acknowledge()
     :: else -> skip
     fi;
     if
-    :: open_for_changes && a > acknowledged -> acknowledged = a
+    :: counts && a > acknowledged -> acknowledged = a
     :: else -> skip
     fi;
     a = 0
@@ -135,15 +135,11 @@ inline name_log() /* an identity that nobody has: numbers that nobody has are th
 inline begin_commit(k)
 {
     printf("commit %d begins\n", k);
-    if
-    :: st[act] == TORN -> if :: true -> st[act] = SOUND :: true -> st[act] = LOST fi
-    :: else -> skip
-    fi;
     need[k] = 0;
     for (l : 0 .. 1) {
         commit_rec[2 * k + l] = 255;
         if
-        :: st[l] == COPIED || st[l] == SWAPPING || st[l] == SOUND ->
+        :: st[l] == COPIED || st[l] == SWAPPING || st[l] == SOUND || st[l] == TORN ->
             commit_id[2 * k + l] = id[l];
             commit_rec[2 * k + l] = changes;
             need[k] = need[k] | (1 << l)
@@ -190,7 +186,7 @@ inline end_commit(k)
         fi;
         acknowledge();
         if
-        :: unsynced_mark == 0 && marks < MARKS && open_for_changes -> put_mark()
+        :: unsynced_mark == 0 && marks < MARKS && counts -> put_mark()
         :: else -> skip
         fi
     fi;
@@ -236,22 +232,17 @@ proctype home()
 #endif
         if
         :: true ->
-            if :: st[act] == TORN -> if :: true -> st[act] = SOUND :: true -> st[act] = LOST fi :: else -> skip fi;
-            if
-            :: st[act] == SOUND ->
-                rec[act] = changes; ended = changes;
+            rec[act] = changes; ended = changes;
 #if ROOM > 0
-                open--; used[act]++;
-                if :: st[other] == COPIED || st[other] == SWAPPING -> used[other]++ :: else -> skip fi;
+            open--; used[act]++;
+            if :: st[other] == COPIED || st[other] == SWAPPING -> used[other]++ :: else -> skip fi;
 #endif
-                if
-                :: st[other] == COPIED || st[other] == SWAPPING ->
-                    if :: true -> rec[other] = changes :: true -> fail(other) fi
-                :: else -> skip
-                fi
-            :: else -> changes--
+            if
+            :: st[other] == COPIED || st[other] == SWAPPING ->
+                if :: true -> rec[other] = changes :: true -> fail(other) fi
+            :: else -> skip
             fi
-        :: true -> st[act] = TORN; changes-- /* the write failed; the other commit cuts its rest */
+        :: true -> st[act] = TORN; changes-- /* the write failed: nothing follows it in this log */
         fi }
     :: atomic { changes > 0 -> /* the reply was lost, and the client ends its write again: it counts once */
         if :: ended >= changes -> skip :: else -> printf("a write counts again\n"); assert(false) fi }

@@ -11,9 +11,7 @@
 struct disk_file {
     uint8_t *data;
     size_t len, capacity, durable; /* bytes [0, durable) survive a crash */
-    uint8_t *uncut;                /* what was there when the file was cut, until a sync */
-    size_t uncut_len;
-    bool stuck; /* a sync failed: nothing more becomes durable */
+    bool stuck;                    /* a sync failed: nothing more becomes durable */
 };
 
 struct disk {
@@ -101,29 +99,11 @@ static CHECK_UNUSED int disk_sync(void *ctx, int log)
     if (d->log[log].stuck)
         return stops || !d->lies ? -1 : 0;
     d->log[log].durable = d->log[log].len;
-    d->log[log].uncut_len = 0;
     if (log == TWOCHOICE_MARK_LOG) {
         d->mark_len = d->log[log].len < sizeof d->mark ? d->log[log].len : sizeof d->mark;
         if (d->mark_len)
             memcpy(d->mark, d->log[log].data, d->mark_len);
     }
-    return stops ? -1 : 0;
-}
-
-static CHECK_UNUSED int disk_truncate(void *ctx, int log, uint64_t len)
-{
-    struct disk *d = (struct disk *)ctx;
-    struct disk_file *f = &d->log[log];
-    bool half, stops = disk_stops(d, &half);
-    if (stops && (!half || check_between(d->rng, 0, 1)))
-        return -1;
-    if (len < f->len && f->uncut_len == 0) {
-        free(f->uncut);
-        f->uncut = (uint8_t *)malloc(f->len);
-        memcpy(f->uncut, f->data, f->len);
-        f->uncut_len = f->len;
-    }
-    disk_resize(f, (size_t)len);
     return stops ? -1 : 0;
 }
 
@@ -135,7 +115,6 @@ static CHECK_UNUSED int disk_create(void *ctx, int log)
         return -1;
     d->creates++;
     disk_resize(&d->log[log], 0);
-    d->log[log].uncut_len = 0;
     d->log[log].stuck = false;
     return stops ? -1 : 0;
 }
@@ -161,7 +140,6 @@ static CHECK_UNUSED void disk_restart(struct disk *d)
     }
     d->active = 0;
     disk_resize(&d->log[1], 0);
-    d->log[1].uncut_len = 0;
     d->log[TWOCHOICE_MARK_LOG].stuck = false; /* another process does not learn of it */
 }
 
@@ -196,11 +174,6 @@ static CHECK_UNUSED void disk_crash(struct disk *d)
     disk_crash_mark(d);
     for (i = 0; i < 2; i++) {
         struct disk_file *f = &d->log[i];
-        if (f->uncut_len > f->durable && check_between(d->rng, 0, 1)) { /* the cut, and all after it, is undone */
-            disk_resize(f, f->uncut_len);
-            memcpy(f->data + f->durable, f->uncut + f->durable, f->uncut_len - f->durable);
-        }
-        f->uncut_len = 0;
         f->stuck = false;
         if (check_between(d->rng, 0, 1)) {
             disk_resize(f, (size_t)check_between(d->rng, f->durable, f->len));
@@ -231,7 +204,6 @@ static CHECK_UNUSED void disk_init(struct disk *d, struct check_rng *rng, struct
     s->read = disk_read;
     s->write = disk_write;
     s->sync = disk_sync;
-    s->truncate = disk_truncate;
     s->swap = disk_swap;
 }
 
@@ -240,7 +212,6 @@ static CHECK_UNUSED void disk_free(struct disk *d)
     int i;
     for (i = 0; i < 3; i++) {
         free(d->log[i].data);
-        free(d->log[i].uncut);
     }
 }
 

@@ -37,7 +37,6 @@ static enum qos_status power_cut(uint32_t flags)
     int i;
     for (i = 0; i < 2; i++) {
         disk.log[i].len = disk.log[i].durable;
-        disk.log[i].uncut_len = 0;
         disk.log[i].stuck = false;
     }
     disk_resize(&disk.log[TWOCHOICE_MARK_LOG], disk.mark_len);
@@ -217,18 +216,13 @@ static void sync_that_failed_before_a_restart(void)
     end();
 }
 
-static bool no_write, no_cut;
-static uint32_t cuts;
+static bool no_write;
+static uint32_t tries;
 
 static int write_or_fail(void *ctx, int log, uint64_t offset, const void *buf, size_t len)
 {
+    tries += no_write && log == 0;
     return no_write && log == 0 ? -1 : disk_write(ctx, log, offset, buf, len);
-}
-
-static int cut_or_fail(void *ctx, int log, uint64_t len)
-{
-    cuts++;
-    return no_cut && log == 0 ? -1 : disk_truncate(ctx, log, len);
 }
 
 /* The device of the active log refuses everything: a compaction ends, and does not need it. */
@@ -236,25 +230,25 @@ static void dead_device(void)
 {
     start(100, 0, 0);
     storage.write = write_or_fail;
-    storage.truncate = cut_or_fail;
     CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_OK);
     write_some(7, 20);
-    no_write = no_cut = true;
+    no_write = true;
+    CHECK_EQ(redirect(&t, 7, 4000, 50, 2), QOS_EIO);
     CHECK_EQ(redirect(&t, 7, 5000, 50, 2), QOS_EIO);
-    CHECK_EQ(twochoice_table_commit(&t), QOS_EIO);
-    cuts = 0;
+    CHECK(counts_of(&t).log_broken);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK); /* of what was recorded before */
     CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
-    CHECK_EQ(cuts, 0); /* nothing is tried twice */
+    CHECK_EQ(tries, 1); /* nothing is tried twice, and nothing follows it */
     CHECK_EQ(redirect(&t, 7, 5000, 50, 2), QOS_OK);
     CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
-    no_write = no_cut = false;
+    no_write = false;
     CHECK_EQ(power_cut(0), QOS_OK);
     CHECK_EQ(redirected(7, 51), 21);
     end();
 }
 
-/* A record whose write failed may be on the device, whole. Until it is cut, durably, its piece must not be dropped. */
+/* A record whose write failed may be on the device, whole. Until another log counts, its piece must not be dropped. */
 static void record_that_comes_back(void)
 {
     uint64_t stamp = 0;
@@ -270,9 +264,12 @@ static void record_that_comes_back(void)
     CHECK_EQ(twochoice_table_write_cancel(&t, stamp), QOS_EIO); /* a crash may bring it back */
     no_write = false;
     CHECK(twochoice_table_refers(&t, 7, stamp, 0, 50));
-    CHECK(counts_of(&t).durable_changes < counts_of(&t).changes); /* so it waits for a commit */
-    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK); /* what is before it is acknowledged */
     CHECK_EQ(counts_of(&t).durable_changes, counts_of(&t).changes);
+    CHECK_EQ(twochoice_table_write_cancel(&t, stamp), QOS_EIO);         /* a sync may have made it durable */
+    CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 1, &n), QOS_EIO); /* nothing follows it */
+    CHECK(twochoice_table_refers(&t, 7, stamp, 0, 50));
+    CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
     CHECK_EQ(twochoice_table_write_cancel(&t, stamp), QOS_OK);
     CHECK(!twochoice_table_refers(&t, 7, stamp, 0, 50));
     end();

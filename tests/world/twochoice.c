@@ -3,6 +3,11 @@
 // proves: changes; a write counts at most once, and not before it is bound; nothing writes at home beside another. Also in worlds
 // proves: of clients, servers that hang, lie and fail, and a maintainer: where writes go, who is asked, and when bytes come home
 #define WORLD_HEADER "twochoice"
+#ifdef WORLD_V02 /* whose storage could cut a log */
+#define WORLD_FIELDS_OF_V02(X) X(TRUNCATE_FAILS, "truncate_fails", "0 100 1000")
+#else
+#define WORLD_FIELDS_OF_V02(X)
+#endif
 #define WORLD_FIELDS(X)                                                                                                \
     X(STEPS, "steps", "100 30 300 1000")                                                                               \
     X(CUTS, "cut_every", "0 10 30 100 300")                                                                            \
@@ -11,7 +16,7 @@
     X(KEPT, "kept_permille", "0 1000 500 100 900 1001")                                                                \
     X(WRITE_FAILS, "write_fails", "0 2 20 100")                                                                        \
     X(SYNC_FAILS, "sync_fails", "0 5 50 200")                                                                          \
-    X(TRUNCATE_FAILS, "truncate_fails", "0 100 1000")                                                                  \
+    WORLD_FIELDS_OF_V02(X)                                                                                             \
     X(RENAME_FAILS, "rename_fails", "0 50 500")                                                                        \
     X(FULL, "disk_bytes", "0 20000 8000")                                                                              \
     X(FRAGMENTS, "max_fragments", "100 4 10 30 300")                                                                   \
@@ -96,7 +101,7 @@ enum stage { FREE, BEGUN, WRITTEN, ENDED, OVER };
 struct write {
     uint64_t object, offset, end, stamp, begun, over; /* times in steps; over: UINT64_MAX while it may take effect */
     uint64_t change;                                  /* number of the state that has it; 0: none */
-    uint64_t failed;                                  /* the same for a record that failed: it would be this one */
+    uint64_t failed;                                  /* its end failed: compactions that had ended, and 1 */
     uint32_t target, run;
     uint16_t behind; /* the next one in its chain: see write_of */
     enum stage stage;
@@ -166,7 +171,8 @@ struct home {
     uint64_t up_at;                  /* when it starts again */
     uint32_t run_number;
     bool down, compacting, swap_due, swapped, dead, formatted, log_lost, pulled, mark_old; /* mark_old: it failed */
-    uint64_t swaps, compacted;          /* compacted: what a compaction may have made durable */
+    uint64_t swaps, renewed;            /* renewed: compactions that have ended */
+    uint64_t compacted;                 /* what a compaction may have made durable */
     uint64_t given;                     /* the latest stamp */
     uint8_t older[WORLD_STORAGE_BYTES]; /* the log at some time */
     uint64_t older_len;
@@ -248,15 +254,6 @@ static int on_sync(void *ctx, int log)
     TRACE("    sync log %d (file %d): %s\n", log, me->handle[log], failed ? "failed" : "ok");
     return failed;
 }
-static int on_truncate(void *ctx, int log, uint64_t len)
-{
-    int failed;
-    (void)ctx;
-    failed = touched() || world_storage_truncate(&me->disk, me->handle[log], len);
-    failures += failed != 0;
-    TRACE("    cut log %d (file %d) to %" PRIu64 ": %s\n", log, me->handle[log], len, failed ? "failed" : "ok");
-    return failed;
-}
 static int on_swap(void *ctx, int log)
 {
     (void)ctx;
@@ -273,17 +270,23 @@ static uint64_t cuts_in_call; /* of a compaction in one call, which has to end; 
 /* truncate_fails=1000: a log can be emptied, but not be cut. */
 static int on_cut(void *ctx, int log, uint64_t len)
 {
+    int failed;
     if (cuts_in_call && ++cuts_in_call > 100000) {
         cuts_in_call = 0;
         siglongjmp(world_hung, 1);
     }
     if (len && world_choice(world, F_TRUNCATE_FAILS) == 2)
         return 1;
-    return me->handle[log] < 0 ? on_create(ctx, log) : on_truncate(ctx, log, len);
+    if (me->handle[log] < 0)
+        return on_create(ctx, log);
+    failed = touched() || world_storage_truncate(&me->disk, me->handle[log], len);
+    failures += failed != 0;
+    TRACE("    cut log %d (file %d) to %" PRIu64 ": %s\n", log, me->handle[log], len, failed ? "failed" : "ok");
+    return failed;
 }
 static const struct twochoice_storage storage = {NULL, on_read, on_write, on_sync, on_cut, on_swap};
 #else
-static const struct twochoice_storage storage = {NULL, on_create, on_read, on_write, on_sync, on_truncate, on_swap};
+static const struct twochoice_storage storage = {NULL, on_create, on_read, on_write, on_sync, on_swap};
 #endif
 
 /* ---- what must hold ---- */
@@ -775,7 +778,7 @@ static void end_write(uint64_t w)
             FAULT("once", "an open write is too old to be known");
         if (st == QOS_EIO && !again && x->run == me->run_number) {
             struct doubt *d = doubt_of(w);
-            x->failed = number_of_latest() + 1;
+            x->failed = me->renewed + 1;
             for (b = x->offset; b < x->end; b++)
                 d->map.stamp[x->object][b] = x->target == TWOCHOICE_LOCAL ? 0 : x->stamp;
         }
@@ -823,7 +826,7 @@ static void cancel_write(uint64_t w)
         return;
     st = twochoice_table_write_cancel(&me->table, x->stamp);
     TRACE("%" PRIu64 " cancel write %" PRIu64 ": %d\n", now, w, (int)st);
-    if (st == QOS_EIO && x->failed && me->acked_change < x->failed) /* its record may be in the log: see doubts */
+    if (st == QOS_EIO && x->failed == me->renewed + 1) /* its record may be in the log: see doubts */
         return;
     if (st != QOS_OK)
         FAULT("cancel", "write_cancel of an open write says %d", (int)st);
@@ -947,7 +950,7 @@ static void step_commit(void)
             return;
         }
         p->todo = p->commit.logs;
-        p->len = active_len(); /* a torn tail was cut */
+        p->len = active_len();
         p->used = true;
         TRACE("%" PRIu64 " commit of change %" PRIu64 " begins, logs %u\n", now, p->change, p->todo);
         return;
@@ -1027,6 +1030,7 @@ static void step_compaction(void)
         st = twochoice_table_compact_end(&me->table, me->swapped);
         TRACE("%" PRIu64 " compact_end: %d\n", now, (int)st);
         compactions += st == QOS_OK;
+        me->renewed += st == QOS_OK;
         me->log_lost &= st != QOS_OK;
         me->compacted = st == QOS_OK ? number_of_latest() : me->compacted;
         me->compacting = me->swap_due = me->swapped = false;
@@ -1835,8 +1839,9 @@ static void table_world(struct world *w)
     memset(&d, 0, sizeof d);
     d.write_fails_permille = (uint32_t)world_value(w, F_WRITE_FAILS);
     d.sync_fails_permille = (uint32_t)world_value(w, F_SYNC_FAILS);
-    d.truncate_fails_permille =
-        WORLD_V02 && world_choice(w, F_TRUNCATE_FAILS) == 2 ? 0 : (uint32_t)world_value(w, F_TRUNCATE_FAILS);
+#if WORLD_V02
+    d.truncate_fails_permille = world_choice(w, F_TRUNCATE_FAILS) == 2 ? 0 : (uint32_t)world_value(w, F_TRUNCATE_FAILS);
+#endif
     d.rename_fails_permille = (uint32_t)world_value(w, F_RENAME_FAILS);
     d.capacity_bytes = (uint64_t)world_value(w, F_FULL);
     d.sync_sticky = !WORLD_V02; /* the storage of twochoice.h: after a failed sync all calls fail until create */
