@@ -2066,7 +2066,7 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t
 {
     uint8_t record[TWOCHOICE_RECORD_BYTES];
     uint64_t pos = bad;
-    size_t have;
+    size_t have = 0;
     uint32_t before = 0; /* the CRC of the record before, if that is intact */
     bool damaged = false;
     for (;; pos += TWOCHOICE_RECORD_BYTES) {
@@ -2136,7 +2136,7 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         if (status != QOS_OK)
             break;
         *log_end = r->valid_bytes + qos_min(got - at, TWOCHOICE_RECORD_BYTES);
-        if (got - at < TWOCHOICE_RECORD_BYTES)
+        if (at + TWOCHOICE_RECORD_BYTES > got)
             break;
         if (!twochoice_priv_intact(buf + at, crc)) {
             status = twochoice_priv_judge(table, r->valid_bytes, log_end);

@@ -64,13 +64,6 @@ static int memory_sync(void *ctx, int log)
     return 0;
 }
 
-static int memory_cut(void *ctx, int log, uint64_t len)
-{
-    (void)ctx;
-    logs[log].len = (size_t)len;
-    return 0;
-}
-
 /* ---- records, by the table of bytes in twochoice.h -------------------------------------------------------- */
 
 static const char *const types[] = {"?", "header", "redirect", "home", "ceiling", "end", "mark", "ended"};
@@ -157,8 +150,7 @@ static const char *meaning(enum qos_status st, const struct twochoice_recovery *
 
 static int show_recovery(bool prefix)
 {
-    const struct twochoice_storage storage = {NULL,        memory_create, memory_read, memory_write,
-                                              memory_sync, memory_cut,    memory_sync};
+    const struct twochoice_storage storage = {NULL, memory_create, memory_read, memory_write, memory_sync, memory_sync};
     const uint64_t records = logs[0].len / TWOCHOICE_RECORD_BYTES;
     struct twochoice_table_config config = {0};
     struct twochoice_table_state state;

@@ -2,7 +2,7 @@
 // proves: whatever the storage returns (value analysis: Eva)
 // eva: -eva-precision 1 -eva-use-spec twochoice_priv_growth,twochoice_priv_apply,twochoice_priv_read -eva-split-return auto -no-warn-unsigned-overflow
 // slow plants
-// plant: twochoice.h|pos - r->base <= sizeof r->buf - TWOCHOICE_RECORD_BYTES|pos - r->base <= sizeof r->buf
+// plant: twochoice.h|at + TWOCHOICE_RECORD_BYTES > got|at > got
 //
 // The tree is left out: contracts replace its two functions. (fuzz/twochoice_recover goes through both.) So is the loop that
 // reads on after a short read, as its bounds relate two variables; unit/twochoice_commits runs it under the sanitizers. The
