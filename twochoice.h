@@ -3184,7 +3184,8 @@ struct twochoice_priv_request {
     uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
     uint32_t back;                                 /* writes taken back since it reserved last */
     uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
-    uint64_t moved_ns;                             /* since then no server took a write, and none came back */
+    uint64_t
+        last_ns; /* no server takes a write until then, and none comes back: it holds nothing, what is left goes home */
     bool curious, careful, wider; /* careful: a write was taken back; wider: it reserved at more than 2k servers */
 };
 struct twochoice_placement {
@@ -3357,29 +3358,13 @@ QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *placement)
     return found;
 }
 
-/* Plans a reservation for `left` writes; false: there is no place for it. */
-QOS_PRIV bool twochoice_priv_offer_at(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                      uint32_t server, uint32_t left)
-{
-    const struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, server, left, false, 0, 0, 0, 0};
-    uint32_t i;
-    for (i = 0; i < r->offers && r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED; i++)
-        ;
-    if (i == placement->max_offers)
-        return false;
-    placement->drawn[server] = placement->draws;
-    r->offers += i == r->offers;
-    r->offer[i] = o;
-    return true;
-}
-
 /* Plans reservations for `slots` writes more, at servers that have nothing of the request, and did not fail it: one
  * each, or, at all servers, as many as fit evenly, the first with one more. */
 QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                       uint32_t slots)
 {
     const uint32_t each = slots / placement->servers, larger = slots % placement->servers;
-    uint32_t i, planned = 0, n = 0;
+    uint32_t i, planned = 0, n = 0, place = 0;
     placement->draws++;
     for (i = 0; i < r->offers; i++)
         if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
@@ -3390,14 +3375,21 @@ QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, str
             placement->drawn[r->sent[i].server] = placement->draws;
     for (i = 0; planned < slots; i++) {
         const uint32_t left = (uint32_t)qos_min(each + (n < larger), TWOCHOICE_WRITES_MAX); /* what one message says */
+        struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, 0, left, false, 0, 0, 0, 0};
         uint32_t server = placement->include_home && i < r->writes ? r->sent[i].home : QOS_NONE;
         if (server == QOS_NONE)
             server = twochoice_priv_draw(placement);
         else if (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || placement->state[server] != TWOCHOICE_UP ||
                  placement->drawn[server] == placement->draws)
             continue;
-        if (server == QOS_NONE || !twochoice_priv_offer_at(placement, r, server, left))
+        while (place < r->offers && r->offer[place].state != TWOCHOICE_PRIV_OFFER_UNUSED)
+            place++;
+        if (server == QOS_NONE || place == placement->max_offers)
             break;
+        o.server = server;
+        r->offer[place] = o;
+        r->offers += place == r->offers;
+        placement->drawn[server] = placement->draws;
         planned += left;
         n++;
     }
@@ -3432,7 +3424,8 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->offers = r->small = 0;
     r->writes = r->unbound = r->open = (uint32_t)k;
     r->len_bytes = 0;
-    r->due_ns = r->begun_ns = r->moved_ns = now_ns;
+    r->due_ns = r->begun_ns = now_ns;
+    r->last_ns = now_ns + 17 * placement->timeout_ns;
     r->curious = qos_rng_below(&placement->rng, 128) == 0;
     r->careful = r->wider = false;
     r->back = 0;
@@ -3527,7 +3520,8 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     r->careful = true;
     r->back++;
     r->unbound++;
-    r->due_ns = r->moved_ns = now_ns;
+    r->due_ns = now_ns;
+    r->last_ns = now_ns + 17 * placement->timeout_ns;
     placement->service_ns[s->server] = qos_max(placement->service_ns[s->server], took_ns);
     qos_counter_add(&placement->counters.waited, 1);
 }
@@ -3656,7 +3650,7 @@ QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct 
         return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
     }
     (void)twochoice_priv_bind(placement, r, o, write, now_ns, out);
-    r->moved_ns = now_ns;
+    r->last_ns = now_ns + 17 * placement->timeout_ns;
     o->wait_ns += o->service_ns;
     o->state = --o->left ? TWOCHOICE_PRIV_OFFER_KNOWN : TWOCHOICE_PRIV_OFFER_UNUSED;
     return true;
@@ -3736,28 +3730,17 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
     return twochoice_priv_order(placement, r, &r->offer[worst], TWOCHOICE_RELEASE, out);
 }
 
-/* When a request has got nowhere for so long, it holds no reservation any more, and what is left goes home. */
-QOS_PRIV uint64_t twochoice_priv_last_ns(const struct twochoice_placement *placement,
-                                         const struct twochoice_priv_request *r)
-{
-    return r->moved_ns + 17 * placement->timeout_ns;
-}
-
 /* Until when a server may be silent: a quarter of the timeout for an answer; for an ask the timeout beyond twice its
  * bound. */
 QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
                                            const struct twochoice_priv_request *r, const struct twochoice_priv_offer *o)
 {
-    const uint64_t timeout_ns = placement->timeout_ns, last_ns = twochoice_priv_last_ns(placement, r);
-    switch (o->state) {
-    case TWOCHOICE_PRIV_OFFER_PLANNED:
-    case TWOCHOICE_PRIV_OFFER_DECLINED: return last_ns;
-    case TWOCHOICE_PRIV_OFFER_WAITS: return qos_min(o->at_ns + timeout_ns / 4, last_ns);
-    case TWOCHOICE_PRIV_OFFER_KNOWN: return qos_min(o->at_ns + 2 * o->wait_ns + timeout_ns, last_ns);
-    case TWOCHOICE_PRIV_OFFER_UNUSED:
-    case TWOCHOICE_PRIV_OFFER_ASKS:
-    case TWOCHOICE_PRIV_OFFER_REFUSED: break;
-    }
+    if (o->state == TWOCHOICE_PRIV_OFFER_PLANNED || o->state == TWOCHOICE_PRIV_OFFER_DECLINED)
+        return r->last_ns;
+    if (o->state == TWOCHOICE_PRIV_OFFER_WAITS)
+        return qos_min(o->at_ns + placement->timeout_ns / 4, r->last_ns);
+    if (o->state == TWOCHOICE_PRIV_OFFER_KNOWN)
+        return qos_min(o->at_ns + 2 * o->wait_ns + placement->timeout_ns, r->last_ns);
     return QOS_NEVER;
 }
 
@@ -3841,7 +3824,7 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
         if (o->state != TWOCHOICE_PRIV_OFFER_REFUSED && o->state != TWOCHOICE_PRIV_OFFER_UNUSED)
             slots += o->left;
     }
-    if (now_ns < twochoice_priv_last_ns(placement, r)) {
+    if (now_ns < r->last_ns) {
         const uint32_t lacking = (uint32_t)qos_max(qos_sat_sub(r->unbound, slots), r->back);
         if (lacking > 0)
             slots += twochoice_priv_plan(placement, r, 2 * lacking);
@@ -3983,11 +3966,9 @@ QOS_PRIV void twochoice_priv_intake_layout(struct qos_layout *layout, void *mem,
     intake->peer = (struct twochoice_priv_peer *)qos_layout_part(layout, intake->max,
                                                                  sizeof(struct twochoice_priv_peer), QOS_CACHE_LINE);
     intake->own_link = (struct twochoice_priv_link *)qos_layout_part(
-        layout, intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
-    intake->waiting_link = (struct twochoice_priv_link *)qos_layout_part(
-        layout, intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
-    intake->turn_link = (struct twochoice_priv_link *)qos_layout_part(
-        layout, intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
+        layout, 3 * (size_t)intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
+    intake->waiting_link = mem ? intake->own_link + intake->max : NULL;
+    intake->turn_link = mem ? intake->waiting_link + intake->max : NULL;
     intake->entry_chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
     intake->peer_chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
 }

@@ -142,7 +142,7 @@ struct reader {
 #define DOUBTS 1024 /* more than a world has failures between two crashes */
 struct doubt {
     struct map map;
-    uint64_t write, base; /* write: UINT64_MAX: a pull; 0: none. base: number of the state before */
+    uint64_t write, base, renewed; /* write: UINT64_MAX: a pull; 0: none. base: number of the state before */
 };
 #define CHAINS 1024u
 #define NEWEST 130u /* acknowledged changes that are remembered, for the mark */
@@ -340,7 +340,10 @@ static uint64_t write_of(uint64_t stamp)
     return w;
 }
 
-static uint64_t number_of_latest(void);
+static uint64_t number_of_latest(void)
+{
+    return me->first_state + me->state_count - 1;
+}
 static struct doubt *doubt_of(uint64_t write)
 {
     struct doubt *d = &me->doubts[me->next_doubt % DOUBTS];
@@ -353,6 +356,7 @@ static struct doubt *doubt_of(uint64_t write)
     d->map.partial = false;
     d->write = write;
     d->base = number_of_latest();
+    d->renewed = me->renewed;
     return d;
 }
 static uint64_t doubts_so_far(void)
@@ -362,18 +366,20 @@ static uint64_t doubts_so_far(void)
 
 static struct map *next_state(bool partial)
 {
+    struct twochoice_table_state s;
+    uint64_t k;
     if (me->state_count == STATES) { /* this home's world ends */
         me->dead = true;
         me->state_count--;
     }
     copy_map(&me->states[me->state_count], latest());
-    me->states[me->state_count].partial = partial;
-    return &me->states[me->state_count++];
-}
-
-static uint64_t number_of_latest(void)
-{
-    return me->first_state + me->state_count - 1;
+    me->states[me->state_count++].partial = partial;
+    /* Nothing follows a failed record in its log: the new state is no change there. */
+    if (!WORLD_V02 && twochoice_table_info(&me->table, &s) == QOS_OK && s.log_broken)
+        for (k = 0; k < doubts_so_far(); k++)
+            if (me->doubts[k].renewed == me->renewed && me->doubts[k].base + 1 == number_of_latest())
+                me->doubts[k].base++;
+    return latest();
 }
 
 /* May this byte be read with the value of write w? */
