@@ -2701,8 +2701,8 @@ QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table
         return QOS_EINVAL;
     if (twochoice_priv_home_write(table, &p->f))
         return QOS_EAGAIN;
-    twochoice_priv_seek(table, p->f.object, p->f.offset);
-    (void)twochoice_priv_redirected(table, &p->f, p->tag, pieces, max, n);
+    if (!twochoice_priv_find_gap(table, &p->f))
+        (void)twochoice_priv_redirected(table, &p->f, p->tag, pieces, max, n);
     if (*n != 0)
         p->f.end = pieces[*n - 1].end;
     p->state = TWOCHOICE_PRIV_WRITING;
@@ -2721,8 +2721,7 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    twochoice_priv_seek(table, p->f.object, p->f.offset);
-    if (!twochoice_priv_redirected(table, &p->f, p->tag, replaced, max, n))
+    if (!twochoice_priv_find_gap(table, &p->f) && !twochoice_priv_redirected(table, &p->f, p->tag, replaced, max, n))
         return QOS_EAGAIN;
     end = p->f.end;
     for (i = 0; i < *n; i++) {
