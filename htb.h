@@ -2228,27 +2228,34 @@ QOS_PRIV uint32_t htb_priv_watched(const struct htb *tree, uint32_t id)
     return i;
 }
 
-/* A class is late: it gets a place, if one is free or its class narrows nothing. */
+/* A class is late: it gets a free place, or that of the class that is least behind of those that narrow nothing. (If it
+ * took such a place while others are free, two classes that are late by chance now and then would take each other's for
+ * ever, and neither would be helped.) */
 QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
 {
-    uint32_t i;
-    for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
-        struct htb_priv_late *c = &tree->flight.cls[i];
-        if (c->id != QOS_NONE && (c->bound != HTB_PRIV_WIDE || c->retry_ns > tree->now_ns))
-            continue;
-        if (c->id != QOS_NONE)
-            htb_priv_mark(tree, c->id, HTB_PRIV_WATCHED, false);
-        c->id = id;
-        c->bound = c->wish = HTB_PRIV_WIDE;
-        c->step = HTB_PRIV_STEP_MAX / 2;
-        c->credit = 0;
-        c->score = c->run = c->seen = c->lates = c->before = 0;
-        c->move = HTB_PRIV_CUT;
-        c->retry_ns = c->rest_ns = c->behind_ns = c->stalled_ns = 0;
-        c->at_ns = tree->flight.active_ns;
-        htb_priv_mark(tree, id, HTB_PRIV_WATCHED, true);
-        return;
+    struct htb_priv_late *place = NULL, *c;
+    for (c = &tree->flight.cls[1]; c != &tree->flight.cls[HTB_PRIV_LATE_MAX]; c++) {
+        if (c->id == QOS_NONE) {
+            place = c;
+            break;
+        }
+        if (c->bound == HTB_PRIV_WIDE && c->retry_ns <= tree->now_ns && (place == NULL || c->behind_ns < place->behind_ns))
+            place = c;
     }
+    if (place == NULL)
+        return;
+    c = place;
+    if (c->id != QOS_NONE)
+        htb_priv_mark(tree, c->id, HTB_PRIV_WATCHED, false);
+    c->id = id;
+    c->bound = c->wish = HTB_PRIV_WIDE;
+    c->step = HTB_PRIV_STEP_MAX / 2;
+    c->credit = 0;
+    c->score = c->run = c->seen = c->lates = c->before = 0;
+    c->move = HTB_PRIV_CUT;
+    c->retry_ns = c->rest_ns = c->behind_ns = c->stalled_ns = 0;
+    c->at_ns = tree->flight.active_ns;
+    htb_priv_mark(tree, id, HTB_PRIV_WATCHED, true);
 }
 
 QOS_PRIV uint64_t htb_priv_apart(uint64_t a, uint64_t b)

@@ -248,6 +248,24 @@ static void few_beside_a_victim(struct world *w, uint32_t channels, bool hashed,
     tenant = demo;
 }
 
+/* Two tenants with rates and enough requests, both late by chance now and then, beside one that borrows: each gets its
+ * rate. A class must not lose what is known of its lateness to the other one. */
+static void two_that_are_late(struct world *w)
+{
+    static const struct tenant mix[3] = {{32, 90000, 270000000, 0}, {32, 90000, 200000000, 0}, {48, 90000, 0, 0}};
+    CHECK_CONTEXT("%s", "two with a rate");
+    memset(w, 0, sizeof *w);
+    tenant = mix;
+    w->channels = 8;
+    w->hashed = true;
+    w->capacity = w->later = 0.9;
+    run(w, 0, 2 * S, 8);
+    printf(" 8 channels hashed, two with a rate: %.3f and %.3f of it; busy %.3f\n", w->reservation[0], w->reservation[1],
+           w->busy);
+    CHECK_WITHIN(least_of(w), 0.98, 10);
+    tenant = demo;
+}
+
 int main(void)
 {
     static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
@@ -258,6 +276,7 @@ int main(void)
     check_begin("property/htb_flight");
     for (i = 0; i<sizeof few / sizeof *few; i += check_state.scale> 1 ? 3 : 1)
         few_requests(&w, few[i][0], few[i][1]);
+    two_that_are_late(&w);
     for (hashed = check_state.scale > 2; hashed < 2; hashed++) /* in the shortest form: the harder device */
         for (k = 1; k < (check_state.scale > 1 ? 2 : 3); k++) {
             few_beside_a_victim(&w, channels[k], hashed != 0, 1);
