@@ -2239,7 +2239,8 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
             place = c;
             break;
         }
-        if (c->bound == HTB_PRIV_WIDE && c->retry_ns <= tree->now_ns && (place == NULL || c->behind_ns < place->behind_ns))
+        if (c->bound == HTB_PRIV_WIDE && c->retry_ns <= tree->now_ns &&
+            (place == NULL || c->behind_ns < place->behind_ns))
             place = c;
     }
     if (place == NULL)

@@ -260,8 +260,8 @@ static void two_that_are_late(struct world *w)
     w->hashed = true;
     w->capacity = w->later = 0.9;
     run(w, 0, 2 * S, 8);
-    printf(" 8 channels hashed, two with a rate: %.3f and %.3f of it; busy %.3f\n", w->reservation[0], w->reservation[1],
-           w->busy);
+    printf(" 8 channels hashed, two with a rate: %.3f and %.3f of it; busy %.3f\n", w->reservation[0],
+           w->reservation[1], w->busy);
     CHECK_WITHIN(least_of(w), 0.98, 10);
     tenant = demo;
 }
