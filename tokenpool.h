@@ -2702,7 +2702,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         tokenpool_monitor_priv_fall(monitor, used, within);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap && qos_sat_add(used, within) >= omega) {
         tokenpool_monitor_priv_grow(monitor, used);
-    } else if (used > omega) { /* with tokens of the overrun */
+    } else if (used > omega) { /* with tokens of the overrun: the records are of a slower node */
+        monitor->window_used = monitor->window_at = 0;
         monitor->capacity_next = used;
     }
 }

@@ -107,6 +107,17 @@ static void test_fall(void)
     CHECK_EQ(after(150, BUSY, 840, WAITED), 1050); /* without one it is not */
 }
 
+/* The overrun leads up from a fall: the records of the slower node do not count in the next fall. */
+static void test_fall_after_overrun(void)
+{
+    base(0, 0, 3, 0);
+    CHECK_EQ(after(300, QUEUE, 300, QUEUE), 600);
+    CHECK_EQ(after(330, BUSY, 300, BUSY), 630);
+    CHECK_EQ(after(360, BUSY, 300, BUSY), 660);
+    CHECK_EQ(after(390, BUSY, 300, BUSY), 690);
+    CHECK_EQ(after(350, QUEUE, 290, QUEUE), 640);
+}
+
 /* A client that lies: it says that it has a queue, and leaves its reservation. The fall takes from the others, so it is
  * taken back, and no sign for the next periods; a node that is slower than that is seen. */
 static void test_trial(void)
@@ -293,6 +304,7 @@ int main(void)
     check_begin("unit/tokenpool_capacity");
     test_growth();
     test_fall();
+    test_fall_after_overrun();
     test_trial();
     for (i = 0; i < 6; i++)
         test_liar(i / 2, i % 2 ? TOKENPOOL_GUARD : 0);
