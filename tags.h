@@ -95,7 +95,7 @@
  *     group's fits if the longest requests of its clients do. Any service counts at both
  *     levels, and the limits of both hold.
  *   - Shared tags: limits and reservations hold for the sum of the schedulers. A burst is
- *     at least a request; each further scheduler that forces adds one. (Cuts: chapter.)
+ *     at least a request; each further scheduler that forces adds one. Cuts: chapter.
  *   - Intrusive lists: a client's requests are sent in the order of tags_push, each once.
  */
 #ifndef QOS_TAGS_H
