@@ -102,6 +102,7 @@ struct controller {
     uint64_t sent[SERVERS][BUCKETS],
         confirmed[SERVERS][BUCKETS]; /* grants of this period: the newest that names the bucket */
     bool heard[SERVERS];             /* a report was merged since the last round */
+    bool spoke[SERVERS];             /* a report came */
 };
 
 struct bucket {
@@ -297,12 +298,14 @@ static bool numbers_right(const struct account *a, const struct pshift_solution 
 }
 
 /* Promise `max_flow`, `certificate`: the result is a maximum flow, its rows are prudent, its numbers are right, and its cut proves
- * it. A cut that equals Phi is the proof, so the flow itself is computed only if there is none, and now and then. */
+ * it. A cut that equals Phi is the proof, so the flow itself is computed only if there is none, and now and then. Promise `binds`:
+ * a bucket depends on the cut if the servers outside of it cannot take its tokens. */
 static void judge_solution(const struct pshift_problem *p, const struct pshift_solution *s)
 {
     static uint32_t turn;
     const struct account a = account_of(p, s);
     const wide cut = a.cut_capacity + a.cut_demand;
+    uint32_t i, e;
     if (a.wrong)
         world_fail(run.w, "certificate", run.now, "bucket %" PRIu32 ": %s", a.row, a.wrong);
     if (cut != a.phi || ++turn % 64 == 0) {
@@ -310,6 +313,18 @@ static void judge_solution(const struct pshift_problem *p, const struct pshift_s
         if (a.phi != most)
             world_fail(run.w, "max_flow", run.now, "%.0f tokens are consumed, %.0f are possible", (double)a.phi,
                        (double)most);
+    }
+    for (i = 0; i < p->buckets; i++) {
+        wide all = 0, outside = 0;
+        for (e = p->row[i]; e < p->row[i + 1]; e++) {
+            all += p->demand[e];
+            outside += s->cut[p->server[e]] ? 0 : p->demand[e];
+        }
+        all = all < p->reservation[i] ? all : p->reservation[i];
+        if (pshift_solution_binds(s, i, p) != (outside < all))
+            world_fail(run.w, "binds", run.now,
+                       "outside of the cut bucket %" PRIu32 " may get %.0f, of %.0f, and is said to need %s", i,
+                       (double)outside, (double)all, outside < all ? "none of it" : "it");
     }
     if (!numbers_right(&a, s))
         world_fail(run.w, "certificate", run.now, "the solution says Phi = %.0f, excess %.0f; they are %.0f, %.0f",
@@ -700,6 +715,7 @@ static void controller_start(uint32_t c)
     memset(x->sent, 0, sizeof x->sent);
     memset(x->confirmed, 0, sizeof x->confirmed);
     memset(x->heard, 0, sizeof x->heard);
+    memset(x->spoke, 0, sizeof x->spoke);
     x->asked_ns = 0;
     if (pshift_controller_memsize(&cc) > sizeof memory[0] ||
         pshift_controller_init(&x->controller, memory[SERVERS + c], sizeof memory[0], &cc) != QOS_OK ||
@@ -763,6 +779,23 @@ static void judge_contracts(const struct controller *x, const struct pshift_prob
     }
 }
 
+/* Promise `info`: a plan solves all rows if it is cold, else some of them; of servers that have reported a start may be
+ * awaited, and of no others. */
+static void judge_info(const struct controller *x, const struct pshift_problem *p)
+{
+    struct pshift_controller_state info;
+    uint32_t j, may = 0;
+    (void)pshift_controller_info(&x->controller, &info);
+    for (j = 0; j < run.servers; j++)
+        may += x->spoke[j];
+    if (info.cold ? info.planned_buckets != p->buckets : info.planned_buckets > p->buckets)
+        world_fail(run.w, "info", run.now, "a %s plan of %" PRIu32 " rows says that it solved %" PRIu32,
+                   info.cold ? "cold" : "warm", p->buckets, info.planned_buckets);
+    if (info.awaited > may)
+        world_fail(run.w, "info", run.now, "%" PRIu32 " servers are said to be awaited, at most %" PRIu32 " are",
+                   info.awaited, may);
+}
+
 static void plan(uint32_t c)
 {
     struct controller *x = &controller[c];
@@ -776,6 +809,7 @@ static void plan(uint32_t c)
     if (pshift_controller_plan(&x->controller, NULL) != QOS_OK)
         return;
     if (pshift_controller_certificate(&x->controller, &problem, &solution) == QOS_OK) {
+        judge_info(x, &problem);
         judge_solution(&problem, &solution);
         judge_contracts(x, &problem);
     }
@@ -878,6 +912,7 @@ static void controller_receive(uint32_t c, const uint8_t *bytes, size_t size)
     struct pshift_controller_state info;
     if (pshift_report_decode(bytes, size, &m, entry, 64) != QOS_OK)
         return;
+    x->spoke[m.server % SERVERS] = true;
     if (pshift_controller_report(&x->controller, &m, entry) != QOS_OK)
         return;
     confirms(x, &m, entry);
@@ -2057,6 +2092,44 @@ static void agent_world(void)
     fold(one.reported);
 }
 
+#if !WORLD_V02
+/* Promise `ranges`: a setting is refused if, and only if, it is out of its range: one of them, at a border or beside it. */
+static void judge_ranges(void)
+{
+    struct world_rng r;
+    struct pshift_solver_config solver = {1, 1, 1};
+    struct pshift_scheduler_config scheduler = {1, 0};
+    struct pshift_agent_config agent;
+    struct pshift_owner_config owner;
+    struct pshift_controller_config planner;
+    const char *wrong = NULL;
+    memset(&agent, 0, sizeof agent);
+    memset(&owner, 0, sizeof owner);
+    memset(&planner, 0, sizeof planner);
+    world_rng_init(&r, run.w->seed, 0x9501);
+    agent.scheduler = &lines.scheduler;
+    agent.boot.lo = owner.nonce.hi = planner.nonce.lo = 1;
+    planner.servers = planner.buckets = planner.records = 1;
+    switch (world_between(&r, 0, 12)) {
+    case 0: WORLD_RANGE(wrong, &r, pshift_solver, solver, servers, 0, PSHIFT_ENTRIES_MAX); break;
+    case 1: WORLD_RANGE(wrong, &r, pshift_solver, solver, buckets, 0, PSHIFT_ENTRIES_MAX); break;
+    case 2: WORLD_RANGE(wrong, &r, pshift_solver, solver, entries, 0, PSHIFT_ENTRIES_MAX); break;
+    case 3: WORLD_RANGE(wrong, &r, pshift_scheduler, scheduler, queues, 1, PSHIFT_QUEUES_MAX); break;
+    case 4: WORLD_RANGE(wrong, &r, pshift_scheduler, scheduler, debt_max_ops, 0, QOS_TOKENS_MAX); break;
+    case 5: WORLD_RANGE(wrong, &r, pshift_agent, agent, unchanged_permille, 0, 1000); break;
+    case 6: WORLD_RANGE(wrong, &r, pshift_agent, agent, boot.lo, 1, UINT64_MAX); break;
+    case 7: WORLD_RANGE(wrong, &r, pshift_owner, owner, periods, 0, 64); break;
+    case 8: WORLD_RANGE(wrong, &r, pshift_owner, owner, nonce.hi, 1, UINT64_MAX); break;
+    case 9: WORLD_RANGE(wrong, &r, pshift_controller, planner, servers, 1, PSHIFT_QUEUES_MAX); break;
+    case 10: WORLD_RANGE(wrong, &r, pshift_controller, planner, buckets, 1, PSHIFT_RECORDS_MAX); break;
+    case 11: WORLD_RANGE(wrong, &r, pshift_controller, planner, records, 1, PSHIFT_RECORDS_MAX); break;
+    default: WORLD_RANGE(wrong, &r, pshift_controller, planner, nonce.lo, 1, UINT64_MAX); break;
+    }
+    if (wrong)
+        world_fail(run.w, "ranges", 0, "a value of %s at its border, or beside it, is judged wrongly", wrong);
+}
+#endif
+
 static void world_run(struct world *w)
 {
     uint32_t i;
@@ -2066,6 +2139,7 @@ static void world_run(struct world *w)
 #if WORLD_V02
     (void)i;
 #else
+    judge_ranges();
     memset(periods, 0, sizeof periods);
     for (i = 0; i < BUCKETS; i++)
         bucket[i].taken = 0;

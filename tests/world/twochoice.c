@@ -496,7 +496,8 @@ static void check_answers(void)
     while (seen <= open && twochoice_table_write_next(&me->table, stamp, p)) {
         w = write_of(p->version);
         if (p->version <= stamp || !w || !is_open(&me->writes[w]) || p->object != id_of(me->writes[w].object) ||
-            byte_at(p->offset) != me->writes[w].offset || byte_at(p->end) != me->writes[w].end) {
+            byte_at(p->offset) != me->writes[w].offset || byte_at(p->end) != me->writes[w].end ||
+            p->target != (me->writes[w].unbound ? TWOCHOICE_UNBOUND : me->writes[w].target)) {
             FAULT("open", "write_next gives stamp %" PRIu64 " behind %" PRIu64 ", which is not the next open write",
                   p->version, stamp);
             break;
@@ -1697,6 +1698,7 @@ static void world_run(struct world *w)
     world_rng_init(&more, w->seed, 6);
     now = 0;
 #if !WORLD_V02
+    judge_ranges();
     switch (world_choice(w, F_MODE)) {
     case 1: writes_world(); return;
     case 2: pulls_world(); return;

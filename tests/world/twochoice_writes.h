@@ -52,11 +52,12 @@ struct client {
         struct offer {
             uint64_t turn, said_ns; /* said_ns: of the last ANSWER or ASK */
             uint32_t server, left;
-            bool gone; /* refused, or released */
+            bool gone, asks; /* gone: refused, or released; asks: an ASK came */
         } offer[OFFERS];
     } request[REQUESTS];
     uint32_t requests, open, max_requests, soon;        /* soon: writes that were sent again before the timeout */
     uint64_t wakes_ns, begun, sent, borrowed, ahead_ns; /* ahead_ns: its clock is so far ahead of `now` */
+    uint64_t reserved, refused; /* reservations, and those that were refused or given up while a write had no server */
     enum twochoice_server_state state[SERVERS];
 };
 
@@ -196,8 +197,8 @@ static void note_ask(struct host *h, const struct twochoice_message *ask)
 {
     struct entry *e = entry_of(h, ask->client, ask->request, ask->turn);
     uint64_t before, d;
-    if (!e || e->released || e->asked >= e->count) {
-        FAULT("asks", "a write is asked for that nobody reserved");
+    if (!e || e->released || e->asked >= e->count || ask->server != h - host) {
+        FAULT("asks", "a write is asked for that nobody reserved, or by another server");
         return;
     }
     before = h->last_of[ask->client];
@@ -306,6 +307,8 @@ static void server_hears(uint32_t j, const struct twochoice_message *m)
     if (m->type == TWOCHOICE_RELEASE && e)
         e->released = true;
     if (twochoice_intake_heard(&h->intake, now, m, &answer)) {
+        if (answer.server != j)
+            FAULT("asks", "server %" PRIu32 " answers as server %" PRIu32, j, answer.server);
         judge_answer(h, m, e, &answer);
         if (answer.state == TWOCHOICE_UP && e && (e->released || e->asked == e->count)) {
             e->repeated = true;
@@ -372,6 +375,15 @@ static struct asked *request_of(struct client *x, uint64_t id)
             return &x->request[i];
     return NULL;
 }
+/* Has a large write of the request no server yet? */
+static bool lacks(const struct asked *r)
+{
+    uint32_t i;
+    for (i = 0; i < r->k; i++)
+        if (r->sent[i].times == 0 && r->sent[i].len >= 1024)
+            return true;
+    return false;
+}
 static void note_gone(struct asked *r, uint32_t server, uint64_t turn)
 {
     uint32_t i;
@@ -393,6 +405,7 @@ static void client_sends(struct client *x, uint32_t c, const struct twochoice_pl
     if (!r)
         return;
     if (o->message.type == TWOCHOICE_RESERVE) {
+        x->reserved++;
         if (o->message.count == 0 || &x->request[o->tag] != r)
             FAULT("writes", "a reservation for no write, or another tag");
         if (x->state[o->server] != TWOCHOICE_UP)
@@ -404,8 +417,12 @@ static void client_sends(struct client *x, uint32_t c, const struct twochoice_pl
             r->offer[i].server = o->server;
             r->offer[i].left = o->message.count;
         }
-    } else
-        note_gone(r, o->server, o->message.turn);
+        return;
+    }
+    for (i = 0; i < r->offers && i < OFFERS; i++) /* one that asked may be declined */
+        if (r->offer[i].server == o->server && r->offer[i].turn == o->message.turn)
+            x->refused += !r->offer[i].asks && !r->offer[i].gone && lacks(r);
+    note_gone(r, o->server, o->message.turn);
 }
 
 /* An ANSWER or an ASK came, for a reservation that the request has at its sender. */
@@ -417,8 +434,10 @@ static void client_notes(struct client *x, const struct twochoice_message *m)
         struct offer *a = &r->offer[i];
         if (a->turn != m->turn || a->server != m->server)
             continue;
+        x->refused += m->state != TWOCHOICE_UP && !a->said_ns && !a->gone && lacks(r);
         a->said_ns = now;
         a->gone |= m->state != TWOCHOICE_UP;
+        a->asks |= m->type == TWOCHOICE_ASK;
         r->asks[m->server] += m->type == TWOCHOICE_ASK && m->state == TWOCHOICE_UP;
         if (m->wait_ns > r->wait_ns)
             r->wait_ns = m->wait_ns;
@@ -463,7 +482,8 @@ static void judge_goes(const struct client *x)
     }
 }
 
-/* Promise `counts`: granted, borrowed, waited are the writes that were sent, those away from home, those sent again. */
+/* Promise `counts`: granted and borrowed are the writes that were sent, and those away from home; refused is at least what was
+ * refused while a write had no server, and at most all reservations. */
 static void judge_counts(const struct client *x)
 {
     struct qos_stats s;
@@ -471,6 +491,9 @@ static void judge_counts(const struct client *x)
         s.borrowed != x->borrowed)
         FAULT("counts", "%" PRIu64 " writes, %" PRIu64 " away from home; stats say %" PRIu64 " and %" PRIu64, x->sent,
               x->borrowed, (uint64_t)s.granted, (uint64_t)s.borrowed);
+    else if (s.refused < x->refused || s.refused > x->reserved)
+        FAULT("counts", "%" PRIu64 " of %" PRIu64 " reservations were refused or silent; stats say %" PRIu64,
+              x->refused, x->reserved, (uint64_t)s.refused);
 }
 
 /* Promises `another`, `holds`: an overdue or failed write goes to another server; until the timeout a server holds at most
@@ -687,6 +710,35 @@ static void be_silent(uint32_t c)
 
 /* ---- the world ---- */
 
+/* Promise `drawn`, also: clients with other seeds draw other servers. Of 16 clients with one write each, not all draw the same
+ * first one. */
+static void judge_seeds(void)
+{
+    static struct twochoice_placement lone;
+    static unsigned char mem[1 << 15] __attribute__((aligned(64)));
+    const struct twochoice_write write = {0, 1000000};
+    struct twochoice_placement_config c;
+    struct twochoice_place_order o;
+    uint32_t i, first = UINT32_MAX;
+    uint64_t id;
+    bool other = false;
+    memset(&c, 0, sizeof c);
+    c.servers = SERVERS;
+    c.max_writes = EACH;
+    c.max_requests = 1;
+    for (i = 0; i < 16; i++) {
+        c.seed = world->seed * 16 + i;
+        if (twochoice_placement_init(&lone, mem, sizeof mem, &c) != QOS_OK ||
+            twochoice_placement_begin(&lone, 1, &write, 1, 0, &id) != QOS_OK)
+            FAULT("init", "a placement within the ranges is refused");
+        twochoice_placement_step(&lone, 1, &o);
+        other |= first != UINT32_MAX && o.server != first;
+        first = o.server;
+    }
+    if (!other)
+        FAULT("drawn", "16 clients with seeds of their own draw server %" PRIu32 " first", first);
+}
+
 static void writes_begin(void)
 {
     struct world_network_config n;
@@ -747,6 +799,7 @@ static void writes_begin(void)
         if (client[i].ahead_ns)
             wake(SET_BACK, i, world_between(&more, 1, 3000 * MS));
     }
+    judge_seeds();
     for (i = 0; i < silent; i++)
         wake(SILENCE, i, 1);
     for (i = 0; i < servers && world_choice(world, F_OWN); i++)
@@ -920,4 +973,43 @@ static void pulls_world(void)
     if (!world->broken && info.fragments)
         FAULT("comes_home", "all is idle, %" PRIu32 " fragments are left after %" PRIu64 " steps", info.fragments,
               step);
+}
+
+/* Promise `ranges`: a setting is refused if, and only if, it is out of its range: one of them, at a border or beside it. */
+static void judge_ranges(void)
+{
+    struct world_rng r;
+    struct twochoice_table_config table;
+    struct twochoice_maintainer_config maintainer;
+    struct twochoice_placement_config placement;
+    struct twochoice_intake_config intake;
+    const char *field = NULL;
+    memset(&table, 0, sizeof table);
+    memset(&maintainer, 0, sizeof maintainer);
+    memset(&placement, 0, sizeof placement);
+    memset(&intake, 0, sizeof intake);
+    maintainer.servers = placement.servers = 1;
+    world_rng_init(&r, world->seed, 0x9501);
+    switch (world_between(&r, 0, 14)) {
+    case 0: WORLD_RANGE(field, &r, twochoice_table, table, max_fragments, 0, TWOCHOICE_FRAGMENTS_MAX); break;
+    case 1: WORLD_RANGE(field, &r, twochoice_table, table, max_writes, 0, TWOCHOICE_OPEN_MAX); break;
+    case 2: WORLD_RANGE(field, &r, twochoice_table, table, max_pulls, 0, TWOCHOICE_OPEN_MAX); break;
+    case 3: WORLD_RANGE(field, &r, twochoice_table, table, home, 0, TWOCHOICE_SERVERS_MAX - 1); break;
+    case 4:
+        table.max_fragments = 10;
+        WORLD_RANGE(field, &r, twochoice_table, table, max_log_bytes, 96 * 12, QOS_UNLIMITED);
+        break;
+    case 5: WORLD_RANGE(field, &r, twochoice_maintainer, maintainer, servers, 1, TWOCHOICE_SERVERS_MAX); break;
+    case 6: WORLD_RANGE(field, &r, twochoice_maintainer, maintainer, rate_bytes_per_s, 0, QOS_RATE_MAX); break;
+    case 7: WORLD_RANGE(field, &r, twochoice_maintainer, maintainer, piece_bytes, 0, QOS_TOKENS_MAX); break;
+    case 8: WORLD_RANGE(field, &r, twochoice_placement, placement, servers, 1, TWOCHOICE_SERVERS_MAX); break;
+    case 9: WORLD_RANGE(field, &r, twochoice_placement, placement, max_writes, 0, TWOCHOICE_WRITES_MAX); break;
+    case 10: WORLD_RANGE(field, &r, twochoice_placement, placement, max_requests, 0, TWOCHOICE_REQUESTS_MAX); break;
+    case 11: WORLD_RANGE(field, &r, twochoice_placement, placement, timeout_ns, 0, TWOCHOICE_TIME_MAX); break;
+    case 12: WORLD_RANGE(field, &r, twochoice_intake, intake, max_reservations, 0, TWOCHOICE_RESERVATIONS_MAX); break;
+    case 13: WORLD_RANGE(field, &r, twochoice_intake, intake, op_cost_bytes, 0, TWOCHOICE_LEN_MAX); break;
+    default: WORLD_RANGE(field, &r, twochoice_intake, intake, timeout_ns, 0, TWOCHOICE_TIME_MAX); break;
+    }
+    if (field)
+        FAULT("ranges", "a value of %s at its border, or beside it, is judged wrongly", field);
 }

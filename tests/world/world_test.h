@@ -467,6 +467,26 @@ static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool 
     return broken;
 }
 
+/* A setting at a border of its range, or beside it: the header must refuse it if, and only if, it is outside. */
+static WORLD_UNUSED uint64_t world_border(struct world_rng *r, uint64_t least, uint64_t most, bool *inside)
+{
+    const uint64_t kind = world_between(r, 0, 3), value = kind == 0                         ? least
+                                                          : kind == 1 || most == UINT64_MAX ? most
+                                                          : kind == 2                       ? most + 1
+                                                          : least                           ? least - 1
+                                                                  : world_between(r, least, most);
+    *inside = value >= least && value <= most;
+    return value;
+}
+/* wrong: gets the setting's name if it is refused or accepted wrongly */
+#define WORLD_RANGE(wrong, r, kind, config, field, least, most)                                                        \
+    do {                                                                                                               \
+        bool inside;                                                                                                   \
+        (config).field = (__typeof__((config).field))world_border(r, least, most, &inside);                            \
+        if ((kind##_config_error(&(config)) == NULL) != inside)                                                        \
+            (wrong) = #kind "_config." #field;                                                                         \
+    } while (0)
+
 /* The worlds of a file: each line one world. A line that begins with ! is a fault that is known and open: the oracle
  * after it must still be broken, so that the line goes when the fault is mended. */
 static void world_file(const char *file)
