@@ -83,7 +83,8 @@
  *     with latency_ns T complete by S + T, if that helps: S is the later of its arrival
  *     and n / R after the S before it; service above R counts for burst_ns at most. So N
  *     outstanding get min(R, N * n / T). The class that needs the least decides. Pauses
- *     of the device do not count.
+ *     of the device do not count. Without latency_ns, who has one request at a time has
+ *     no such promise: nothing of it waits. Give it a T of at most n / R.
  *   - Borrowers of one lender with weights w and requests of at most n tokens get service
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
@@ -95,8 +96,7 @@
  *     reserve.
  *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other
  *     call is O(depth * (depth + log classes)) for each request that it moves and each
- *     class whose wait ends.
- *     Changes of classes and steps of htb_maximize may look at every class.
+ *     class whose wait ends; changes of classes, htb_maximize may look at every class.
  */
 #ifndef QOS_HTB_H
 #define QOS_HTB_H
@@ -142,7 +142,8 @@ enum htb_bound {
 struct htb_class {
     uint32_t parent;                         /* id of a group; 0: the root */
     uint32_t weight;                         /* its share when it borrows; 1..HTB_WEIGHT_MAX; 0: 1 */
-    uint64_t rate_per_s[HTB_RESOURCES_MAX];  /* reservation, tokens/s; 0: none; at most QOS_RATE_MAX */
+    uint64_t rate_per_s[HTB_RESOURCES_MAX];  /* reservation, tokens/s; 0: none; at most QOS_RATE_MAX. Own tokens go
+                                              * in all resources at once: give it in each that requests use */
     uint64_t limit_per_s[HTB_RESOURCES_MAX]; /* tokens/s, rate_per_s..QOS_RATE_MAX; 0 or QOS_UNLIMITED: none;
                                               * QOS_NOTHING: nothing may go */
     uint64_t burst_ns;                       /* depth of its buckets in time; at most HTB_BURST_MAX_NS; 0: the tree's;
