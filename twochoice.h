@@ -3109,8 +3109,8 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   that could not be sent again. For a write that is sent again such a server counts as slow: it took longer already.
  *
  *   If all have answered, and fewer places than writes are left end within twice what a write usually takes from its
- *   request's begin, the client reserves once more, at 2 servers for each write that is left. Where all servers are
- *   busy, that is usual, so this costs few messages.
+ *   request's begin, the client reserves once more, at 2 servers for each write that is left; and again for each write
+ *   that is sent again. Where all servers are busy, that is usual, so this costs few messages.
  *
  *   Rates change, and a server that is always declined would never be seen to recover. So 1 request in 128 believes no
  *   slow server whose times are older than 8 writes of it. When other servers become slow, clients know them after two
@@ -3182,10 +3182,11 @@ struct twochoice_priv_request {
     struct twochoice_priv_sent *sent;
     uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
     uint32_t back;                                 /* writes taken back since it reserved last */
+    uint32_t widens;                               /* for so many writes it may reserve at more than 2k servers */
     uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
     uint64_t
         last_ns; /* no server takes a write until then, and none comes back: it holds nothing, what is left goes home */
-    bool curious, careful, wider; /* careful: a write was taken back; wider: it reserved at more than 2k servers */
+    bool curious, careful; /* careful: a write was taken back */
 };
 struct twochoice_placement {
     struct twochoice_priv_request *request;
@@ -3426,8 +3427,9 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->due_ns = r->begun_ns = now_ns;
     r->last_ns = now_ns + 17 * placement->timeout_ns;
     r->curious = qos_rng_below(&placement->rng, 128) == 0;
-    r->careful = r->wider = false;
+    r->careful = false;
     r->back = 0;
+    r->widens = (uint32_t)k;
     for (i = 0; i < k; i++) {
         const bool small = writes[i].len_bytes < placement->min_write_bytes;
         const struct twochoice_priv_sent sent = {
@@ -3518,6 +3520,7 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     r->curious = false;
     r->careful = true;
     r->back++;
+    r->widens++;
     r->unbound++;
     r->due_ns = now_ns;
     r->last_ns = now_ns + 17 * placement->timeout_ns;
@@ -3794,12 +3797,13 @@ QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, stru
     return false;
 }
 
-/* All servers have answered, and too few places end within twice what is usual: are others asked, too? Once. */
+/* All servers have answered, and too few places end within twice what is usual: are others asked, too? Once, and
+ * again for each write that was taken back. */
 QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *placement, const struct twochoice_priv_request *r,
                                     uint64_t now_ns)
 {
     uint32_t i;
-    if (r->wider || r->unbound == 0 || placement->usual_ns == 0)
+    if (r->widens == 0 || r->unbound == 0 || placement->usual_ns == 0)
         return false;
     for (i = 0; i < r->offers; i++)
         if (r->offer[i].state == TWOCHOICE_PRIV_OFFER_PLANNED || r->offer[i].state == TWOCHOICE_PRIV_OFFER_WAITS)
@@ -3827,8 +3831,9 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct 
         const uint32_t lacking = (uint32_t)qos_max(qos_sat_sub(r->unbound, slots), r->back);
         if (lacking > 0)
             slots += twochoice_priv_plan(placement, r, 2 * lacking);
-        else if (twochoice_priv_widens(placement, r, now_ns))
-            r->wider = twochoice_priv_plan(placement, r, 2 * r->unbound) > 0;
+        else if (twochoice_priv_widens(placement, r, now_ns) &&
+                 twochoice_priv_plan(placement, r, 2 * (uint32_t)qos_min(r->unbound, r->widens)) > 0)
+            r->widens = 0;
         r->back = 0;
     }
     if (r->unbound && slots == 0)
