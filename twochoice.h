@@ -351,8 +351,7 @@ struct twochoice_intake_state {
  * the configuration is wrong. X_init: QOS_ERANGE or QOS_EINVAL (configuration), QOS_EINVAL (mem is NULL), QOS_EALIGN,
  * QOS_EMEMORY. */
 
-/* At most 64 bytes for each fragment, 12 KiB, and less than 128 bytes for each open write and pull. Without a storage
- * the table is ready after init, and everything is at home; with one, call format or recover next. */
+/* Without a storage the table is ready after init, and everything is at home; with one, call format or recover next. */
 QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config);
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
@@ -694,7 +693,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *      the cursor, and no more; afterwards all of them.
  *   5. The reservations of open writes (2 fragments and a record; at home 1 and 1) are free, in the active log and,
  *      from SWAPPING on, in both: no other record takes them. No log is ever longer than max_log_bytes.
- *   6. For any byte, one write at home or one pull that writes is open.
  *
  * REFERENCES
  *
@@ -2400,14 +2398,14 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
                                                     uint64_t offset, uint64_t len_bytes, uint64_t *stamp)
 {
     const bool local = target == TWOCHOICE_LOCAL;
+    struct twochoice_priv_fragment f = {object, offset, 0, 0};
     struct twochoice_priv_write *w;
     enum qos_status status;
-    uint64_t end = 0;
     uint32_t slot;
     bool records, room;
     QOS_ASSERT(table && stamp);
     status = twochoice_priv_check_target(table, target);
-    if (status == QOS_OK && !twochoice_priv_range(offset, len_bytes, &end))
+    if (status == QOS_OK && !twochoice_priv_range(offset, len_bytes, &f.end))
         status = QOS_ERANGE;
     if (status == QOS_OK)
         status = twochoice_priv_records(table);
@@ -2417,24 +2415,17 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
         return QOS_EFULL;
     records = twochoice_priv_record_room(table) != 0;
     room = records && table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments >= 2u - local;
-    if (local) {
-        const struct twochoice_priv_fragment f = {object, offset, end, 0};
-        if (twochoice_priv_home_busy(table, &f))
-            return QOS_EAGAIN;
-        if (!room && !twochoice_priv_needs_no_room(table, &f))
-            return QOS_EFULL;
-    } else if (!room) {
+    if (local && twochoice_priv_home_busy(table, &f))
+        return QOS_EAGAIN;
+    if (!room && !(local && twochoice_priv_needs_no_room(table, &f)))
         return QOS_EFULL;
-    }
     status = twochoice_priv_stamp(table, stamp);
     if (status != QOS_OK)
         return status;
     slot = table->free_write;
     w = &table->write[slot];
     table->free_write = w->behind;
-    w->f.object = object;
-    w->f.offset = offset;
-    w->f.end = end;
+    w->f = f;
     w->f.tag = local ? 0 : twochoice_priv_tag(*stamp, (uint32_t)qos_min(target, TWOCHOICE_PRIV_NO_TARGET));
     w->stamp = *stamp;
     w->behind = table->stamped[*stamp & table->stamps];
@@ -2657,8 +2648,8 @@ QOS_PRIV void twochoice_priv_close_pull(struct twochoice_table *table, struct tw
 QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                                    uint64_t max_bytes, uint32_t *pull, struct twochoice_piece *piece)
 {
+    struct twochoice_priv_fragment f = {object, offset, 0, 0};
     struct twochoice_priv_pull *p, *other;
-    struct twochoice_priv_fragment f;
     uint32_t id;
     QOS_ASSERT(table && pull && piece);
     if (max_bytes == 0)
@@ -2666,10 +2657,7 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
     twochoice_table_find(table, object, offset, piece);
     if (piece->target == TWOCHOICE_LOCAL)
         return QOS_ENOENT;
-    f.object = object;
-    f.offset = offset;
     f.end = qos_min(piece->end, qos_sat_add(offset, max_bytes));
-    f.tag = 0;
     other = twochoice_priv_pulled(table, &f, TWOCHOICE_PRIV_COPYING);
     if (other && other->f.offset <= offset)
         return QOS_EBUSY;
@@ -3184,8 +3172,7 @@ struct twochoice_priv_request {
     uint32_t back;                                 /* writes taken back since it reserved last */
     uint32_t widens;                               /* for so many writes it may reserve at more than 2k servers */
     uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
-    uint64_t
-        last_ns; /* no server takes a write until then, and none comes back: it holds nothing, what is left goes home */
+    uint64_t last_ns;      /* no server takes a write until then, and none comes back: what is left goes home */
     bool curious, careful; /* careful: a write was taken back */
 };
 struct twochoice_placement {
