@@ -537,16 +537,16 @@ struct htb_priv_lease {
 
 /* A class whose requests are or were late (chapter on flight). */
 struct htb_priv_late {
-    uint32_t id;                /* QOS_NONE: none; that of the root: the other trees */
-    uint16_t wish;              /* rate only: what it asks of other trees */
-    uint16_t bound, from;       /* what it narrows the bound to, HTB_PRIV_WIDE: nothing; where that began; logarithms */
-    uint16_t speed;             /* of the device before it narrowed in vain; logarithm */
-    uint16_t step;              /* by how much the next late request narrows it */
-    int16_t credit;             /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
-    uint32_t score;             /* late requests so far, less 1/64 of all, in 64ths; never below 0 */
-    uint32_t move, run;         /* the last move; requests in time since then */
-    uint32_t seen, lates;       /* latency_ns given: requests in this look, late ones of them */
-    uint32_t before;            /* late ones of 64 in the last look at the knee */
+    uint32_t id;          /* QOS_NONE: none; that of the root: the other trees */
+    uint16_t wish;        /* rate only: what it asks of other trees */
+    uint16_t bound, from; /* what it narrows the bound to, HTB_PRIV_WIDE: nothing; where that began; logarithms */
+    uint16_t speed;       /* of the device before it narrowed in vain; logarithm */
+    uint16_t step;        /* by how much the next late request narrows it */
+    int16_t credit;       /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
+    int32_t score;        /* late requests so far, less 1/64 of all, in 64ths; never below -HTB_PRIV_TRUSTED of them */
+    uint32_t move, run;   /* the last move; requests in time since then */
+    uint32_t seen, lates; /* latency_ns given: requests in this look, late ones of them */
+    uint32_t before;      /* late ones of 64 in the last look at the knee */
     uint64_t behind_ns, at_ns;  /* rate only: how far its service is behind its rate, as of then on the active clock */
     uint64_t stalled_ns;        /* rate only: what pauses took from it, at most lag_ns, less what it has made up for */
     uint64_t begun_ns;          /* when it began to narrow, on the active clock */
@@ -564,7 +564,8 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 #define HTB_PRIV_STEP_MIN 16u  /* 1.1 %, a third of what total may lack */
 #define HTB_PRIV_GOOD 176      /* one late of 176, as one of 100 is allowed and the bound is never quite right */
 #define HTB_PRIV_CLUSTER 64    /* late ones of one burst that count; the credit has 16 bits */
-#define HTB_PRIV_HOPELESS 10u  /* the way down to a quarter is 9 late requests; some more by chance */
+#define HTB_PRIV_HOPELESS 10   /* late requests: the way down to a quarter is 9 */
+#define HTB_PRIV_TRUSTED 20    /* and so many more, if it was in time before: late ones come in clusters */
 #define HTB_PRIV_WIDE 65535u   /* the bound of a class that narrows nothing */
 #define HTB_PRIV_HALF 600u     /* a factor of 1.5 as a logarithm */
 
@@ -2169,7 +2170,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       climb   a credit of 176 or more: each request in time raises the bound by 1/64 of a step, up to 1.4 knees
  *       step    twice as long if the same move comes within 16 requests, half as long if the moves turn; 2^(1/64) to
  *               2^(1/4)
- *       hopeless  10 late requests while it narrows, beside one of 64: narrowing does not keep the promise
+ *       hopeless  10 late requests while it narrows, beside one of 64, and up to 20 more, as it was in time before:
+ *                 narrowing does not keep the promise
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
  *       where u is burst_ns, or what its request took at the device, if longer. So it gets its rate exactly, in the
  *       mean, and never more of the device's speed than that takes; twice its rate while it makes up for a pause.
@@ -2253,7 +2255,8 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
     c->bound = c->wish = HTB_PRIV_WIDE;
     c->step = HTB_PRIV_STEP_MAX / 2;
     c->credit = 0;
-    c->score = c->run = c->seen = c->lates = c->before = 0;
+    c->score = 0;
+    c->run = c->seen = c->lates = c->before = 0;
     c->move = HTB_PRIV_CUT;
     c->retry_ns = c->rest_ns = c->behind_ns = c->stalled_ns = 0;
     c->at_ns = tree->flight.active_ns;
@@ -2672,7 +2675,7 @@ QOS_PRIV void htb_priv_was_in_time(struct htb *tree, struct htb_priv_late *c)
 {
     uint32_t bound = c->bound + (uint32_t)qos_max(c->step / 64u, 1);
     c->run++;
-    c->score -= c->score != 0;
+    c->score -= c->score > -64 * HTB_PRIV_TRUSTED;
     c->credit = (int16_t)(c->credit + (c->credit < 2 * HTB_PRIV_GOOD));
     QOS_ASSERT(c->credit <= 2 * HTB_PRIV_GOOD);
     if (c->credit < HTB_PRIV_GOOD || c->bound == HTB_PRIV_WIDE)
