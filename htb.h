@@ -531,6 +531,7 @@ struct htb_priv_lease {
     uint64_t queued;         /* class: cost of its waiting requests */
     uint64_t want, want_own; /* used, but for what is below; below; smoothed */
     uint64_t published;      /* what this tree wants of the node, as of the last exchange */
+    uint64_t lacked;         /* group: of its share as of then, what the pool did not have */
     uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
     uint64_t rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX]; /* of all trees together; limits as in buckets */
 };
@@ -3681,8 +3682,10 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  * tree has called it: one that wants a node calls all that hold parts of it and want none. Its share of a node:
  *   a class            in proportion to what it served here since the last exchange plus what waits here; for who was
  *                      refused at the gate at least what it may have in an interval, as nobody knows what waits there
- *   a group, the root  what it served here. The remainder goes by the weights of those below it that wait to borrow
- *                      here. So does an eighth of what it lent, so that shares follow the weights
+ *   a group, the root  what it served here, and what its last share lacked. The remainder goes by the weights of those
+ *                      below it that wait to borrow here. So does half of what it lent, so that shares follow the
+ *                      weights. While they wait, what it served is the mean over 8 exchanges: a large request does not
+ *                      move parts to and fro, which are idle on the way. What it lacks is owed to it, so its debt ends
  * If no tree wants a node, its parts stay. With HTB_BY_FLIGHT each tree bounds its own flight, and narrows it for the
  * most late class of all trees.
  *
@@ -3929,6 +3932,12 @@ QOS_PRIV void htb_priv_use_up(struct htb *tree, uint32_t id)
     }
 }
 
+/* The mean over some 2 exchanges, so that parts follow the demand; over 8 where somebody waits to borrow the rest. */
+QOS_PRIV uint64_t htb_priv_smooth(uint64_t mean, uint64_t one, bool lends)
+{
+    return lends ? mean - mean / 8 + one / 8 : (mean + one) / 2;
+}
+
 /* Publishes what this tree wants of a node. If the node waits to borrow here, its weight counts in the turns of the
  * group above, in proportion to this tree's part of the demand for the node. */
 QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_offer *offer, uint64_t elapsed_ns)
@@ -3937,18 +3946,21 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     struct htb_priv_lease *lease = &tree->joined.lease[id];
     const uint64_t interval_ns = tree->joined.shared->interval_ns;
     const bool refused = lease->refused, waits = (flags & mask) == (HTB_PRIV_RING | HTB_PRIV_BACKLOG) || refused;
+    const bool lends = (flags & HTB_PRIV_GROUP) && (refused || htb_priv_turn(tree, id) != QOS_NONE);
     uint64_t used, want, all = 0;
     uint32_t i;
     used = qos_sat_sub(lease->used, lease->below); /* a class that moved leaves behind what its old groups lent */
-    lease->want = (lease->want + qos_mul_div_ceil(used * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
-    lease->want_own = (lease->want_own + qos_mul_div_ceil(lease->below * HTB_PRIV_WANT, interval_ns, elapsed_ns)) / 2;
+    lease->want = htb_priv_smooth(lease->want, qos_mul_div_ceil(used * HTB_PRIV_WANT, interval_ns, elapsed_ns), lends);
+    lease->want_own = htb_priv_smooth(lease->want_own,
+                                      qos_mul_div_ceil(lease->below * HTB_PRIV_WANT, interval_ns, elapsed_ns), lends);
     want = lease->want + lease->want_own + lease->queued * HTB_PRIV_WANT;
-    if ((flags & HTB_PRIV_GROUP) && (refused || htb_priv_turn(tree, id) != QOS_NONE))
-        want -= lease->want / 8;
+    if (lends)
+        want -= lease->want / 2;
     if (lease->asked && !(flags & HTB_PRIV_GROUP))
         want = qos_max(want, htb_priv_interval_cost(tree, id));
     if (waits || lease->asked)
         want = qos_max(want, 1);
+    want += want != 0 ? lease->lacked : 0;
     lease->used = lease->below = 0;
     lease->asked = lease->refused = false;
     if (!(flags & HTB_PRIV_USED))
@@ -4005,10 +4017,10 @@ QOS_PRIV void htb_priv_answer_calls(struct htb *tree, const struct htb_priv_shar
     }
 }
 
-/* Parts of a node that this tree should hold: those that it holds, if no tree wants the node. If this one wants it, it
- * calls those that hold parts and want none. */
+/* Parts of a node that this tree should hold, for what it wants in all: those that it holds, if no tree wants the node.
+ * If this one wants it, it calls those that hold parts and want none. */
 QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const struct htb_priv_shared_map *m,
-                                 const struct htb_priv_offer *offer)
+                                 const struct htb_priv_offer *offer, uint64_t *all)
 {
     const struct htb_priv_lease *lease = &tree->joined.lease[id];
     uint64_t mine = lease->published, want = 0, turns = 0, spare = 0, one, turn;
@@ -4026,6 +4038,7 @@ QOS_PRIV uint32_t htb_priv_share(const struct htb *tree, uint32_t id, const stru
         mine = qos_sat_add(mine, qos_mul_div_floor(spare, qos_min(lease->turns, turns), turns));
     }
     want = qos_sat_add(want, spare);
+    *all = mine;
     return want == 0 ? lease->parts : (uint32_t)qos_mul_div_floor(HTB_PRIV_WHOLE, qos_min(mine, want), want);
 }
 
@@ -4035,9 +4048,9 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_p
     struct htb_priv_offer *offer = &m->offer[id * (size_t)tree->joined.shared->trees];
     struct htb_priv_lease *lease = &tree->joined.lease[id];
     qos_word_t *pool = &m->pool[id];
-    const uint32_t share = htb_priv_share(tree, id, m, offer), was = lease->parts;
+    uint64_t left = qos_atomic_load_relaxed(pool), more = 0, all;
+    const uint32_t share = htb_priv_share(tree, id, m, offer, &all), was = lease->parts;
     uint32_t parts = was;
-    uint64_t left = qos_atomic_load_relaxed(pool), more = 0;
     QOS_ASSERT(left + was <= HTB_PRIV_WHOLE);
     if (share > was) {
         do
@@ -4047,6 +4060,9 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_p
     } else if (was - share > HTB_PRIV_WHOLE / 256 || share == 0) {
         parts = share;
     }
+    lease->lacked = 0;
+    if ((tree->node[id].flags & HTB_PRIV_GROUP) && parts < share)
+        lease->lacked = qos_min(qos_mul_div_floor(all, share - parts, share), htb_priv_interval_cost(tree, id));
     if (parts == was)
         return false;
     htb_priv_lease_apply(tree, id, parts, now_ns);

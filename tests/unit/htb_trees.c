@@ -1,6 +1,7 @@
 // proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum. Which trees
 // proves: may join. Terms, admission and live changes in a tree that has joined are as in a single tree. A new tree
-// proves: takes over the tokens of its slot. Any rate from 1/s arrives to a token, wherever the demand is
+// proves: takes over the tokens of its slot. Any rate from 1/s arrives to a token, wherever the demand is. Trees share
+// proves: the surplus by weight, however large the requests are that their classes borrow or take of their own tokens
 // variants: native tsan san
 // flags: -pthread
 #include "htb_world.h"
@@ -387,12 +388,13 @@ static void weights_over_trees(uint32_t trees)
 
 /* The same at the gate: a tenant in each of two trees takes until it is refused and asks again at the time told. Who is
  * away until then wants nothing at the exchanges between: it is told of the next one. */
-static void gates_of_two_trees(uint64_t size)
+static void gates_of_two_trees(uint64_t size, uint64_t other)
 {
+    const uint64_t n[2] = {size, other};
     struct htb_config config = world_config();
     uint64_t now = 0, next, got[2] = {0, 0}, told[2] = {0, 0};
     uint32_t k;
-    CHECK_CONTEXT("requests of %llu", (unsigned long long)size);
+    CHECK_CONTEXT("requests of %llu and %llu", (unsigned long long)size, (unsigned long long)other);
     config.rate_per_s[0] = 40000000;
     config.request_max_tokens = 0;
     open_shared(2, 8);
@@ -405,10 +407,10 @@ static void gates_of_two_trees(uint64_t size)
     for (; now < 4 * S; now = next) {
         for (k = 0, next = QOS_NEVER; k < 2; k++) {
             next = qos_min(next, htb_exchange(&many[k].tree, now));
-            while (told[k] <= now && htb_take(&many[k].tree, now, k + 1, size) == QOS_OK)
-                got[k] += now >= S ? size : 0;
+            while (told[k] <= now && htb_take(&many[k].tree, now, k + 1, n[k]) == QOS_OK)
+                got[k] += now >= S ? n[k] : 0;
             if (told[k] <= now)
-                told[k] = htb_next_ns(&many[k].tree, now, k + 1, size);
+                told[k] = htb_next_ns(&many[k].tree, now, k + 1, n[k]);
             next = qos_min(next, told[k]);
         }
         CHECK(next > now);
@@ -417,6 +419,61 @@ static void gates_of_two_trees(uint64_t size)
     CHECK_GE(got[0] + got[1], 3 * 38000000);
     for (k = 0; k < 2; k++)
         world_close(&many[k]);
+}
+
+/* Four trees and five classes that all want what they can get. Class 5 takes of its own tokens in requests of half an
+ * interval of the root: what trees 1 and 2 serve goes up and down. They get the parts for it, so that the root has no debt
+ * there, and above the reservations all get their weights' parts: classes 1 to 4 about 0.099 of the root each. */
+static void large_own_requests(void)
+{
+    enum { IDS = 5 };
+    static const uint64_t rate[IDS] = {50600, 0, 321310, 0, 819720}, n[IDS] = {10, 3536, 36, 681, 6641};
+    static const bool in[IDS][TREES] = {{false, false, true, true},
+                                        {false, true},
+                                        {false, false, false, true},
+                                        {true, true, true, true},
+                                        {false, true, true}};
+    struct htb_config config = world_config();
+    uint64_t now = 0, next, all = 0, got[IDS] = {0}, told[IDS][TREES], exchange[TREES];
+    uint32_t k, i;
+    config.rate_per_s[0] = 2530000;
+    config.request_max_tokens = 0;
+    open_shared(TREES, 8);
+    memset(told, 0, sizeof told);
+    for (k = 0; k < TREES; k++) {
+        exchange[k] = 1 + k * UINT64_C(1100000);
+        world_open(&w[k], &config);
+        for (i = 0; i < IDS; i++) {
+            struct htb_class c = class_of(0, rate[i], i == 1 ? 551540 : 0);
+            c.weight = i == 4 ? 4 : 3;
+            CHECK_EQ(htb_reserve(&w[k].tree, 0, 1 + i, &c, NULL), QOS_OK);
+        }
+        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+    }
+    for (; now < 5 * S; now = qos_max(next, now + 1))
+        for (k = 0, next = QOS_NEVER; k < TREES; k++) {
+            const bool again = exchange[k] <= now;
+            exchange[k] = htb_exchange(&w[k].tree, now);
+            next = qos_min(next, exchange[k]);
+            for (i = 0; i < IDS; i++) {
+                if (!in[i][k])
+                    continue;
+                while ((again || told[i][k] <= now) && htb_take(&w[k].tree, now, 1 + i, n[i]) == QOS_OK)
+                    got[i] += now >= S ? n[i] : 0;
+                if (again || told[i][k] <= now)
+                    told[i][k] = htb_next_ns(&w[k].tree, now, 1 + i, n[i]);
+                next = qos_min(next, told[i][k]);
+            }
+        }
+    for (i = 0; i < IDS; i++) {
+        CHECK_CONTEXT("class %u", 1 + i);
+        all += got[i];
+        CHECK_WITHIN(((double)got[i] / 4 - (double)rate[i]) / (double)config.rate_per_s[0], 0.085,
+                     i == 4 ? 0.14 : 0.115);
+    }
+    CHECK_GE((double)all / 4, 0.96 * (double)config.rate_per_s[0]);
+    for (k = 0; k < TREES; k++)
+        world_close(&w[k]);
 }
 
 /* A third of the time of a tree, looked at every few ns: nothing of it is lost, and the time told is exact. */
@@ -549,8 +606,10 @@ int main(void)
     a_move_before_the_exchange();
     weights_over_trees(4);
     weights_over_trees(8);
-    gates_of_two_trees(4096);
-    gates_of_two_trees(65536);
+    gates_of_two_trees(4096, 4096);
+    gates_of_two_trees(65536, 65536);
+    gates_of_two_trees(4096, 262144);
+    large_own_requests();
     joining();
     one_wrong_time();
     others_are_late();
