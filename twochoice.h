@@ -1842,14 +1842,15 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, con
 }
 
 /* A change while a compaction is under way. Fragments after the cursor are copied later; a change that reaches over
- * the cursor moves it to its end. An attempt that cannot keep up has failed. */
+ * the cursor moves it to its end. A ceiling has no place: the copies need it. An attempt that cannot keep up has
+ * failed. */
 QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twochoice_priv_record *r)
 {
     const uint32_t next = twochoice_priv_next_log(table);
     const struct twochoice_priv_log *l = &table->log[next];
     if (l->state == TWOCHOICE_PRIV_NONE)
         return;
-    if (l->state == TWOCHOICE_PRIV_COPYING_LOG) {
+    if (l->state == TWOCHOICE_PRIV_COPYING_LOG && r->type != TWOCHOICE_PRIV_CEILING) {
         if (r->object > table->cursor_object ||
             (r->object == table->cursor_object && r->offset >= table->cursor_offset))
             return;

@@ -435,6 +435,36 @@ static void stamps(void)
     end();
 }
 
+/* Stamps above the ceiling of the new log's header are given out before the first record is copied. */
+static void stamps_before_the_copy(void)
+{
+    enum twochoice_compact_todo todo = TWOCHOICE_COMPACT_STEP;
+    uint64_t stamp = 0, i;
+    start(100, 0, 0);
+    write_some(7, 2);
+    CHECK_EQ(twochoice_table_compact_start(&t), QOS_OK);
+    for (i = 0; i < (UINT64_C(1) << 20) + 1000; i++) {
+        enum qos_status st = twochoice_table_write_begin(&t, 1, 2, 0, 10, &stamp);
+        if (st == QOS_OK)
+            st = twochoice_table_write_cancel(&t, stamp);
+        else if (st == QOS_EAGAIN)
+            st = twochoice_table_commit(&t);
+        if (st != QOS_OK)
+            CHECK_EQ(st, QOS_OK);
+    }
+    CHECK_EQ(redirect(&t, 7, 100, 50, 5), QOS_OK);
+    CHECK(counts_of(&t).stamp > UINT64_C(1) << 20);
+    while (todo != TWOCHOICE_COMPACT_SWAP) {
+        CHECK_EQ(twochoice_table_compact_step(&t, 8, &todo), QOS_OK);
+        CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    }
+    CHECK_EQ(storage.swap(storage.ctx, (int)counts_of(&t).next_log), 0);
+    CHECK_EQ(twochoice_table_compact_end(&t, true), QOS_OK);
+    CHECK_EQ(power_cut(0), QOS_OK);
+    CHECK_EQ(redirected(7, 2), 2);
+    end();
+}
+
 /* Writes at home that overlap are refused, whatever is open; the oracle looks at all of them. */
 static void home_writes(void)
 {
@@ -581,6 +611,7 @@ int main(void)
     repeated_ends();
     reserved_room();
     stamps();
+    stamps_before_the_copy();
     home_writes();
     bindings();
     short_reads();
