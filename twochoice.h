@@ -3734,7 +3734,8 @@ QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *pla
     return QOS_NEVER;
 }
 
-/* Is the fastest server that was declined asked again? No other is unless this one is. */
+/* Is the fastest server that was declined asked again? No other is unless this one is. A server may say that it needs no
+ * time: the client looks again 4096 times a timeout at most. */
 QOS_PRIV void twochoice_priv_again(const struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                    uint64_t now_ns)
 {
@@ -3748,7 +3749,9 @@ QOS_PRIV void twochoice_priv_again(const struct twochoice_placement *placement, 
     if (!o)
         return;
     if (twochoice_priv_enough_better(placement, r, me, now_ns, twochoice_priv_ends(placement, o, now_ns, 0), true))
-        r->due_ns = qos_min(r->due_ns, now_ns + o->service_ns / 4 + 1);
+        r->due_ns = qos_min(
+            r->due_ns,
+            now_ns + qos_max(qos_max(o->service_ns, placement->round_trip_ns) / 4, placement->timeout_ns / 4096) + 1);
     else
         o->state = TWOCHOICE_PRIV_OFFER_PLANNED;
 }

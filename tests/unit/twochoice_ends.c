@@ -917,6 +917,54 @@ static void largest_request(void)
     free(mem);
 }
 
+/* A client that declined an ask waits for others: whatever was said, it wakes at most 4096 times a timeout for that.
+ * service_ns 0: nothing is known yet, one reservation is lost, the other three answers come at once. */
+static void declined_wakes_seldom(uint64_t service_ns)
+{
+    const struct twochoice_write w[2] = {{0, 1 << 20}, {1, 1 << 20}};
+    const bool cold = service_ns == 0;
+    struct twochoice_placement_config config;
+    struct twochoice_placement placement;
+    struct twochoice_place_order o;
+    struct twochoice_message heard[4], answer;
+    uint64_t now = 1000, request = 0, wakes = 0, most;
+    uint32_t n = 0, i;
+    size_t size;
+    void *mem;
+    memset(&config, 0, sizeof config);
+    config.servers = cold ? 4 : 3;
+    config.timeout_ns = 200000000;
+    size = twochoice_placement_memsize(&config);
+    mem = aligned_alloc(64, size);
+    CHECK_EQ(twochoice_placement_init(&placement, mem, size, &config), QOS_OK);
+    CHECK_EQ(twochoice_placement_begin(&placement, now, w, cold ? 2 : 1, 0, &request), QOS_OK);
+    while (now < 40000000 && wakes < 1000000) {
+        twochoice_placement_step(&placement, now, &o);
+        if (o.todo == TWOCHOICE_PLACE_WAIT) {
+            CHECK(o.next_ns > now);
+            now = o.next_ns;
+            wakes++;
+        }
+        if (o.todo != TWOCHOICE_PLACE_SEND || o.message.type != TWOCHOICE_RESERVE || n == 4)
+            continue;
+        heard[n] = o.message;
+        heard[n].state = TWOCHOICE_UP;
+        heard[n].wait_ns = cold ? 0 : n == 0 ? 50000000 : 100000000;
+        heard[n].service_ns = cold ? 0 : n == 0 ? 1000000 : service_ns;
+        heard[n].type = (cold ? n % 2 == 0 : n == 0) ? TWOCHOICE_ANSWER : TWOCHOICE_ASK;
+        n++;
+        if (!cold)
+            twochoice_placement_heard(&placement, now, &heard[n - 1], &answer);
+        else if (n == 4)
+            for (now += 100000, i = 1; i < 4; i++)
+                twochoice_placement_heard(&placement, now, &heard[i], &answer);
+    }
+    most = 40000000 / (config.timeout_ns / 4096);
+    CHECK(n >= 2);
+    CHECK(wakes < most + 50);
+    free(mem);
+}
+
 int main(void)
 {
     check_begin("twochoice_ends");
@@ -942,5 +990,8 @@ int main(void)
     placement_ends();
     intake_ends();
     largest_request();
+    declined_wakes_seldom(0);
+    declined_wakes_seldom(1);
+    declined_wakes_seldom(1000);
     return check_end();
 }
