@@ -18,6 +18,8 @@ fn main() {
     let mut arguments = vec![header.as_str(), "-o", to.to_str().expect("a path of text"), "--allowlist-file", &files];
     arguments.extend(["--opaque-type", ".*_priv_.*", "--default-enum-style", "consts", "--no-prepend-enum-name"]);
     arguments.push("--with-derive-default");
+    // bindgen takes a pointer to a private type for a plain value, and pointers have a default from Rust 1.88 on only.
+    arguments.extend(["--no-default", "pshift_scheduler|twochoice_maintainer"]);
     if run("bindgen", &["--help"]).contains(" --size_t-is-usize") {
         arguments.push("--size_t-is-usize"); // newer ones need not be told
     }
