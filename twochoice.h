@@ -794,7 +794,7 @@ struct twochoice_table {
     struct twochoice_priv_node *node;
     struct twochoice_priv_write *write;
     uint32_t *stamped;                  /* chains of open writes, by stamp & stamps */
-    struct twochoice_priv_ended *ended; /* by stamp / 128 & ended_mask */
+    struct twochoice_priv_ended *ended; /* by stamp / 128 % groups */
     struct twochoice_priv_pull *pull;
     struct twochoice_priv_fragment *row; /* scratch: the entries of neighbours, at most TWOCHOICE_PRIV_ROW */
     struct twochoice_priv_at at;         /* scratch: where the current change continues */
@@ -804,7 +804,8 @@ struct twochoice_table {
     uint32_t fresh_node, fresh_inner; /* never used: [fresh_node, fresh_inner) */
     uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
     uint32_t writes_open, max_writes, free_write, home_root, pulls_open, max_pulls;
-    uint32_t stamps, ended_mask;       /* powers of two, less 1 */
+    uint32_t stamps;                   /* a power of two, less 1 */
+    uint32_t groups;                   /* one more than 16 * max_writes stamps fill: the latest is not full */
     uint64_t version, first_version;   /* latest stamp given out; the last of earlier runs */
     uint64_t longest_bytes;            /* no redirect so far was longer */
     uint64_t changes, durable_changes; /* of the table, since init; acknowledged */
@@ -1442,7 +1443,7 @@ QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
     table->version = table->first_version = table->longest_bytes = 0;
     __builtin_memset(table->log, 0, sizeof table->log);
     table->active = 0;
-    __builtin_memset(table->ended, 0, (table->ended_mask + (size_t)1) * sizeof *table->ended);
+    __builtin_memset(table->ended, 0, table->groups * sizeof *table->ended);
     table->root = twochoice_priv_new_node(table, 0);
 }
 
@@ -1495,12 +1496,12 @@ QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, 
                                                      ~(uintptr_t)(TWOCHOICE_NODE_BYTES - 1));
     for (table->stamps = 1; table->stamps < table->max_writes; table->stamps *= 2)
         continue;
-    table->ended_mask = (uint32_t)qos_max(table->stamps / 8, 1) - 1;
+    table->groups = (uint32_t)qos_max(table->stamps / 8, 1) + 1;
     table->write =
         (struct twochoice_priv_write *)qos_layout_part(layout, table->max_writes, sizeof *table->write, QOS_CACHE_LINE);
     table->stamped = (uint32_t *)qos_layout_part(layout, table->stamps, sizeof *table->stamped, QOS_CACHE_LINE);
-    table->ended = (struct twochoice_priv_ended *)qos_layout_part(layout, table->ended_mask + (size_t)1,
-                                                                  sizeof *table->ended, QOS_CACHE_LINE);
+    table->ended =
+        (struct twochoice_priv_ended *)qos_layout_part(layout, table->groups, sizeof *table->ended, QOS_CACHE_LINE);
     table->stamps--;
     table->pull =
         (struct twochoice_priv_pull *)qos_layout_part(layout, table->max_pulls, sizeof *table->pull, QOS_CACHE_LINE);
@@ -1902,7 +1903,7 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *
 /* The stamps of this group of 128, whose groups are used in turn. */
 QOS_PRIV struct twochoice_priv_ended *twochoice_priv_group(const struct twochoice_table *table, uint64_t stamp)
 {
-    return &table->ended[stamp / TWOCHOICE_PRIV_BITS & table->ended_mask];
+    return &table->ended[stamp / TWOCHOICE_PRIV_BITS % table->groups];
 }
 
 QOS_PRIV void twochoice_priv_set_ended(struct twochoice_table *table, uint64_t base, uint64_t low, uint64_t high)
@@ -2198,7 +2199,7 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
 QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, const struct twochoice_priv_record *mark,
                                                bool damaged)
 {
-    const uint64_t window = (table->ended_mask + UINT64_C(1)) * TWOCHOICE_PRIV_BITS;
+    const uint64_t window = (uint64_t)table->groups * TWOCHOICE_PRIV_BITS;
     struct twochoice_priv_log *l = &table->log[0];
     const bool marked = mark->type == TWOCHOICE_PRIV_MARK;
     uint64_t latest = 0, gap = UINT64_C(1) << 40;
@@ -2206,11 +2207,12 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
     uint32_t i;
     if (marked)
         gap = qos_min((2 * qos_max(table->mark_every, 1024) + 2) * TWOCHOICE_PRIV_STAMPS, gap);
+    QOS_ASSERT(window > 0);
     l->ceiling = qos_min(qos_max(l->ceiling, mark->version) + (damaged ? gap : 0), TWOCHOICE_VERSION_MAX);
-    for (i = 0; i <= table->ended_mask; i++)
+    for (i = 0; i < table->groups; i++)
         latest = qos_max(latest, table->ended[i].base);
     /* The groups of ended stamps go on where they are: the oldest are used first. */
-    table->version = qos_min(l->ceiling + qos_wrap_sub(latest, l->ceiling) % window, TWOCHOICE_VERSION_MAX);
+    table->version = qos_min(latest + (l->ceiling - latest + window - 1) / window * window, TWOCHOICE_VERSION_MAX);
     table->version = qos_min(table->version | (TWOCHOICE_PRIV_BITS - 1), TWOCHOICE_VERSION_MAX);
     table->first_version = l->ceiling = table->version;
     table->last_id = qos_max(l->id, mark->offset);
@@ -2777,9 +2779,9 @@ QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_
         }
         table->cursor_object = table->cursor_offset = UINT64_MAX; /* from now on all changes go to both logs */
     }
-    while (table->cursor_ended <= table->ended_mask && l->records + 1 < table->max_records / 2) {
-        const struct twochoice_priv_ended *e =
-            twochoice_priv_group(table, qos_wrap_sub(table->version, TWOCHOICE_PRIV_BITS * table->cursor_ended));
+    while (table->cursor_ended < table->groups && l->records + 1 < table->max_records / 2) {
+        const struct twochoice_priv_ended *e = twochoice_priv_group(
+            table, table->version + TWOCHOICE_PRIV_BITS * (uint64_t)(table->groups - table->cursor_ended));
         table->cursor_ended++;
         if ((e->bits[0] | e->bits[1]) != 0) {
             r = twochoice_priv_record_of(TWOCHOICE_PRIV_ENDED, e->base);

@@ -34,7 +34,7 @@ int main(void)
     uint64_t end = 0;
     table.has_storage = true;
     table.ended = ended;
-    table.ended_mask = 3;
+    table.groups = 4;
     table.max_fragments = TWOCHOICE_FRAGMENTS_MAX;
     table.home = Frama_C_unsigned_int_interval(0, TWOCHOICE_SERVERS_MAX - 1);
     (void)twochoice_priv_replay(&table, &recovery, &end);

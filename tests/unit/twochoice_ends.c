@@ -965,6 +965,33 @@ static void declined_wakes_seldom(uint64_t service_ns)
     free(mem);
 }
 
+/* What became of a write is known until 16 * max_writes newer ones were begun, wherever in its group its stamp is. */
+static void known_for_as_long_as_stated(uint32_t max_writes)
+{
+    struct twochoice_table_config config;
+    struct twochoice_piece p;
+    uint64_t first = 0, stamp = 0;
+    uint32_t before, i;
+    size_t n;
+    memset(&config, 0, sizeof config);
+    config.max_fragments = 100;
+    config.max_writes = max_writes;
+    for (before = 0; before < 260; before++) {
+        void *mem = aligned_alloc(64, twochoice_table_memsize(&config));
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+        for (i = 0; i <= before; i++) {
+            CHECK_EQ(twochoice_table_write_begin(&t, 7, 2, 0, 4096, &first), QOS_OK);
+            CHECK_EQ(twochoice_table_write_end(&t, first, &p, 1, &n), QOS_OK);
+        }
+        for (i = 0; i < 16 * max_writes; i++) {
+            CHECK_EQ(twochoice_table_write_end(&t, first, &p, 1, &n), QOS_OK);
+            CHECK_EQ(twochoice_table_write_begin(&t, 7, 2, 0, 4096, &stamp), QOS_OK);
+            CHECK_EQ(twochoice_table_write_cancel(&t, stamp), QOS_OK);
+        }
+        free(mem);
+    }
+}
+
 int main(void)
 {
     check_begin("twochoice_ends");
@@ -990,6 +1017,9 @@ int main(void)
     placement_ends();
     intake_ends();
     largest_request();
+    known_for_as_long_as_stated(1);
+    known_for_as_long_as_stated(8);
+    known_for_as_long_as_stated(20);
     declined_wakes_seldom(0);
     declined_wakes_seldom(1);
     declined_wakes_seldom(1000);
