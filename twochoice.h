@@ -2150,6 +2150,8 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         if (r->valid_bytes == 0) {
             l->id = d.offset;
             needs_end = d.end != 0;
+            if (d.format != TWOCHOICE_LOG_VERSION) /* its copied fragments may be parts of longer pieces */
+                table->longest_bytes = UINT64_MAX;
         } else {
             r->records++;
         }
