@@ -65,11 +65,11 @@
  *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
  *     each T / 512; of others' but in trials 0.85 at 0.6 C reserved, 0.5 at 0.9, 0 at C.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
- *     by weight, differs by at most two batches. Small batches are slow: one client gets
- *     weight x batch in a check, and in T / 128. Without, first come.
+ *     by weight, differs by at most two batches. Batches far below the default are slow,
+ *     weight x batch in a check and in T / 128, and keep no weights. Without, first come.
  *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
- *     say what waits; with TOKENPOOL_GUARD 99 % of what equal sharing can meet of the
- *     reservations is met, without it 99 % of min(R, an equal share), if it shares so.
+ *     say what waits. If a node shares equally, and less than 1 % of C is outstanding,
+ *     99 % of min(R, an equal share) is met, with TOKENPOOL_GUARD of R as sharing can.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
@@ -2605,10 +2605,11 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   calls and their times are the same. In the first world the node is slow, in the second it is idle.
  *
  *   Each move is a trial. If U falls with Omega, and not by what was kept, the node was not the limit: the fall is
- *   taken back, and so many tokens are no sign for some time (their owner may lie, or the guard leaves a node idle). If
- *   U does not rise by an eighth of that, and more is left than one client could hide, it was taken back in vain: the
- *   node becomes slower all the time. The next fall is not taken back; after two in vain in a row the next two are not,
- *   up to four. A growth after which tokens are left doubles the time to the next one, up to 8 periods.
+ *   taken back, and so many tokens are no sign for some time, until the next fall (their owner may lie, or the guard
+ *   leaves a node idle). If U does not rise by an eighth of that, and more is left than one client could hide, it was
+ *   taken back in vain: the node becomes slower all the time. The next fall is not taken back; after two in vain in a
+ *   row the next two are not, up to four. A growth after which tokens are left doubles the time to the next one, up to
+ *   8 periods.
  *
  *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
  *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
@@ -2660,6 +2661,7 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
     } else if (monitor->capacity_next + within / 4 < omega) {
         monitor->used_before = used + monitor->unwanted;
         monitor->fallen = omega - monitor->capacity_next;
+        monitor->excused = 0; /* what was left of more tokens is no excuse for fewer */
     }
 }
 
