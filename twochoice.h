@@ -3738,8 +3738,8 @@ QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *pla
     return QOS_NEVER;
 }
 
-/* Is the fastest server that was declined asked again? No other is unless this one is. A server may say that it needs no
- * time: the client looks again 4096 times a timeout at most. */
+/* Is the fastest server that was declined asked again? No other is unless this one is. A server may say that it needs
+ * no time: the client looks again 4096 times a timeout at most. */
 QOS_PRIV void twochoice_priv_again(const struct twochoice_placement *placement, struct twochoice_priv_request *r,
                                    uint64_t now_ns)
 {
