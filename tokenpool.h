@@ -69,7 +69,7 @@
  *     weight x batch in a check and in T / 128, and keep no weights. Without, first come.
  *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
  *     say what waits. If a node shares equally, and less than 1 % of C is outstanding,
- *     99 % of min(R, an equal share) is met, with TOKENPOOL_GUARD of R as sharing can.
+ *     99 % of min(R, an equal share) is met, with TOKENPOOL_GUARD 99 % of what can be.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
