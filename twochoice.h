@@ -391,7 +391,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            Called again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too
  *            old to know whether the write counted (16 * max_writes newer ones were begun; or it was begun before a
  *            restart, and the log has no room to tell: half of max_log_bytes holds the fragments, 48 bytes each, and 6
- *            bytes for each of max_writes). Then read before writing again.
+ *            bytes for each of max_writes). Also after a restart, with any room, if the write had not counted, or was
+ *            at home and replaced nothing. Then read before writing again.
  *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT. QOS_EIO: an end
  *            of it failed, and a crash may bring its record back: compact first.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
@@ -3883,8 +3884,7 @@ QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placeme
  *   ask    The turn goes round over the clients, one write each, so that a large client waits like a small one. While
  *          a write would begin in less than three times the learned time from an ask to its write (the lead), behind
  *          what is in flight and asked for, the next one is asked. An idle device always asks; one whose rate is not
- *          known does only when idle. While the device is idle, asks without an answer hold up the next one for four
- *          leads.
+ *          known does only when idle. An ask without an answer holds its place for four leads.
  *   wait   of a reservation: what is in flight and asked for; and 3/4 of what its turn comes behind, as of 2k
  *          reservations k are used. For this a reservation counts as at most four typical operations: who claims more
  *          does not drive others away.
@@ -3899,14 +3899,14 @@ QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placeme
  *   1. Each entry in use is in the chain of its client and turn; in the list of its client, in the order of their
  *      RESERVEs, while left > 0; in the queue of deadlines while asked > 0. A client is in its chain while it has
  *      entries, in the turn while its list is not empty.
- *   2. left and reserved are the sums of left, and of left times cost, over all entries; asked and awaited the same of
- *      asked.
+ *   2. left and reserved are the sums of left, and of left times cost, over all entries; holds and awaited the same of
+ *      holds, asked the sum of asked. holds > 0 only from `young` on in the queue of deadlines.
  */
 
 struct twochoice_priv_entry { /* a reservation, as the server sees it */
     uint64_t request, turn, cost, len_bytes, asked_ns;
-    uint32_t left, asked;
-    uint32_t peer, chain; /* chain: the next in it, or unused */
+    uint32_t left, asked, holds; /* holds: those of asked that hold a place */
+    uint32_t peer, chain;        /* chain: the next in it, or unused */
 };
 struct twochoice_priv_list {
     uint32_t head, tail;
@@ -3924,13 +3924,13 @@ struct twochoice_intake {
     struct twochoice_priv_peer *peer;
     struct twochoice_priv_link *own_link, *waiting_link, *turn_link; /* by entry, entry, peer */
     uint32_t *entry_chain, *peer_chain;
-    uint32_t server, max, max_per_client, chains, parallel, unused_entry, unused_peer, used, turns;
+    uint32_t server, max, max_per_client, chains, parallel, unused_entry, unused_peer, used, turns, young;
     struct twochoice_priv_list turn, waiting; /* of peers; of entries */
     uint64_t op_cost, timeout_ns;
-    uint64_t ops, cost, left, reserved, asked, awaited; /* ops, cost: in flight */
+    uint64_t ops, cost, left, reserved, asked, holds, awaited; /* ops, cost: in flight */
     uint64_t work_ns, work_cost; /* sums that forget: their quotient is the time for a unit of cost */
     uint64_t last_ns;            /* when the device began with what it does now, or ended the last operation */
-    uint64_t lead_ns, asked_ns;  /* from an ask to its write; of the last ask */
+    uint64_t lead_ns;            /* from an ask to its write */
     uint64_t lost;
     struct twochoice_priv_clock clock;
 };
@@ -4003,7 +4003,7 @@ QOS_API enum qos_status twochoice_intake_init(struct twochoice_intake *intake, v
     intake->parallel = (uint32_t)qos_default(config->parallel, 1);
     intake->op_cost = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
     intake->timeout_ns = qos_default(config->timeout_ns, UINT64_C(50000000));
-    intake->turn.head = intake->turn.tail = intake->waiting.head = intake->waiting.tail = QOS_NONE;
+    intake->turn.head = intake->turn.tail = intake->waiting.head = intake->waiting.tail = intake->young = QOS_NONE;
     for (i = 0; i < intake->max; i++)
         intake->entry[i].chain = intake->peer[i].chain = i + 1 < intake->max ? i + 1 : QOS_NONE;
     for (i = 0; i < intake->chains; i++)
@@ -4087,15 +4087,19 @@ QOS_PRIV void twochoice_priv_count_as(struct twochoice_intake *intake, uint32_t 
     struct twochoice_priv_entry *e = &intake->entry[i];
     struct twochoice_priv_peer *p = &intake->peer[e->peer];
     const bool was_in_turn = p->left > 0, asks = asked > e->asked;
-    if (e->asked && (asks || asked == 0))
+    const uint32_t holds = asks ? e->holds + 1 : (uint32_t)qos_min(e->holds, asked); /* the oldest is answered */
+    if (e->asked && (asks || asked == 0)) {
+        intake->young = intake->young == i ? intake->waiting_link[i].next : intake->young;
         twochoice_priv_listed(&intake->waiting, intake->waiting_link, i, false);
+    }
     if ((e->left > 0) != (left > 0))
         twochoice_priv_listed(&p->own, intake->own_link, i, left > 0);
     p->left = p->left - e->left + left;
     intake->left = intake->left - e->left + left;
     intake->reserved = intake->reserved - e->left * e->cost + left * e->cost;
     intake->asked = intake->asked - e->asked + asked;
-    intake->awaited = intake->awaited - e->asked * e->cost + asked * e->cost;
+    intake->holds = intake->holds - e->holds + holds;
+    intake->awaited = intake->awaited - e->holds * e->cost + holds * e->cost;
     if (was_in_turn && (p->left == 0 || asks))
         twochoice_priv_listed(&intake->turn, intake->turn_link, e->peer, false);
     if (p->left > 0 && (!was_in_turn || asks))
@@ -4103,8 +4107,11 @@ QOS_PRIV void twochoice_priv_count_as(struct twochoice_intake *intake, uint32_t 
     intake->turns = intake->turns - was_in_turn + (p->left > 0);
     e->left = left;
     e->asked = asked;
+    e->holds = holds;
     if (asks)
         twochoice_priv_listed(&intake->waiting, intake->waiting_link, i, true);
+    if (asks && intake->young == QOS_NONE)
+        intake->young = i;
     if (left == 0 && asked == 0)
         twochoice_priv_drop_entry(intake, i);
 }
@@ -4137,7 +4144,7 @@ QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *intake, const st
     e->turn = message->turn;
     e->len_bytes = message->len_bytes;
     e->cost = intake->work_cost ? qos_min(cost, intake->work_cost) : cost;
-    e->left = e->asked = 0;
+    e->left = e->asked = e->holds = 0;
     e->peer = peer;
     twochoice_priv_count_as(intake, i, (uint32_t)qos_min(message->count, TWOCHOICE_WRITES_MAX), 0);
 }
@@ -4174,7 +4181,7 @@ QOS_PRIV uint64_t twochoice_priv_time(const struct twochoice_intake *intake, uin
  * drained. */
 QOS_PRIV uint64_t twochoice_priv_drain(const struct twochoice_intake *intake, uint64_t now_ns)
 {
-    uint64_t n = intake->ops + intake->asked, cost = qos_sat_add(intake->cost, intake->awaited), done_ns = 0;
+    uint64_t n = intake->ops + intake->holds, cost = qos_sat_add(intake->cost, intake->awaited), done_ns = 0;
     if (n < intake->parallel)
         return 0;
     cost = qos_mul_div_ceil(cost, n - (intake->parallel - 1), n);
@@ -4219,18 +4226,18 @@ QOS_PRIV uint64_t twochoice_priv_gives_up_ns(const struct twochoice_intake *inta
 QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *intake, uint64_t now_ns)
 {
     uint64_t next_ns = QOS_NEVER, drain_ns, lead_ns = intake->lead_ns;
-    if (intake->ops + intake->asked < intake->parallel)
+    if (intake->ops + intake->holds < intake->parallel)
         return now_ns;
-    if (intake->ops == 0 && lead_ns) /* idle, and those asked do not come */
-        next_ns = intake->asked_ns + 4 * lead_ns;
+    if (intake->young != QOS_NONE && lead_ns) /* then it holds no place any more */
+        next_ns = intake->entry[intake->young].asked_ns + 4 * lead_ns;
     if (intake->work_cost == 0)
         return next_ns;
     drain_ns = twochoice_priv_drain(intake, now_ns);
     if (drain_ns < 3 * lead_ns)
         return now_ns;
-    if (twochoice_priv_late_ns(intake, now_ns)) /* what drains grows as fast as time goes, until one ends */
+    if (intake->ops == 0 || twochoice_priv_late_ns(intake, now_ns)) /* if late, it drains no sooner as time goes */
         return next_ns;
-    return intake->ops ? now_ns + (drain_ns - 3 * lead_ns) + 1 : next_ns;
+    return qos_min(next_ns, now_ns + (drain_ns - 3 * lead_ns) + 1);
 }
 
 /* -- calls -- */
@@ -4272,6 +4279,15 @@ QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_
         intake->lost += intake->entry[intake->waiting.head].asked;
         twochoice_priv_count_as(intake, intake->waiting.head, 0, 0);
     }
+    while (intake->young != QOS_NONE && intake->lead_ns) {
+        e = &intake->entry[intake->young];
+        if (e->asked_ns + 4 * intake->lead_ns > now_ns)
+            break;
+        intake->holds -= e->holds;
+        intake->awaited -= e->holds * e->cost;
+        e->holds = 0;
+        intake->young = intake->waiting_link[intake->young].next;
+    }
     if (intake->turn.head == QOS_NONE || twochoice_priv_asks_ns(intake, now_ns) > now_ns)
         return false;
     i = intake->peer[intake->turn.head].own.head;
@@ -4283,7 +4299,7 @@ QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_
     ask->turn = e->turn;
     ask->len_bytes = e->len_bytes;
     twochoice_priv_bounds(intake, now_ns, 0, e->len_bytes, ask);
-    e->asked_ns = intake->asked_ns = now_ns;
+    e->asked_ns = now_ns;
     twochoice_priv_count_as(intake, i, e->left - 1, e->asked + 1);
     return true;
 }

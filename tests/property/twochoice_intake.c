@@ -330,6 +330,75 @@ static void constant(uint64_t s_ns, uint64_t l_ns, uint32_t parallel, uint64_t s
     CHECK(check_mem_free(&mem));
 }
 
+/* One client always writes, beside one that reserves and never does: for each ask of that one the device, which could work
+ * on `parallel` operations, is idle for 4 leads at most, and for the lead of the next write. */
+static void never_writes(uint64_t s_ns, uint64_t l_ns, uint32_t parallel)
+{
+    struct twochoice_intake_config config;
+    struct twochoice_message ask;
+    struct check_mem mem;
+    uint64_t at[SLOTS], request[SLOTS], ends[8], idle_ns = 0, silent = 0, total = 0;
+    uint32_t n = 0, queued = 0, working = 0, i;
+    memset(&config, 0, sizeof config);
+    config.parallel = parallel;
+    check_mem_new(&mem, twochoice_intake_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_intake_init(&intake, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_CONTEXT("one never writes: a write %u ns, an ask %u ns, %u at once", (unsigned)s_ns, (unsigned)l_ns,
+                  parallel);
+    now = 1;
+    for (i = 0; i < 64; i++)
+        (void)reserve(i % 2);
+    while (total < 2000) {
+        struct twochoice_intake_state state;
+        uint64_t next, told;
+        while (twochoice_intake_ask(&intake, now, &ask)) {
+            CHECK(n < SLOTS);
+            at[n] = now + l_ns;
+            request[n] = ask.request;
+            n += ask.client == 0;
+            silent += ask.client == 1;
+            if (ask.client == 0)
+                (void)reserve(0);
+        }
+        CHECK_EQ(twochoice_intake_info(&intake, &state), QOS_OK);
+        for (i = state.reservations; i < 64; i++) /* as many as were given up */
+            (void)reserve(1);
+        told = twochoice_intake_next_ns(&intake, now);
+        next = told > now ? told : UINT64_MAX;
+        for (i = 0; i < n; i++)
+            next = at[i] < next ? at[i] : next;
+        for (i = 0; i < working; i++)
+            next = ends[i] < next ? ends[i] : next;
+        CHECK(next != UINT64_MAX && next >= now);
+        idle_ns += total ? (next - now) * (parallel - working) / parallel : 0;
+        now = next;
+        for (i = 0; i < working;)
+            if (ends[i] <= now) {
+                twochoice_intake_end(&intake, now, 1 << 20);
+                ends[i] = ends[--working];
+                total++;
+            } else {
+                i++;
+            }
+        for (i = 0; i < n;)
+            if (at[i] <= now) {
+                twochoice_intake_arrived(&intake, now, 0, request[i], 0, 1 << 20);
+                queued++;
+                at[i] = at[--n];
+                request[i] = request[n];
+            } else {
+                i++;
+            }
+        for (; queued && working < parallel; queued--)
+            ends[working++] = now + s_ns;
+    }
+    CHECK(silent > 0);
+    printf("one never writes: a write %u ns, an ask %u, %u at once: %.2f leads idle for each of its %u asks\n",
+           (unsigned)s_ns, (unsigned)l_ns, parallel, (double)idle_ns / (double)silent / (double)l_ns, (unsigned)silent);
+    CHECK_WITHIN((double)idle_ns / (double)silent / (double)l_ns, 0.0, 5.1);
+    CHECK(check_mem_free(&mem));
+}
+
 /* Operations of 1 ms, one after the other: the rate is learned. Then three are in flight. */
 static void learn(void)
 {
@@ -473,6 +542,10 @@ int main(void)
             constant(100000, 100000, parallel, silent);
             constant(50000, 200000, parallel, silent);
         }
+    for (parallel = 1; parallel <= 8; parallel *= 2) {
+        never_writes(10000000, 100000, parallel);
+        never_writes(1000000, 100000, parallel);
+    }
     bounds(0);
     bounds(1);
     bounds(5);
