@@ -270,7 +270,8 @@ struct twochoice_placement_config {
     uint32_t max_requests;    /* open at once, 1..TWOCHOICE_REQUESTS_MAX; 0: 4 */
     bool include_home;        /* the homes of the writes are among the 2k servers (Section V-A) */
     uint64_t min_write_bytes; /* smaller writes go home at once; 0: TWOCHOICE_MIN_WRITE_BYTES; QOS_NOTHING: none does */
-    uint64_t timeout_ns;      /* a write that has not ended by then goes to another server; 0: 200 ms */
+    uint64_t timeout_ns;      /* a write that has not ended by then goes to another server; 0: 200 ms. A now_ns older by
+                               * less than a quarter of it was read earlier; by more: the clock was set back */
     uint64_t client;          /* this client's id, in its messages; unique */
     uint64_t seed;            /* any */
 };
@@ -389,10 +390,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
  *            again. QOS_EIO: compact, and call again or cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced.
  *            Called again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too
- *            old to know whether the write counted (16 * max_writes newer ones were begun; or it was begun before a
- *            restart, and the log has no room to tell: half of max_log_bytes holds the fragments, 48 bytes each, and 6
- *            bytes for each of max_writes). Also after a restart, with any room, if the write had not counted, or was
- *            at home and replaced nothing. Then read before writing again.
+ *            old to know whether the write counted: 16 * max_writes newer ones were begun. Or it was begun before a
+ *            restart and had not counted, or was at home and replaced nothing, or the log had no room to tell: half of
+ *            max_log_bytes wants to hold 48 bytes a fragment, 12 for each of max_writes, and 336 more. Then read before
+ *            writing again.
  *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT. QOS_EIO: an end
  *            of it failed, and a crash may bring its record back: compact first.
  *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
@@ -517,7 +518,8 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
 /* What to do now: one order a call. A write is sent where a server asked for it; home, if it is small, or if no server
  * is up or answers, or if in 17 timeout_ns none took a write of the request and none came back. For the ask of a server
  * that stated wait_ns, and service_ns of each write that it took since, it waits twice their sum and timeout_ns at
- * most. O(max_requests), and O(k) for each request that has something to do. */
+ * most. O(max_requests), and O(k) for each request that has something to do; where most servers are not UP, O(servers)
+ * for each that it reserves at. */
 QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
                                       struct twochoice_place_order *order);
 /* id: QOS_NONE (QOS_ENOENT otherwise). granted: writes sent; borrowed: of them away from home; refused: reservations
@@ -1497,7 +1499,7 @@ QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, 
                                                      ~(uintptr_t)(TWOCHOICE_NODE_BYTES - 1));
     for (table->stamps = 1; table->stamps < table->max_writes; table->stamps *= 2)
         continue;
-    table->groups = (uint32_t)qos_max(table->stamps / 8, 1) + 1;
+    table->groups = (table->max_writes + 7) / 8 + 1;
     table->write =
         (struct twochoice_priv_write *)qos_layout_part(layout, table->max_writes, sizeof *table->write, QOS_CACHE_LINE);
     table->stamped = (uint32_t *)qos_layout_part(layout, table->stamps, sizeof *table->stamped, QOS_CACHE_LINE);
@@ -2228,7 +2230,9 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
     } else {
         status = twochoice_priv_fresh_mark(table);
     }
-    return status == QOS_OK ? twochoice_table_compact(table) : status;
+    if (status == QOS_OK)
+        status = twochoice_table_compact(table);
+    return status == QOS_OK ? twochoice_priv_records(table) : status; /* the new log's first mark may have failed */
 }
 
 QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
@@ -2763,8 +2767,8 @@ QOS_API enum qos_status twochoice_table_compact_start(struct twochoice_table *ta
     return twochoice_priv_begin_log(table, next, TWOCHOICE_PRIV_COPYING_LOG, ceiling);
 }
 
-/* The next record of the copy: a fragment; behind them groups of ended stamps, the latest first, as long as the log is
- * less than half full; at last the end. */
+/* The next record of the copy: a fragment; behind them groups of ended stamps, the latest first, in half of what the
+ * fragments leave of half of the log: more would soon be compacted again; at last the end. */
 QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_table *table)
 {
     const uint64_t ceiling = qos_max(table->log[table->active].ceiling, table->version + TWOCHOICE_PRIV_STAMPS);
@@ -2782,7 +2786,7 @@ QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_
         }
         table->cursor_object = table->cursor_offset = UINT64_MAX; /* from now on all changes go to both logs */
     }
-    while (table->cursor_ended < table->groups && l->records + 1 < table->max_records / 2) {
+    while (table->cursor_ended < table->groups && 2 * (l->records + 1) < table->max_records / 2 + table->fragments) {
         const struct twochoice_priv_ended *e = twochoice_priv_group(
             table, table->version + TWOCHOICE_PRIV_BITS * (uint64_t)(table->groups - table->cursor_ended));
         table->cursor_ended++;
@@ -3124,7 +3128,8 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   1. Of each request `unbound` writes are UNBOUND and `open` are not ENDED. id is 0 if and only if open is 0 and no
  *      reservation is left.
  *   2. A message changes the reservation of its turn, which no other one ever had, and nothing else.
- *   3. The clock of a placement or an intake never goes back, and one call moves it by TWOCHOICE_TIME_MAX at most.
+ *   3. The clock of a placement or an intake never goes back, one call moves it by TWOCHOICE_TIME_MAX at most, and all
+ *      together by no more than the caller's passed, but where that was set.
  *
  * WHERE WE DIFFER from the paper: its clients probe 2k servers and choose the k least loaded, by bytes; servers count
  * writes that probes announce. Many clients that decide at once need guesses then, and bytes say nothing of slow
@@ -3145,7 +3150,8 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
 #define TWOCHOICE_PRIV_OFFERS (4u * TWOCHOICE_WRITES_MAX) /* reservations of a request; a turn says which */
 
 struct twochoice_priv_clock {
-    uint64_t last_ns, ns; /* the caller's time at the last call; our own */
+    uint64_t last_ns, ns; /* the caller's latest time; our own */
+    uint64_t back_ns;     /* a step back by more: the clock was set; by less: this time was read earlier */
 };
 enum twochoice_priv_offer_state {
     TWOCHOICE_PRIV_OFFER_UNUSED,
@@ -3201,11 +3207,13 @@ struct twochoice_placement {
 
 #ifndef QOS_DECLARE_ONLY
 
-/* The own clock, and how far it is moved by the caller's. */
+/* The own clock, which moves as the caller's passes its latest time. */
 QOS_PRIV uint64_t twochoice_priv_now(struct twochoice_priv_clock *clock, uint64_t now_ns)
 {
     uint64_t passed_ns = qos_min(qos_elapsed_ns(clock->last_ns, now_ns), TWOCHOICE_TIME_MAX);
-    clock->last_ns = now_ns;
+    if (qos_elapsed_ns(now_ns, clock->last_ns) > clock->back_ns)
+        clock->last_ns = now_ns;
+    clock->last_ns = qos_max(clock->last_ns, now_ns);
     clock->ns = qos_min(qos_sat_add(clock->ns, passed_ns), UINT64_MAX / 2);
     return clock->ns;
 }
@@ -3282,6 +3290,7 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
     placement->min_write_bytes =
         config->min_write_bytes == QOS_NOTHING ? 0 : qos_default(config->min_write_bytes, TWOCHOICE_MIN_WRITE_BYTES);
     placement->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
+    placement->clock.back_ns = placement->timeout_ns / 4;
     placement->client = config->client;
     placement->include_home = config->include_home;
     placement->budget = 24;
@@ -4003,6 +4012,7 @@ QOS_API enum qos_status twochoice_intake_init(struct twochoice_intake *intake, v
     intake->parallel = (uint32_t)qos_default(config->parallel, 1);
     intake->op_cost = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
     intake->timeout_ns = qos_default(config->timeout_ns, UINT64_C(50000000));
+    intake->clock.back_ns = intake->timeout_ns / 4;
     intake->turn.head = intake->turn.tail = intake->waiting.head = intake->waiting.tail = intake->young = QOS_NONE;
     for (i = 0; i < intake->max; i++)
         intake->entry[i].chain = intake->peer[i].chain = i + 1 < intake->max ? i + 1 : QOS_NONE;

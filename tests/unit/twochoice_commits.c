@@ -592,6 +592,71 @@ static void format_while_serving(void)
     end();
 }
 
+/* Who compacts a log when it is half full does so seldom, and what became of a write is known as stated after a restart,
+ * in a log of the stated size. */
+static void compacts_seldom(uint32_t max_writes, uint32_t fragments)
+{
+    const uint64_t half = 48 * (uint64_t)fragments + 12 * (uint64_t)max_writes + 336;
+    uint64_t stamp[16 * 64], records = 0, compactions = 0, i;
+    struct twochoice_piece p[8];
+    size_t n;
+    start(fragments, qos_max(2 * half, 96 * (uint64_t)(fragments + 2)), max_writes);
+    for (i = 0; i < 4000; i++) {
+        const uint64_t before = counts_of(&t).log_bytes;
+        CHECK_EQ(redirect(&t, i % (fragments / 2), 0, 4096, 2), QOS_OK);
+        CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+        records += (counts_of(&t).log_bytes - before) / 48;
+        if (counts_of(&t).log_bytes >= counts_of(&t).max_log_bytes / 2) {
+            CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
+            compactions++;
+            records += counts_of(&t).log_bytes / 48;
+        }
+    }
+    printf("log of %u bytes: %u compactions in 4000 writes, %u records\n", (unsigned)counts_of(&t).max_log_bytes,
+           (unsigned)compactions, (unsigned)records);
+    CHECK(compactions <= 4000 * 48 * 4 / half + 1);
+    for (i = 0; i < 16 * max_writes && i < 16 * 64; i++) {
+        CHECK_EQ(twochoice_table_write_begin(&t, i % (fragments / 2), 2, 0, 4096, &stamp[i]), QOS_OK);
+        CHECK_EQ(twochoice_table_write_end(&t, stamp[i], p, 8, &n), QOS_OK);
+        CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+        if (counts_of(&t).log_bytes >= counts_of(&t).max_log_bytes / 2)
+            CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
+    }
+    CHECK_EQ(power_cut(0), QOS_OK);
+    CHECK_EQ(power_cut(0), QOS_OK);
+    for (i = 0; i < 16 * max_writes && i < 16 * 64; i++)
+        CHECK_EQ(twochoice_table_write_end(&t, stamp[i], p, 8, &n), QOS_OK);
+    end();
+}
+
+/* A recover that says QOS_OK has a table that takes writes, whichever of its operations failed. */
+static void recover_that_stops(void)
+{
+    uint64_t k = 1, failed = 0;
+    enum qos_status st = QOS_EIO;
+    start(100, 0, 0);
+    write_some(7, 10);
+    for (; st != QOS_OK; k++) {
+        int i;
+        for (i = 0; i < 2; i++)
+            disk.log[i].len = disk.log[i].durable;
+        disk_restart(&disk);
+        disk.stopped = false;
+        disk.operations = 0;
+        disk.stop_after = k;
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+        st = twochoice_table_recover(&t, 0, NULL);
+        CHECK(st == QOS_EIO || st == QOS_OK);
+        failed += st == QOS_EIO;
+        if (st == QOS_OK) {
+            CHECK(!counts_of(&t).log_broken);
+            CHECK_EQ(redirected(7, 10), 10);
+        }
+    }
+    CHECK(failed > 4);
+    end();
+}
+
 int main(void)
 {
     int how;
@@ -616,5 +681,8 @@ int main(void)
     bindings();
     short_reads();
     format_while_serving();
+    compacts_seldom(8, 100);
+    compacts_seldom(64, 8);
+    recover_that_stops();
     return check_end();
 }

@@ -965,6 +965,42 @@ static void declined_wakes_seldom(uint64_t service_ns)
     free(mem);
 }
 
+/* A clock that was read up to a quarter of the timeout ago, in some calls, brings no timeout sooner; one that was set back
+ * by an hour delays it by that quarter at most. */
+static void old_clock(uint64_t old_ms, bool set)
+{
+    const struct twochoice_write w = {0, 1 << 20};
+    struct twochoice_placement_config config;
+    struct twochoice_placement placement;
+    struct twochoice_message m, answer;
+    struct twochoice_place_order o;
+    uint64_t request = 0, sent = 0, again = 0, ms, now;
+    void *mem;
+    memset(&config, 0, sizeof config);
+    config.servers = 4;
+    config.max_writes = 1;
+    mem = aligned_alloc(64, twochoice_placement_memsize(&config));
+    CHECK_EQ(twochoice_placement_init(&placement, mem, twochoice_placement_memsize(&config), &config), QOS_OK);
+    now = UINT64_C(7200000000000);
+    CHECK_EQ(twochoice_placement_begin(&placement, now, &w, 1, 0, &request), QOS_OK);
+    for (ms = 1; ms < 400 && again == 0; ms++) {
+        const uint64_t true_ns = now + ms * 1000000 - (set && ms > 20 ? UINT64_C(3600000000000) : 0);
+        const uint64_t now_ns = true_ns - (ms % 4 == 3 ? old_ms * 1000000 : 0);
+        while (twochoice_placement_step(&placement, now_ns, &o), o.todo != TWOCHOICE_PLACE_WAIT) {
+            if (o.todo == TWOCHOICE_PLACE_BIND) {
+                *(sent ? &again : &sent) = ms;
+            } else if (o.message.type == TWOCHOICE_RESERVE && o.server != 0) {
+                m = o.message;
+                m.type = TWOCHOICE_ASK;
+                m.wait_ns = m.service_ns = 0;
+                (void)twochoice_placement_heard(&placement, now_ns, &m, &answer);
+            }
+        }
+    }
+    CHECK(sent > 0 && again >= sent + 200 && again <= sent + (set ? 250 : 201) + old_ms);
+    free(mem);
+}
+
 /* What became of a write is known until 16 * max_writes newer ones were begun, wherever in its group its stamp is. */
 static void known_for_as_long_as_stated(uint32_t max_writes)
 {
@@ -1020,6 +1056,12 @@ int main(void)
     known_for_as_long_as_stated(1);
     known_for_as_long_as_stated(8);
     known_for_as_long_as_stated(20);
+    old_clock(0, false);
+    old_clock(3, false);
+    old_clock(20, false);
+    old_clock(49, false);
+    old_clock(0, true);
+    old_clock(20, true);
     declined_wakes_seldom(0);
     declined_wakes_seldom(1);
     declined_wakes_seldom(1000);
