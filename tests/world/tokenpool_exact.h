@@ -28,6 +28,7 @@ struct x_slot {
     uint64_t wrote;  /* number of the epoch in which its report was written last; 0: never */
     uint64_t report; /* as the monitor read it last */
     uint64_t failed; /* claims from an empty pool since the last fill */
+    uint64_t before; /* spent when a stray store came */
     uint64_t size, gap_ns;
     double per_ns;
     enum wants wants;
@@ -41,7 +42,8 @@ struct x_epoch {
     uint64_t epoch, bound, capacity, reserved, forced, far, spent, claimed; /* far: forced behind a transport */
     struct {
         uint64_t issued, limit, spent, peak, forced, claimed,
-            starts; /* peak: the most that was spent, before some came back */
+            starts;   /* peak: the most that was spent, before some came back */
+        bool changed; /* its terms, as far as the next epoch is here */
     } of[X_SLOTS];
 };
 
@@ -110,9 +112,9 @@ static struct {
     uint8_t slot_of[X_CLIENTS + 8];             /* by id; 0: none, else its slot + 1 */
     uint32_t hits;                              /* still to come */
     bool hit;
-    uint64_t hit_number, hit_bound, hit_at; /* hit_at: number of the epoch of the next one */
-    uint64_t over, lost;                    /* what the last one cost */
-    bool hit_early, taken;                  /* taken: a takeover in this epoch */
+    uint64_t hit_number, hit_bound, hit_ns, hit_at; /* hit_at: number of the epoch of the next one */
+    uint64_t over, lost;                            /* what the last one cost */
+    bool hit_early, taken;                          /* taken: a takeover in this epoch */
     /* since tokens that are not served, reservations that are all of C, numbers near their end, values at their ends,
      * another storage in the same memory */
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
@@ -396,6 +398,7 @@ static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
     x.put = x.ordered ? 0 : (uint64_t)tokenpool_word_count(pool);
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
+        x_of(x.began)->of[i].changed = s->changed;
         s->fresh = s->changed = s->lied = s->weighed = false;
         s->joins = 0;
         s->failed = 0;
@@ -879,7 +882,9 @@ static void x_judge_monitor(struct x_monitor *m)
     }
     if (x.owner == (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && (begun || x_chance(20)))
         x_judge_slots(m);
-    if (info.active && x.owner < 2 && x.owner != (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && !x.far)
+    /* it knows by its next look; the call right after it began an epoch makes none */
+    if (info.active && x.owner < 2 && x.owner != (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && !x.far &&
+        x.now > x.begun_ns)
         world_fail(x.w, "fenced", x.now, "monitor %" PRIu32 " says that it is active, and %" PRIu32 " has the storage",
                    (uint32_t)(m - x.monitor), x.owner);
     m->adopts = m->adopts || x_failed();
@@ -1186,7 +1191,7 @@ static void x_judge_known(const struct x_slot *s, const struct x_epoch *e, uint6
     uint32_t i = (uint32_t)(s - x.slot);
     uint64_t word = *x_report(s), issued = e->of[i].issued, spent = e->of[i].spent, left, kept, heirs = 0;
     uint64_t got = e->of[i].claimed + e->of[i].forced, said = (word & X_MASK) + x_start_costs(issued);
-    if (x.twins || s->changed || s->lies || x.config.flags & TOKENPOOL_GO_ON)
+    if (x.twins || s->changed || e->of[i].changed || s->lies || x.config.flags & TOKENPOOL_GO_ON)
         return;
     kept = x_kept(word, issued, e->epoch, false, &left);
     if (spent > kept + got)
@@ -1706,9 +1711,10 @@ static void x_lie(struct x_engine *g)
 /* One client can do client_capacity in a period. Beside a stray store that counts: all of it is not taken at once. */
 static bool x_can(const struct x_engine *g)
 {
-    double age = (double)(x.now - x.begun_ns) / (double)x.T + 1.0 / 64;
-    return !x_strayed() ||
-           (double)(x_of(x.began)->of[g->slot].spent + 2 * x.slot[g->slot].size) <= (double)x.client_capacity * age;
+    uint64_t since = x.number == x.hit_number ? x.hit_ns : x.begun_ns, spent = x_of(x.began)->of[g->slot].spent;
+    double age = (double)(x.now - since) / (double)x.T + 1.0 / 64;
+    spent = x_sub(spent, x.number == x.hit_number ? x.slot[g->slot].before : 0);
+    return !x_strayed() || (double)(spent + 2 * x.slot[g->slot].size) <= (double)x.client_capacity * age;
 }
 
 /* What its process wants from its engine in one call. */
@@ -1785,6 +1791,7 @@ static void x_engine_call(struct x_engine *g)
             shown = g->shown_ns - by;
             g->offset_ns = shown - x.now;
             g->back_ns = x.now;
+            g->odd = x.number; /* nothing decays until the next epoch */
         }
         world_trace(x.now, s->id, "back", g->offset_ns);
     }
@@ -2129,7 +2136,7 @@ static void x_wrap(struct x_monitor *m)
     if (x.far || x.hits)
         return;
     x.renewing = true;
-    for (k = 0; k < 49; k++, x.now += x.T) /* far from the end, so that no number comes twice */
+    for (k = 0; k < 98; k++, x.now += k % 2 ? 0 : x.T) /* 49 epochs, so that no number comes twice: each in two calls */
         tokenpool_monitor_run(&m->m, x.now + m->offset_ns);
     x.now -= x.T;
     x.renewing = false;
@@ -2193,6 +2200,7 @@ static void x_stray(void)
     static const uint64_t masks[] = {UINT64_MAX << 38, X_MASK << 12, UINT64_MAX << 32, X_MASK << 26, X_MASK};
     uint64_t first = TOKENPOOL_OFFSET_TERMS / 8, id = x.slot[world_between(&x.more, 0, x.slots - 1)].id, *word;
     uint64_t part = (tokenpool_storage_report(x.clients, 0) / 8 - first) / 3, v = world_rand(&x.more);
+    uint32_t i;
     switch (world_between(&x.more, 0, 5)) {
     case 0: word = &storage[0]; break;
     case 1: word = &storage[world_between(&x.more, 0, first - 1)]; break;
@@ -2211,6 +2219,9 @@ static void x_stray(void)
     x.hit = true;
     x.hits--;
     x.hit_number = x.number;
+    x.hit_ns = x.now;
+    for (i = 0; i < x.slots; i++)
+        x.slot[i].before = x_of(x.began)->of[i].spent;
     x.hit_bound = max_of(x_of(x.began)->bound, x.C) + x.slots * (x.C / 64 + 1); /* as x_can */
     x.over = x.lost = 0;
     x.hit_at = x.number + world_between(&x.more, 6, 9);
