@@ -21,7 +21,7 @@ static struct {
     uint32_t clients, steps;                  /* steps: of a period */
     uint64_t T, C, now, changed, judged, gap; /* changed: number of the period with the last change of the rate */
     double rate, before, most;                /* of the node in a period; before the change; of one client */
-    bool fell, rose, steady, known, followed, greedy, guard, told, fixed, odd;
+    bool fell, steady, known, followed, greedy, guard, told, fixed, odd, deep; /* deep: 1 % of C is outstanding */
 } node;
 
 /* Equal shares of `left` for those who have I/Os at the node, at most `most` each. */
@@ -98,29 +98,30 @@ static void n_period(void)
     }
 }
 
-/* Promise `node`: if it gets slower, once in 8 periods at most, it is known within 5 if engines say what waits. Judged at the
- * next change: not one of the periods from the fifth on had the estimate near the rate. */
+/* Promise `node`: if it gets slower, once in 8 periods at most, it is known within 5 if engines say what waits: the estimate was
+ * near the rate until then, and after it; a step up, or a fall that is taken back, may be tried in some of the periods. */
 static void n_judge_estimate(uint64_t p, bool last)
 {
     struct tokenpool_monitor_state info;
-    double most = node.rate * 1.03 + (double)node.C * (node.config.capacity_step ? 0.03 : 0.09) +
-                  2; /* a step up, or more, may be tried */
+    bool near;
     (void)tokenpool_monitor_info(&monitor[0], &info);
     world_trace(node.now, 99, "rate", (uint64_t)node.rate);
     world_trace(node.now, 99, "estimate", info.capacity);
     world_trace(node.now, 99, "used", info.last_used);
     if (p == node.changed) /* the node was the limit before, and known */
         node.known = (double)info.last_used > 0.965 * node.before && (double)info.capacity < 1.06 * node.before + 1;
-    if (!node.fell || node.rose || !node.known || node.fixed || node.guard || !node.greedy || !node.told ||
-        p < node.changed + 5 ||
+    if (!node.fell || !node.known || node.fixed || node.guard || !node.greedy || !node.told ||
         node.most < (double)node.C) /* one that can do a part of the node only hides what it leaves */
         return;
-    if ((double)info.capacity <= most && (double)info.capacity >= node.rate * 0.8)
-        node.followed = true; /* a step up, or a fall that is taken back, may be tried in the others */
-    if (last && !node.followed)
+    near = (double)info.capacity <= 1.02 * node.rate + 0.02 * (double)node.C + 2 &&
+           (double)info.capacity >= node.rate * 0.8;
+    node.followed = node.followed || near;
+    if ((p == node.changed + 5 || last) && !node.followed)
         world_fail(run.w, "node", node.now,
                    "%" PRIu64 " periods after the node fell from %.0f to %.0f the estimate is %" PRIu64,
                    p - node.changed, node.before, node.rate, info.capacity);
+    if (p == node.changed + 5)
+        node.followed = near;
 }
 
 /* Promise `shares`: with TOKENPOOL_GUARD 99 % of what equal sharing can meet of the reservations is met, without it 99 % of
@@ -137,7 +138,9 @@ static void n_judge_shares(uint64_t p, bool last)
     node.judged++;
     for (i = 0; i < node.clients; i++)
         node.of[i].got += (double)node.of[i].done;
-    if (!last || node.judged < 3 || n_done_at(node.rate) > (node.guard ? 0.8 : 0.9))
+    /* the guard needs the estimate, which follows what engines say, and does not when all is reserved */
+    if (!last || node.judged < 3 ||
+        (node.guard && (n_done_at(node.rate) > 0.9 || !(node.fixed || node.told || !node.changed))))
         return;
     for (i = 0; i < node.clients; i++) {
         const struct n_client *c = &node.of[i];
@@ -145,8 +148,7 @@ static void n_judge_shares(uint64_t p, bool last)
         if (!node.guard && due > node.rate / node.clients)
             due = node.rate / node.clients;
         due = due < c->wants ? due : c->wants;
-        if (got < (node.guard ? 0.8 : 0.98) * due -
-                      2) /* looser than 99 %: its calls are rarer than the guard's chapter has them */
+        if (got < (node.guard ? 0.97 : 0.99) * due - 2) /* open: the guard's 99 %, 0.98 in a world of 400, seed 79107 */
             world_fail(run.w, "shares", node.now,
                        "client %" PRIu32 " has %.1f of %.1f in each of %" PRIu64 " periods, reserved %" PRIu64
                        ", of a node of %.0f",
@@ -157,7 +159,7 @@ static void n_judge_shares(uint64_t p, bool last)
 static void n_draw(void)
 {
     struct tokenpool_config *c = &node.config;
-    static const uint64_t capacities[] = {2000, 5000, 10000}, mosts[] = {1 << 30, 12, 25, 50, 400};
+    static const uint64_t capacities[] = {5000, 10000, 20000}, mosts[] = {1 << 30, 12, 25, 50, 400};
     uint32_t i;
     double part = 0.1 + 0.75 * (double)world_between(&run.rng, 0, 100) / 100, sum = 0, weight[N_CLIENTS];
     node.T = 1000000000;
@@ -168,9 +170,11 @@ static void n_draw(void)
     node.told = world_chance(&run.rng, 700);
     node.most = (double)node.C * (world_chance(&run.rng, 750) ? 1 : 0.5 + (double)world_between(&run.rng, 0, 50) / 100);
     node.greedy = world_chance(&run.rng, 800);
-    c->clients = node.clients;
     c->capacity = node.C;
-    node.steps = node.guard ? 512 : 128; /* the guard needs fresh reports */
+    node.deep = !node.guard && world_chance(&run.rng, 400);
+    node.steps = node.deep ? 128 : 512; /* the guard needs fresh reports */
+    node.clients = node.deep || node.clients < 4 ? node.clients : 4;
+    c->clients = node.clients;
     c->check_ns = node.guard ? 0 : node.T / 128;
     c->client_capacity = (uint64_t)node.most;
     c->batch = world_chance(&run.rng, 500) ? 0 : 1 + (uint32_t)(node.C / 200 / node.clients);
@@ -188,7 +192,8 @@ static void n_draw(void)
                        ? 2 * (double)node.C
                        : (double)t->reservation * (double)world_between(&run.rng, 0, 10) / 10;
         t->told = node.told;
-        t->depth = node.C / node.steps * world_between(&run.rng, 1, 2) + 2; /* what the node does in a step, or two */
+        /* what the node does in a step, or two */
+        t->depth = node.C / node.steps * world_between(&run.rng, 1, node.deep ? 2 : 1) + 1;
         t->most = node.C * mosts[world_between(&run.rng, 0, 4)] / 100 / node.clients + 1;
     }
 }
@@ -206,7 +211,6 @@ static void n_change(uint64_t p)
                 : node.rate > (double)node.C     ? (double)node.C
                                                  : node.rate;
     node.fell = node.rate < node.before;
-    node.rose |= node.odd; /* open: old records stay after a rise by what was used, seed 960003863 */
     node.changed = p;
     node.followed = false;
 }
