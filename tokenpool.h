@@ -56,11 +56,10 @@
  *
  *   - An engine belongs to one thread, a monitor to one thread. The storage is words that
  *     both reach; it holds no pointers. All its hosts have one byte order.
- *   - An engine needs take and complete only: a take compares now_ns with one deadline,
- *     and after it reads the period word. Calls at most T / 4 apart get 99.9 % of min(R,
- *     demand); rarer ones R in each epoch with a call in its first quarter; who took
- *     nothing for T / 8, R x the time left less two checks. A clock may be cached, and
- *     go back. Behind a transport slower than its tick, who starts, or whose clock went
+ *   - An engine needs take and complete only. Calls at most T / 4 apart get 99.9 % of
+ *     min(R, demand); rarer ones R in each epoch with a call in its first quarter; who
+ *     took nothing for T / 8, R x the time left less two checks. Its clock may be cached,
+ *     or go back. Behind a transport slower than its tick, who starts, or whose clock was
  *     back by over T / 8192, waits for its next epoch. A late epoch is seen T / 8 later.
  *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
  *     each T / 512; of others' but in trials 0.85 at 0.6 C reserved, 0.5 at 0.9, 0 at C.
@@ -73,7 +72,8 @@
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
- *     twice that. A monitor's clock must not jump ahead.
+ *     twice that. A monitor's clock must not jump ahead. A reading up to T / 4 below the
+ *     latest counts as an old one: a step back of b, up to that, makes an epoch b longer.
  *   - A client that starts anew continues where its slot's report stands, in its limit,
  *     without debt but an advance. A start costs itself at most X = max(batch, R / 8), in
  *     the last T / 64 the rest of R, others nothing. An engine before gets QOS_ESTALE.
@@ -2013,6 +2013,7 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *   The start of an epoch. The monitor may pause between its clock and its swaps, so that the epoch starts later than
  *   it believes. The clock of the next call is later than the swaps: if it is late by more than T/8192 (half of the
  *   engines' margin), the epoch counts from there. So epochs start at least T less the margin apart, with any pauses.
+ *   An old reading bounds nothing, and the time until the clock is right again must not count twice.
  *
  *   Holding: another monitor started the running epoch, and its counts are lost; so the epoch ends without further
  *   fills. The heartbeat bounds its age: its value at the first look plus the time since. The new monitor continues the
@@ -2059,6 +2060,7 @@ struct tokenpool_monitor {
     uint8_t *state, *demand;    /* enum tokenpool_priv_state; demand of the last report, 3 if there is none */
     uint64_t admitted, weights; /* sums of reservations, of weights */
     uint64_t now_ns, next_ns;   /* last call; next check */
+    uint64_t top_ns;            /* the time, which does not go back: the latest call, since the clock was set */
     uint64_t pool;              /* the word as last seen or written */
     uint64_t period;            /* the word as last written */
     uint64_t swap;              /* the word that the swap under way writes */
@@ -2765,12 +2767,13 @@ QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
     monitor->role = TOKENPOOL_PRIV_WAITING;
     monitor->change = TOKENPOOL_PRIV_NONE;
     monitor->epoch = 0; /* none seen yet */
-    monitor->next_ns = monitor->beat_ns = monitor->now_ns;
+    monitor->next_ns = monitor->now_ns;
+    monitor->beat_ns = monitor->top_ns;
 }
 
 QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *monitor)
 {
-    return qos_elapsed_ns(monitor->info.start_ns, monitor->now_ns);
+    return qos_elapsed_ns(monitor->info.start_ns, monitor->top_ns);
 }
 
 /* Until the next check. Ordered: a 16th of the time in which all clients get one claim served, so that those who got
@@ -2907,8 +2910,8 @@ QOS_PRIV bool tokenpool_monitor_priv_announce(struct tokenpool_monitor *monitor)
  * exact. A later one counts from now, to be T long; so does the first one, whose plan is ahead. */
 QOS_PRIV void tokenpool_monitor_priv_late(struct tokenpool_monitor *monitor)
 {
-    if (qos_wrap_sub(monitor->now_ns, monitor->info.start_ns) > monitor->config.period_ns / 8192)
-        monitor->info.start_ns = monitor->now_ns;
+    if (qos_wrap_sub(monitor->top_ns, monitor->info.start_ns) > monitor->config.period_ns / 8192)
+        monitor->info.start_ns = monitor->top_ns;
 }
 
 /* The swap of START succeeded; old_pool is what it replaced. */
@@ -3033,13 +3036,13 @@ QOS_PRIV void tokenpool_monitor_priv_watch(struct tokenpool_monitor *monitor, ui
     }
     if (beat != monitor->beat) {
         monitor->beat = beat;
-        monitor->beat_ns = monitor->now_ns;
+        monitor->beat_ns = monitor->top_ns;
     }
     monitor->pool = pool;
     monitor->epoch = epoch;
     monitor->seq = tokenpool_priv_seq(pool);
     if (monitor->role == TOKENPOOL_PRIV_TAKING ||
-        qos_elapsed_ns(monitor->beat_ns, monitor->now_ns) >= monitor->config.lease_ns) {
+        qos_elapsed_ns(monitor->beat_ns, monitor->top_ns) >= monitor->config.lease_ns) {
         monitor->role = TOKENPOOL_PRIV_TAKING;
         monitor->change = TOKENPOOL_PRIV_TAKE;
     }
@@ -3079,7 +3082,7 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
     monitor->info.put = monitor->info.claimed = monitor->info.reserved = monitor->info.bound = 0;
     tokenpool_monitor_priv_fence(monitor);
     monitor->role = monitor->epoch ? TOKENPOOL_PRIV_HOLDING : TOKENPOOL_PRIV_NEW;
-    monitor->info.start_ns = qos_sat_sub(qos_min(monitor->look_ns, monitor->now_ns), monitor->age_ns);
+    monitor->info.start_ns = qos_sat_sub(qos_min(monitor->look_ns, monitor->top_ns), monitor->age_ns);
     tokenpool_monitor_priv_adopt(monitor);
     if (monitor->epoch)
         tokenpool_monitor_priv_beat(monitor);
@@ -3158,22 +3161,27 @@ QOS_PRIV void tokenpool_monitor_priv_plan(struct tokenpool_monitor *monitor)
     }
 }
 
-/* The clock of a call. The first one after an epoch was announced, or was seen first, bounds when it began. */
+/* The clock of a call. At an old reading time stands still. Below that the clock was set, and ages stay. The first one
+ * that is not old after an epoch was announced, or was seen first, bounds when it began. */
 QOS_PRIV void tokenpool_monitor_priv_clock(struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
-    bool back = now_ns < monitor->now_ns, first = monitor->look_ns == QOS_NEVER;
-    if (back) { /* ages stay */
+    bool set = qos_elapsed_ns(now_ns, monitor->top_ns) > monitor->config.period_ns / 4;
+    bool first = monitor->look_ns == QOS_NEVER && (set || now_ns >= monitor->top_ns);
+    if (now_ns < monitor->now_ns)
+        monitor->next_ns = now_ns; /* the checks go on */
+    if (set) {
         monitor->info.start_ns = qos_sat_sub(now_ns, tokenpool_monitor_priv_age_ns(monitor));
-        monitor->age_ns = qos_sat_add(monitor->age_ns, qos_elapsed_ns(monitor->look_ns, monitor->now_ns));
-        monitor->look_ns = monitor->beat_ns = monitor->next_ns = now_ns;
+        monitor->age_ns = qos_sat_add(monitor->age_ns, qos_elapsed_ns(monitor->look_ns, monitor->top_ns));
+        monitor->look_ns = monitor->beat_ns = monitor->top_ns = now_ns;
     }
     monitor->now_ns = now_ns;
+    monitor->top_ns = qos_max(monitor->top_ns, now_ns);
     if (!first)
         return;
     monitor->look_ns = now_ns;
     if (monitor->role == TOKENPOOL_PRIV_HOLDING)
         monitor->info.start_ns = qos_sat_sub(now_ns, monitor->age_ns);
-    if (monitor->role == TOKENPOOL_PRIV_ACTIVE && back)
+    if (monitor->role == TOKENPOOL_PRIV_ACTIVE && set)
         monitor->info.start_ns = now_ns;
     if (monitor->role == TOKENPOOL_PRIV_ACTIVE)
         tokenpool_monitor_priv_late(monitor);
@@ -3268,9 +3276,9 @@ QOS_API void tokenpool_monitor_run(struct tokenpool_monitor *monitor, uint64_t n
 
 QOS_API uint64_t tokenpool_monitor_next_ns(const struct tokenpool_monitor *monitor, uint64_t now_ns)
 {
-    uint64_t at = monitor->next_ns;
-    if (monitor->change || monitor->look_ns == QOS_NEVER || now_ns < monitor->now_ns ||
-        monitor->role == TOKENPOOL_PRIV_NEW || monitor->role == TOKENPOOL_PRIV_OPENING)
+    uint64_t at = monitor->look_ns == QOS_NEVER ? qos_min(monitor->next_ns, monitor->top_ns) : monitor->next_ns;
+    if (monitor->change || now_ns < monitor->now_ns || monitor->role == TOKENPOOL_PRIV_NEW ||
+        monitor->role == TOKENPOOL_PRIV_OPENING)
         return now_ns;
     if (monitor->role == TOKENPOOL_PRIV_ACTIVE || monitor->role == TOKENPOOL_PRIV_HOLDING)
         at = qos_min(at, qos_sat_add(monitor->info.start_ns, monitor->config.period_ns));

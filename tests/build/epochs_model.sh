@@ -3,7 +3,7 @@
 # tokenpool.h as models for spin: in the searches below no order of steps, pauses, deaths and clocks breaks a promise, and the
 # rules are needed: one that is left out is found, with its shortest trace. usage: tests/build/epochs_model.sh [all] (make prove)
 #
-# Every search is complete. all: three epochs of two monitors, two epochs of tokens and of progress, two takeovers and steps back, three engines, four that admit; each of 27 rules.
+# Every search is complete. all: three epochs of two monitors, two epochs of tokens and of progress, two takeovers and steps back, three engines, four that admit; each of 29 rules.
 set -u
 . "$(dirname "$0")/../lib.sh"
 command -v spin >/dev/null || { echo "SKIP spin is not installed"; exit 77; }
@@ -39,6 +39,8 @@ without START_UNCONFIRMED "$epochs" -DMONITORS=2 "the clock after a swap says wh
 without NO_MARGIN "$epochs" "$deadline" "a link of the deadline is shorter than T"
 without NO_STAMP "$tokens" -DADMISSIONS=3 "who takes the storage writes its takeover into the admissions"
 if [ "${1:-}" != all ]; then finish $failed; fi
+without OLD_COUNTS "$epochs" -DMONITORS=2 "the time until a monitor's clock is right again counts once"
+without OLD_CONFIRMS "$epochs" -DMONITORS=2 "an old reading does not say when an epoch began"
 without LOOK_KEPT "$epochs" -DMONITORS=2 "an epoch announced after the first look may have begun just now"
 without TIME_OF_READ_KEPT "$epochs" "$deadline" "a read that the clock went back in has no time"
 without REPORT_STORE "$tokens" -DENGINES=2 "a report is a swap of the engine's own last one"

@@ -7,7 +7,7 @@
  * monitor wrote it (`mine`), of the pool as seen, of the heartbeat as seen before a look at the period word. Never: an epoch
  * that starts sooner than T - LATE after the one before; a number that is not the next one, without a takeover that tells so;
  * with PROGRESS, an epoch in which its owner ran for longer than T, a tick for each takeover, and the pause of a monitor
- * between its look and its clock.
+ * between its look and its clock (without old readings).
  *
  * MONITORS == 0: any monitors that keep to that, and an engine. Its clock loses a tick of T, or goes back; a read is in flight
  * for any time. A cached clock is a read that was begun earlier. Never: a token spent by a clock at which its epoch was over.
@@ -17,6 +17,11 @@
 
 #ifndef LAST
 #define LAST 3 /* epoch */
+#endif
+#ifdef PROGRESS
+#define OLDS 0
+#else
+#define OLDS 1 /* old readings of the monitors' clocks */
 #endif
 #ifndef TAKES
 #define TAKES 1 /* takeovers */
@@ -47,7 +52,7 @@ byte period_epoch, period_takeovers;
 bool period_open;
 byte beat_epoch, beat_age;
 /* Of the running epoch: its true age, and what each monitor believes. frozen: counts from the next clock. */
-byte epoch_age = T, takes;
+byte epoch_age = T, takes, olds;
 #define grow(x, most) x = (x < most -> x + 1 : most)
 
 #if MONITORS > 0
@@ -221,6 +226,16 @@ proctype monitor(byte m; byte role)
     byte epoch, seq, p_epoch, p_takeovers, s_epoch, s_seq, w_epoch, w_age, read_age, to;
     bool p_open, looked, unconfirmed;
     do
+    :: atomic {role != TAKING && olds < OLDS -> /* an old reading: time stands still, nothing is confirmed */
+        olds++; printf("monitor %d has an old reading\n", m);
+#ifdef OLD_CONFIRMS
+        frozen[m] = false; unconfirmed = false;
+#endif
+#ifdef OLD_COUNTS
+        grow(age[m], T + LATE + 1);
+#endif
+        read_age = (unconfirmed || read_age >= T -> 0 : read_age)};
+        check()
     :: atomic {role != TAKING -> /* reads its clock */
         frozen[m] = false;
 #ifndef START_UNCONFIRMED

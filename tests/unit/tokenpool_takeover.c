@@ -266,6 +266,47 @@ static void test_late_start(void)
     }
 }
 
+/* Some readings of the monitor's clock are old, by 3 ms or by T / 4: epochs are T long. A step back of T / 8: that epoch
+ * is as much longer, and the heartbeat goes on. */
+static void test_old_readings(void)
+{
+    static const uint64_t old[] = {1, 3 * MS, S / 4};
+    uint64_t i, now, epoch, began, beat;
+    unsigned k;
+    for (k = 0; k < 3; k++) {
+        base(0);
+        epoch = began = 0;
+        for (i = 0; i < 800; i++) {
+            now = 100 * S + i * 5 * MS;
+            CHECK_CONTEXT("%" PRIu64 " ns old, step %" PRIu64, old[k], i);
+            rig_run(&monitor, i % 7 == 3 ? now - old[k] : now);
+            if (rig_info().epoch == epoch)
+                continue;
+            CHECK(epoch == 0 || (now - began >= S && now - began <= S + 5 * MS));
+            epoch = rig_info().epoch;
+            began = now;
+        }
+        CHECK_EQ(epoch, 4);
+    }
+    base(0);
+    rig_run(&monitor, 100 * S);
+    rig_run(&monitor, 100 * S);
+    rig_run(&monitor, 100 * S + S / 2);
+    epoch = rig_info().epoch;
+    for (i = 0, beat = 0; i < 120; i++) { /* of 125 that pass again */
+        now = 100 * S + S / 2 - S / 8 + i * MS;
+        rig_run(&monitor, now);
+        CHECK_LE(tokenpool_monitor_next_ns(&monitor, now), now + MS);
+        CHECK_GE(tokenpool_monitor_next_ns(&monitor, now), now + 1);
+    }
+    beat = storage[TOKENPOOL_OFFSET_BEAT / 8] & ((UINT64_C(1) << 44) - 1);
+    CHECK_EQ(beat, S / 2);
+    rig_run(&monitor, 101 * S - 1);
+    CHECK_EQ(rig_info().epoch, epoch);
+    rig_run(&monitor, 101 * S);
+    CHECK_EQ(rig_info().epoch, epoch + 1);
+}
+
 /* The monitor's clock goes back by an hour: the period goes on. Forward by a day: one period starts early. */
 static void test_monitor_clock(void)
 {
@@ -909,6 +950,7 @@ int main(void)
     test_engine_clock();
     test_drift();
     test_late_start();
+    test_old_readings();
     test_monitor_clock();
     test_restarts();
     test_returns();

@@ -84,6 +84,7 @@ struct x_monitor {
     bool lives, started, ended, adopts, scanned, begun; /* ended: it began the period that ended last, too */
     bool pending, performed, lost, unsure;              /* behind a transport; unsure: an answer was lost */
     uint64_t offset_ns, next_ns, perform_ns, answer_ns, answer, back_ns;
+    uint64_t right_ns, latest_ns; /* by its clock: the last right reading; the latest one since the clock was set */
     struct tokenpool_op op;
     uint64_t claimed, refused, granted, borrowed;
     struct tokenpool_monitor_state info;
@@ -103,8 +104,8 @@ static struct {
     struct x_epoch epoch[4];
     uint64_t now, number, began, begun_ns, before_ns, shown, shown_ns, put, claimed, served, dead_ns, allowed_ns, calls;
     uint64_t lied_number;
-    struct world_rng more, odd, last, clocks; /* of stray stores; of what came later; of what came last */
-    bool far, fails;                          /* the monitor is behind a transport, which fails */
+    struct world_rng more, odd, last, clocks, old; /* of stray stores; of what came later; of what came last */
+    bool far, fails;                               /* the monitor is behind a transport, which fails */
     uint64_t failed_number;
     uint64_t quiet_epochs, quiet_lost,
         quiet_most; /* epochs whose surplus is judged; lost in all; the most that others left */
@@ -118,8 +119,8 @@ static struct {
     /* since tokens that are not served, reservations that are all of C, numbers near their end, values at their ends,
      * another storage in the same memory */
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
-    bool set_back;                                                    /* the monitors' clocks go back */
-    uint64_t busy, busy_left, largest, of_pool;                       /* of the reports at the last check */
+    bool set_back, olds;                        /* the monitors' clocks go back; some of their readings are old ones */
+    uint64_t busy, busy_left, largest, of_pool; /* of the reports at the last check */
     uint64_t capacity, capacity_before, grown, least_used,
         most_used; /* the estimate; growths in a row; of this monitor */
     size_t bytes;
@@ -714,7 +715,7 @@ static double x_guards(const struct tokenpool_monitor_state *info, uint64_t left
  * of L only C's part, and less with the guard. */
 static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
 {
-    uint64_t age_ns = x.now + m->offset_ns - info->start_ns, left_ns = x_sub(x.T, age_ns);
+    uint64_t age_ns = m->latest_ns - info->start_ns, left_ns = x_sub(x.T, age_ns);
     double room = (double)info->capacity * (double)left_ns / (double)x.T, off = 2,
            guard = x_guards(info, left_ns, &off), target;
     double part = (double)info->capacity / (double)max_of(info->capacity, info->reserved);
@@ -808,7 +809,8 @@ static void x_judge_counts(struct x_monitor *m, const struct tokenpool_monitor_s
                    ", used %" PRIu64 " of %" PRIu64 ", put %" PRIu64 " of %" PRIu64 ", claimed %" PRIu64 " of %" PRIu64,
                    info->last_reserved, m->info.reserved, info->last_bound, m->info.bound, info->last_used, x.last_used,
                    info->last_put, x.last_put, info->last_claimed, x.last_claimed);
-    if (!x_failed() && !x.far && !x.ordered && !m->begun && m->scanned != (info->converting && info->epoch == x.began))
+    if (!x_failed() && !x.far && !x.ordered && !x.olds && !m->begun && m->back_ns < x.now + 2 * x.T &&
+        m->scanned != (info->converting && info->epoch == x.began))
         world_fail(x.w, "counts", x.now, "the pool is %sin use, and the reports were %sread",
                    info->converting ? "" : "not ", m->scanned ? "" : "not ");
     if (!x_failed() && !x.ordered && (info->claimed != 0) > info->converting)
@@ -862,7 +864,7 @@ static void x_judge_monitor(struct x_monitor *m)
     if (next < shown || next > shown + max_of(x.check_ns, x.T / 1024 + 1))
         world_fail(x.w, "monitor_waits", x.now, "the monitor is told to wait for %.3f T",
                    (double)(next - shown) / (double)x.T);
-    if (m->begun && info.active && !m->unsure && !x.far && next != shown)
+    if (m->begun && info.active && !m->unsure && !x.far && !x.olds && next != shown)
         world_fail(x.w, "monitor_waits", x.now, "a period began, and the monitor is not told to come at once");
     if (info.active && m->started && !m->unsure && x.owner == (uint32_t)(m - x.monitor)) {
         if (x_strayed())
@@ -882,9 +884,9 @@ static void x_judge_monitor(struct x_monitor *m)
     }
     if (x.owner == (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && (begun || x_chance(20)))
         x_judge_slots(m);
-    /* it knows by its next look; the call right after it began an epoch makes none */
+    /* it knows by its next look; the call right after it began an epoch makes none, nor one at an old reading */
     if (info.active && x.owner < 2 && x.owner != (uint32_t)(m - x.monitor) && !x_strayed() && !m->unsure && !x.far &&
-        x.now > x.begun_ns)
+        x.now > x.begun_ns && !x.olds && m->back_ns < x.now + 2 * x.T)
         world_fail(x.w, "fenced", x.now, "monitor %" PRIu32 " says that it is active, and %" PRIu32 " has the storage",
                    (uint32_t)(m - x.monitor), x.owner);
     m->adopts = m->adopts || x_failed();
@@ -913,8 +915,8 @@ static void x_resume(uint32_t k)
         world_fail(x.w, "resume", x.now, "monitor %" PRIu32 ": %s", k, qos_strerror(s));
     m->lives = true;
     m->next_ns = x.now;
-    x.owner = X_NOBODY; /* so that its first operation is seen as a takeover */
-    x_allow(0);
+    x.owner = X_NOBODY;               /* so that its first operation is seen as a takeover */
+    x_allow(x.olds ? x.check_ns : 0); /* its look may wait for a right reading */
 }
 
 /* Its operations behind a transport: some arrive later, of some the answer is lost. */
@@ -966,15 +968,25 @@ static void x_monitor_call(uint32_t k)
     world_trace(x.now, X_MONITOR + k, "check", shown);
     if (x.set_back && !m->pending && x.now >= m->back_ns && world_chance(&x.clocks, k == x.owner ? 2 : 20)) {
         by = x.check_ns + world_between(&x.clocks, 1, world_chance(&x.clocks, 500) ? x.T / 16 : 3 * x.T);
+        if (by > x.T / 16 + x.check_ns && (x.config.flags & TOKENPOOL_GO_ON)) /* later by T / 8: engines go on alone */
+            by += x.T / 4;
         if (shown > by) {
             m->offset_ns -= by;
             shown -= by;
             world_trace(x.now, X_MONITOR + k, "back", by);
             m->back_ns = x.now + 3 * x.T;
+            m->right_ns = 0;
             /* what passed since its last call is not known; one that waits begins to wait anew */
             x.allowed_ns += x.check_ns + x.T / 512 + (k == x.owner ? 0 : x.lease_ns);
+            /* it could be an old reading, so time stands still */
+            x.allowed_ns += m->latest_ns > shown + x.T / 4 ? 0 : by;
         }
     }
+    if (x.olds && !m->pending && m->right_ns && world_chance(&x.old, 140))
+        shown = max_of(m->offset_ns, min_of(m->right_ns, x_sub(m->latest_ns, world_between(&x.old, 0, x.T / 4))));
+    else
+        m->right_ns = shown;
+    m->latest_ns = m->latest_ns > shown + x.T / 4 ? shown : max_of(m->latest_ns, shown);
     if (m->pending)
         x_monitor_arrives(m);
     if (!x.far)
@@ -2406,6 +2418,8 @@ static void x_run(struct world *w)
     x.backs = world_chance(&x.last, 200);
     x.renews = world_chance(&x.last, 80);
     x.set_back = !x.hits && world_chance(&x.clocks, 200);
+    world_rng_init(&x.old, w->seed, 0x01d);
+    x.olds = !x.hits && world_chance(&x.old, 100);
     x_draw();
     x_draw_slots();
     /* no epoch is late by T / 8, so nobody goes on alone */
