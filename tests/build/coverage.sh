@@ -6,7 +6,8 @@
 # The bodies of the sanitized tests (the variant san, at a twentieth of their length: what counts is which states are
 # reached, not how often) have clang's counters. These tests link them through the prototypes alone, so a function that is
 # never called counts as missed; inline copies would hide it. What make test has run counts here; what is out of date is
-# run again. C tests of unit/, property/, paper/ and fuzz/ that have no such variant are linked with the bodies here.
+# run again. C tests of unit/, property/, paper/ and fuzz/ that have no such variant are linked with the bodies here; so is each
+# header's world, at a twentieth of its seeds: this is its run under the sanitizers, too.
 # A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
 # structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
 # `// coverage: no`; one that is long and reaches ten branches or fewer that no other does, `// coverage: report`: it counts in
@@ -23,7 +24,7 @@ export QOS_TEST_SCALE=${QOS_TEST_SCALE:-20}
 san=$(${MAKE:-make} --no-print-directory -s --eval='show: ; @echo "$(san)"' show) || exit 1
 export san
 
-header_of() { basename "$1" | sed 's/_.*//'; } # tests/unit/htb_gate.c -> htb
+header_of() { basename "$1" | sed 's/[_.].*//'; } # tests/unit/htb_gate.c -> htb
 limits_of() { says "$1" flags | tr ' ' '\n' | grep -E '^-D(QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_' | tr '\n' ' '; }
 bodies_of() { # HEADER LIMITS -> their object
     if [ -z "$2" ]; then echo "build/bodies/san_$1.o"; else echo "$out/$1_$(echo "$2" | tr -c 'A-Za-z0-9_\n' .).o"; fi
@@ -41,17 +42,19 @@ one() { # TEST.c
         object=$1
         case $1 in tests/fuzz/*) extra="tests/fuzz/driver.c '-DFUZZ_NAME=\"$name\"'" ;; esac
     fi
+    case $1 in tests/world/*) extra="$world_objects -lm -mllvm -asan-stack=0" ;; esac # its processes have stacks of their own
     eval "$san" -fprofile-instr-generate -fuse-ld=lld -O0 -DQOS_DECLARE_ONLY -I. -Itests "$(says "$1" flags)" -o "$program" \
         "$object" "$extra" "$bodies" "$(says "$1" links)" || { echo "$1 does not build for coverage"; return 1; }
     QOS_TEST_CASE=$(says "$1" coverage | sed -n 's/^yes //p') LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
 export -f one limited says bodies_of bodies_of_test limits_of header_of has_own_bodies
-export out
+world_objects=$(for s in examples/world/*.c; do echo "build/native/${s%.c}.o"; done | xargs)
+export out world_objects
 
 # Makes the verdicts of the sanitized tests; a failed one is counted there.
 ${MAKE:-make} --no-print-directory -s -k sanitized || true
-for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
+for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c $(for h in $headers; do echo "tests/world/${h%.h}.c"; done); do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     name=${t#tests/} name=${name%.c}
     [ "$(says "$t" coverage)$mode" != reportassert ] || continue
@@ -66,7 +69,7 @@ for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     echo "one $t"
 done >"$out/todo" 3>"$out/limited" 4>"$out/objects" 5>"$out/counted"
 # shellcheck disable=SC2046
-${MAKE:-make} --no-print-directory -s $(cat "$out/objects") || exit 1
+${MAKE:-make} --no-print-directory -s $(cat "$out/objects") $world_objects || exit 1
 sort -u "$out/limited" | side_by_side || exit 1
 side_by_side <"$out/todo" || exit 1
 # shellcheck disable=SC2046
