@@ -360,7 +360,7 @@ def says(source, what):
 
 def tests_of(header):
     found = []
-    for kind in KINDS + (["world"] if header == "qos" else []):  # the others need the world's parts
+    for kind in KINDS + ["world"]:
         for f in sorted(os.listdir(f"tests/{kind}")) if os.path.isdir(f"tests/{kind}") else []:
             stem, ext = os.path.splitext(f)
             about = stem == header or stem.startswith(header + "_") or header == "qos" and kind == "interleave"  # atomics
@@ -396,6 +396,11 @@ SANITIZED = ["clang", "-std=gnu11", "-O1", "-fsanitize=address,undefined,integer
              "-DQOS_ASSERT(x)=((x)?(void)0:__builtin_trap())"]
 
 
+def parts(source):
+    """What a test of a world is linked with."""
+    return [f"examples/world/{f}" for f in sorted(os.listdir("examples/world")) if f.endswith(".c")] + ["-lm"] if "/world/" in source else []
+
+
 def driver(source):
     return ["tests/fuzz/driver.c", f'-DFUZZ_NAME="{os.path.basename(name_of(source))}"'] if "/fuzz/" in source else []
 
@@ -404,7 +409,7 @@ def whole(compiler, source, program, headers):
     """The command that compiles a test with the bodies in it."""
     standard = "-std=c++17" if source.endswith(".cc") else "-std=gnu11"
     return compiler + [standard, "-O0", "-w", f"-I{headers}", "-I.", "-Itests"] + says(source, "flags") + \
-        ["-o", program, source] + driver(source) + says(source, "links")
+        ["-o", program, source] + driver(source) + parts(source) + says(source, "links")
 
 
 def child(cpu_s, sanitized):
@@ -581,7 +586,7 @@ class Bench:
                 return None
         argv = compiler + ["-w", "-DQOS_DECLARE_ONLY", f"-I{self.work}/as_is", "-I.", "-Itests"] + says(t.source, "flags") + \
             ["-o", path + ".new", t.source] + driver(t.source) + [f"-L{place}"] + \
-            [f"-lqoskit_{h}" for h in bodies_of(t.source)] + says(t.source, "links")
+            [f"-lqoskit_{h}" for h in bodies_of(t.source)] + parts(t.source) + says(t.source, "links")
         if run(argv, 300, f"{self.work}/build.log")[0] != 0:
             return None
         os.rename(path + ".new", path)
