@@ -899,6 +899,33 @@ static void beyond_the_mean(void)
     close_tags();
 }
 
+/* In a group, too, a request is charged the time that it took, not the mean: after ten of 1 ms and one of a second the other
+ * client has a second for itself, in requests of 1 ms. */
+static void charged_as_used(void)
+{
+    static const struct tags_client all = {1, 0, 0};
+    struct tags_config c = plain(8, TAGS_REWARD);
+    struct tags_grant g;
+    uint32_t i, turns = 0;
+    c.groups = 1;
+    c.reserve_lag_ns = UINT64_C(1) << 62;
+    open_tags(&c);
+    CHECK_EQ(tags_group_add(&tags, 0, 8, &all, 0, 8), QOS_OK);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 20, 1), QOS_OK);
+    for (i = 0; i < 10; i++)
+        CHECK_EQ(serve(0, MS), 0);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 2000, 1), QOS_OK);
+    do
+        CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+    while (tags_complete(&tags, 0, &g, g.client ? MS : SECOND) == QOS_OK && g.client);
+    while (turns < 1500 && serve(0, MS) == 1)
+        turns++;
+    CHECK_WITHIN(turns, 998, 1002);
+    close_tags();
+}
+
 /* A cancelled request gives its tag back, to the fraction of a ns. At 3 a second and a burst of a second the four
  * requests of 9 s, 9 1/3 s, 9 2/3 s and 10 s can go at 10 s. The same holds if the burst has passed since and the tag
  * is where it began. */
@@ -1595,6 +1622,7 @@ int main(void)
     windows();
     rare_and_huge();
     beyond_the_mean();
+    charged_as_used();
     refunded_exactly();
     exact_costs();
     weight_credit();
