@@ -595,6 +595,7 @@ struct htb_priv_flight {
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
+    uint64_t took_ns, cost_ns;          /* of the latest 64 requests or so: at the device; device time */
     uint64_t hidden_ns, had_ns, had;    /* the last pause; what was at the device: its time, requests still there */
     uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/64 of the time; on the active clock */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
@@ -2176,7 +2177,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
  *       where u is burst_ns, or what its request took at the device, if longer. So it gets its rate exactly, in the
  *       mean, and never more of the device's speed than that takes; twice its rate while it makes up for a pause.
- *       Not before a look at the knee has shown what narrowing would cost
+ *       Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2 or
+ *       1.5: a class is late under too small a knee, too
  *       hopeless  the least bound is reached, and the device is slower by an eighth than before
  *     hurts     own tokens have waited for room for two bursts on end, and the device is slower by an eighth than it
  *               was before: others lose what is theirs, or the class itself does
@@ -2189,10 +2191,10 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
  * asks nothing for lag_ns needs nothing.
  *
- * A device that completes nothing for more than 1 ms and four of its longest usual gaps pauses. The clock of the looks
- * stands still then, and classes whose requests are all at the device earn tokens for it, up to lag_ns. It was the
- * caller, and the time counts, if what was at the device is complete after that sooner than the device can do it. Trees
- * that have joined take the least bound of all.
+ * A device that completes nothing for more than 1 ms, four of its longest usual gaps and twice what a request of that
+ * size takes pauses. The clock of the looks stands still then, and classes whose requests are all at the device earn
+ * tokens for it, up to lag_ns. It was the caller, and the time counts, if what was at the device is complete after that
+ * sooner than the device can do it. Trees that have joined take the least bound of all.
  *
  * A bound below one request lets one go: where that is larger than twice the bound, trials begin from it.
  *
@@ -2553,15 +2555,18 @@ QOS_PRIV_NOINLINE void htb_priv_doubt_pause(struct htb *tree, uint64_t now_ns)
         htb_priv_ran_dry(tree, f->hidden_ns - needs_ns);
 }
 
-/* The active clock: it stands still while the device pauses: longer than a ms, and than four of the longest gaps
- * between the latest completions. */
+/* The active clock: it stands still while the device pauses: longer than a ms, than four of the longest gaps between
+ * the latest completions, and than twice what requests of this size take. (Under a bound below one large request this
+ * is alone at the device: the gap is what the bound costs.) */
 QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t gap_ns = qos_min(qos_elapsed_ns(f->last_ns, now_ns), HTB_BURST_MAX_NS), /* a wrong now_ns */
         most_ns = f->gap_ns == 0 ? gap_ns : qos_max(4 * f->gap_ns, 1000000);
+    const bool pause =
+        gap_ns > most_ns && gap_ns / 2 > qos_mul_div_floor(r->flight_ns, f->took_ns, qos_max(f->cost_ns, 1));
     uint32_t i;
-    if (gap_ns > most_ns) {
+    if (pause) {
         f->pause_end_ns = now_ns;
         f->lent_ns = f->active_ns + gap_ns;
         f->stalled_ns = qos_min(f->stalled_ns + gap_ns - most_ns, tree->lag_ns);
@@ -2574,11 +2579,15 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
     } else if (f->active_ns - f->stalled_at_ns > tree->lag_ns) {
         f->stalled_ns = 0;
     }
-    f->active_ns += qos_min(gap_ns, most_ns);
+    f->active_ns += pause ? most_ns : gap_ns;
+    if (r->sent_ns >= f->pause_end_ns) {
+        f->took_ns = f->took_ns - f->took_ns / 64 + qos_min(qos_elapsed_ns(r->sent_ns, now_ns), HTB_BURST_MAX_NS);
+        f->cost_ns = f->cost_ns - f->cost_ns / 64 + qos_min(r->flight_ns, HTB_BURST_MAX_NS);
+    }
     f->gap_ns = f->gap_ns == 0 ? gap_ns /* the first one shows what is usual */
                                : qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
     f->last_ns = now_ns;
-    if (gap_ns <= most_ns && f->had != 0 && r->sent_ns < f->pause_end_ns && --f->had == 0)
+    if (!pause && f->had != 0 && r->sent_ns < f->pause_end_ns && --f->had == 0)
         htb_priv_doubt_pause(tree, now_ns);
 }
 
@@ -2723,6 +2732,10 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         return;
     }
     if (c->bound == HTB_PRIV_WIDE) {
+        if (tree->flight.searching && tree->flight.step < 2) { /* the knee may be too small */
+            c->behind_ns = qos_min(c->behind_ns, unit_ns);
+            return;
+        }
         if (octaves == 0 || room || c->retry_ns > tree->now_ns || tree->flight.from_speed == 0)
             return;
         c->from = htb_priv_log2(tree->flight.bound_ns);
