@@ -798,6 +798,8 @@ static void acc_change_root(void)
         if (rate[r] > UINT64_C(1) << 40 && acc_chance(900))
             rate[r] = acc.base[r];
     }
+    if (htb_change_root(&acc_tree, acc_shown(), NULL) != QOS_EINVAL)
+        ACC_FAIL("terms", "step %" PRIu32 ": htb_change_root takes no rates", acc.step);
     s = htb_change_root(&acc_tree, acc_shown(), rate);
     acc_see_ends();
     for (r = 0; r < acc.resources; r++) {
@@ -1003,7 +1005,7 @@ static void acc_take(void)
         c->until = told + acc.node[id].terms.burst_ns;
         if (acc_ends_by(id, told - acc.now)) { /* the time told is that of best effort */
             c->sure = false;
-            c->until = acc.now + ACC_FAR_NS;
+            c->until = UINT64_MAX;
         }
         memcpy(c->n, n, sizeof n);
         acc_told_ns = told;
@@ -1691,7 +1693,7 @@ static void acc_press(void)
                     acc.node[0].claim.on = !WORLD_V02;
                     acc.node[0].claim.sure = false;
                     acc.node[0].claim.reach = acc.root;
-                    acc.node[0].claim.until = acc.now + ACC_FAR_NS;
+                    acc.node[0].claim.until = UINT64_MAX;
                     memcpy(acc.node[0].claim.n, n, sizeof n);
                     break;
                 }
@@ -1702,6 +1704,36 @@ static void acc_press(void)
         }
         acc_look(acc_chance(200));
     }
+}
+
+/* Promise `ranges`: a setting is refused if, and only if, it is out of its range: one of them, at a border or beside it. */
+static void acc_judge_ranges(void)
+{
+    struct htb_config tree;
+    struct htb_class terms;
+    struct world_rng r;
+    const char *wrong = NULL;
+    memset(&tree, 0, sizeof tree);
+    memset(&terms, 0, sizeof terms);
+    world_rng_init(&r, acc.w->seed, 0x9501);
+    tree.rate_per_s[0] = 1000;
+#define htb_class_config_error htb_class_error
+    switch (world_between(&r, 0, 11)) {
+    case 0: WORLD_RANGE(wrong, &r, htb_class, terms, weight, 0, HTB_WEIGHT_MAX); break;
+    case 1: WORLD_RANGE(wrong, &r, htb_class, terms, burst_ns, 0, HTB_BURST_MAX_NS); break;
+    case 2: WORLD_RANGE(wrong, &r, htb_class, terms, latency_ns, 0, HTB_BURST_MAX_NS); break;
+    case 3: WORLD_RANGE(wrong, &r, htb_class, terms, rate_per_s[3], 0, QOS_RATE_MAX); break;
+    case 4: WORLD_RANGE(wrong, &r, htb, tree, classes, 0, HTB_CLASSES_MAX); break;
+    case 5: WORLD_RANGE(wrong, &r, htb, tree, rate_per_s[0], 1, QOS_RATE_MAX); break;
+    case 6: WORLD_RANGE(wrong, &r, htb, tree, request_max_tokens, 0, QOS_TOKENS_MAX / 4); break;
+    case 7: WORLD_RANGE(wrong, &r, htb, tree, debt_ns, 0, HTB_BURST_MAX_NS); break;
+    case 8: WORLD_RANGE(wrong, &r, htb, tree, lag_ns, 0, HTB_BURST_MAX_NS); break;
+    case 9: WORLD_RANGE(wrong, &r, htb, tree, depth_max, 0, 4096); break;
+    case 10: WORLD_RANGE(wrong, &r, htb, tree, dispatch_max, 0, HTB_DISPATCH_MAX); break;
+    default: WORLD_RANGE(wrong, &r, htb, tree, maximize_rate_max, 1000, QOS_RATE_MAX); break;
+    }
+    if (wrong)
+        ACC_FAIL("ranges", "a value of %s at its border, or beside it, is judged wrongly", wrong);
 }
 
 /* ---- the program ------------------------------------------------------------------------------------------------- */
@@ -1842,6 +1874,7 @@ static void calls_run(struct world *w)
     acc.tags_unsure = acc.queues;
     acc.slop = 1;
     acc_told_id = ACC_NONE;
+    acc_judge_ranges();
     if (!acc_begin())
         return;
     for (i = acc_chance(500) ? acc.classes / 2 + 1 : 2 * acc.classes; i > 0 && !w->broken && !acc.ends; i--)

@@ -41,6 +41,7 @@ static struct {
     bool large;       /* of two resources, so the cost is in ns: a request takes up to an hour of the root */
     double left;      /* of the root's rate */
     double corrected; /* requests; each correction rounds by 2^-16 */
+    double before_s;  /* the longest before the last change of a rate */
 } sh;
 static struct htb sh_tree;
 static unsigned char sh_memory[32768] __attribute__((aligned(64)));
@@ -110,7 +111,7 @@ static void sh_judge(uint32_t at)
         b->low[at] = -a->high[other];
         b->high[at] = -a->low[other];
         if (sh.kind == SH_SLOW)
-            most = sh_longest() +
+            most = fmax(sh.before_s, sh_longest()) +
                    (a->largest / a->rate + b->largest / b->rate) * (sh.vague || a->group || b->group ? 4 : 3) + 1e-6;
         else
             most = (a->largest / a->weight + b->largest / b->weight) * 1.001 + 1e-3 + sh.corrected / 65536;
@@ -201,6 +202,7 @@ static void sh_change(uint32_t id)
     uint32_t other;
     if (t->group || t->up != 0)
         return;
+    sh.before_s = sh_longest();
     sh.left += t->rate;
     t->ahead_s = sh_s() + 5 * t->largest / t->rate;
     t->rate = world_chance(&sh.rng, 400) ? floor(t->rate / 1000) + 1
@@ -210,8 +212,8 @@ static void sh_change(uint32_t id)
     t->judged_s = t->largest > t->rate * SH_BURST_S || t->rate < (double)sh.root / 200
                       ? 1e300
                       : sh_s() + 2 * t->largest / t->rate + 4 * SH_BURST_S + 5 * SH_LAG_S;
-    for (other = 1; other < SH_NODES; other++)
-        t->pair[other] = sh.node[other].pair[id] = false;
+    for (other = 0; other < SH_NODES; other++) /* what others differed by counts as before */
+        memset(sh.node[other].pair, 0, sizeof t->pair);
     terms = sh_terms(id);
     world_trace(sh.now, id, "rate", terms.rate_per_s[0]);
     if (htb_change(&sh_tree, sh.now, id, &terms, NULL) != QOS_OK)

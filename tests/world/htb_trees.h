@@ -21,7 +21,7 @@ struct jo_class {
 static struct {
     struct world *w;
     struct world_rng rng, more;
-    uint32_t trees, classes;
+    uint32_t trees, classes, apart; /* apart: ids of classes, so that there may be thousands of nodes */
     struct htb_config config;
     struct htb_shared_config shared;
     struct jo_class class_of[JO_CLASSES];
@@ -34,8 +34,8 @@ static struct {
 } jo;
 static struct htb jo_tree[JO_TREES];
 static struct htb_request jo_request[JO_TREES][JO_CLASSES][JO_DEPTH];
-static unsigned char jo_memory[JO_TREES][16384] __attribute__((aligned(64)));
-static unsigned char jo_shared[65536] __attribute__((aligned(64)));
+static unsigned char jo_memory[JO_TREES][4 << 20] __attribute__((aligned(64)));
+static unsigned char jo_shared[8 << 20] __attribute__((aligned(64)));
 
 #define JO_FAIL(oracle, ...) world_fail(jo.w, oracle, jo.now, __VA_ARGS__)
 
@@ -146,7 +146,7 @@ static void jo_open(uint32_t k)
     if (htb_join(&jo_tree[k], jo.now, (struct htb_shared *)(void *)jo_shared, k) != QOS_EINVAL)
         JO_FAIL("terms", "a tree joins twice");
     for (id = 1; id < jo.classes; id++)
-        if (htb_reserve(&jo_tree[k], jo.now, id, &jo.class_of[id].terms, NULL) != QOS_OK)
+        if (htb_reserve(&jo_tree[k], jo.now, id * jo.apart, &jo.class_of[id].terms, NULL) != QOS_OK)
             JO_FAIL("admission", "a tree that has joined refuses what fits");
 }
 
@@ -165,21 +165,21 @@ static void jo_turn(uint32_t k)
         if (!c->want[k])
             continue;
         if (!jo.queues)
-            for (i = 0; i < 1000 && htb_take(&jo_tree[k], jo.now, id, c->n) == QOS_OK; i++)
+            for (i = 0; i < 1000 && htb_take(&jo_tree[k], jo.now, id * jo.apart, c->n) == QOS_OK; i++)
                 jo_given(id, (double)c->n);
         for (i = 0; jo.queues && i < JO_DEPTH; i++)
             if (jo_request[k][id][i].state == HTB_IDLE) {
-                jo_request[k][id][i].class_id = id;
+                jo_request[k][id][i].class_id = id * jo.apart;
                 jo_request[k][id][i].tokens[0] = c->n;
                 if (htb_submit(&jo_tree[k], jo.now, &jo_request[k][id][i]) != QOS_OK)
                     JO_FAIL("submit", "a request is refused");
             }
     }
     for (i = 0; i < 2000 && jo.queues && (r = htb_dispatch(&jo_tree[k], jo.now)) != NULL && !jo.w->broken; i++) {
-        jo_given(r->class_id, (double)r->tokens[0]);
+        jo_given(r->class_id / jo.apart, (double)r->tokens[0]);
         if (htb_complete(&jo_tree[k], jo.now, HTB_DONE, NULL, r) != QOS_OK)
             JO_FAIL("once", "a completion is refused");
-        if (jo.class_of[r->class_id].want[k] && htb_submit(&jo_tree[k], jo.now, r) != QOS_OK)
+        if (jo.class_of[r->class_id / jo.apart].want[k] && htb_submit(&jo_tree[k], jo.now, r) != QOS_OK)
             JO_FAIL("submit", "a request is refused");
     }
 }
@@ -208,7 +208,7 @@ static void jo_wrong_time(uint32_t k)
     if (jo.queues || world_chance(&jo.more, 500))
         (void)htb_exchange(&jo_tree[k], wrong_ns);
     for (id = 1; id < jo.classes && !jo.queues; id++)
-        if (jo.class_of[id].want[k] && htb_take(&jo_tree[k], wrong_ns, id, jo.class_of[id].n) == QOS_OK)
+        if (jo.class_of[id].want[k] && htb_take(&jo_tree[k], wrong_ns, id * jo.apart, jo.class_of[id].n) == QOS_OK)
             jo_given(id, (double)jo.class_of[id].n);
     htb_reset_clock(&jo_tree[k], jo.now);
     for (id = 1; id < jo.classes; id++)
@@ -224,10 +224,10 @@ static void jo_draw(void)
     jo.queues = world_chance(&jo.rng, 500);
     jo.grouped = jo.classes > 3 && world_chance(&jo.rng, 300);
     jo.shared.trees = jo.trees;
-    jo.shared.classes = JO_CLASSES;
+    jo.shared.classes = JO_CLASSES * jo.apart;
     jo.shared.interval_ns = world_chance(&jo.rng, 400) ? 0 : world_scale(&jo.rng, 1000000, 20000000);
     jo.interval_s = jo.shared.interval_ns ? (double)jo.shared.interval_ns / 1e9 : 0.005;
-    jo.config.classes = JO_CLASSES;
+    jo.config.classes = JO_CLASSES * jo.apart;
     jo.config.rate_per_s[0] = root;
     jo.config.bound = HTB_BY_RATE;
     jo.config.burst_ns = world_chance(&jo.rng, 500) ? 0 : (uint64_t)(jo.interval_s * 1e9 * 3);
@@ -238,7 +238,7 @@ static void jo_draw(void)
         struct jo_class *c = &jo.class_of[id];
         c->terms.weight = 1u << world_between(&jo.rng, 0, 2);
         c->terms.group = jo.grouped && id == 1;
-        c->terms.parent = jo.grouped && (id == 2 || id == 3) ? 1 : 0;
+        c->terms.parent = jo.grouped && (id == 2 || id == 3) ? jo.apart : 0;
         c->n = world_between(&jo.rng, n / 16 + 1, n);
         if (c->terms.parent == 0) {
             c->terms.rate_per_s[0] = world_chance(&jo.rng, 600) ? world_between(&jo.rng, 0, left / 2) : 0;
@@ -259,6 +259,8 @@ static void trees_run(struct world *w)
     uint32_t k, moves;
     memset(&jo, 0, sizeof jo);
     jo.w = w;
+    world_rng_init(&jo.rng, w->seed, 109);
+    jo.apart = world_chance(&jo.rng, 700) ? 1 : world_chance(&jo.rng, 500) ? 11 : 1000;
     world_rng_init(&jo.rng, w->seed, 101);
     world_rng_init(&jo.more, w->seed, 107);
     jo_draw();

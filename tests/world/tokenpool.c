@@ -189,8 +189,10 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
     if (t->io_ns && (world_choice(run.w, F_LATE) || world_choice(run.w, world_of(t->cohort, F_CLOCK)) ||
                      world_choice(run.w, world_of(t->cohort, F_PAUSE)) || t->gap_ns > run.T / 500))
         return; /* it wants what its I/Os let it, and they end late */
-    if (t->io_ns && t->remote && max_of(max_of(t->clean_ns, t->had_ns), run.late_ns) + 4 * run.T > begun)
-        return; /* they lose as much time as a late epoch, or a start, put it out of step, seeds 501401 and 906297 */
+    if (t->io_ns && ((t->remote && max_of(max_of(t->clean_ns, t->had_ns), run.late_ns) + 4 * run.T > begun) ||
+                     begun - run.before_ns > run.T + run.T / 8))
+        return; /* they lose as much time as a late epoch, or a start, put it out of step, seeds 501401 and 906297; it counts
+                 * with an end T after it last read of the one before, seed 5280001029 */
     if (t->io_ns * t->reservation > run.T * t->size)
         return; /* its reservation has grown above what its I/Os let it, seed 1903 */
     if (!run.before_ns || t->clean_ns >= run.before_ns || strayed(run.before_ns) || t->engine == UINT32_MAX)
