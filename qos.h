@@ -414,6 +414,9 @@ QOS_API void qos_layout_begin(struct qos_layout *layout, void *mem);
 /* Adds `count` items of `item_bytes` at `align` (a power of two). Returns where they lie; NULL while measuring, or if
  * the layout overflowed. */
 QOS_API void *qos_layout_part(struct qos_layout *layout, size_t count, size_t item_bytes, size_t align);
+/* Sets the pointer to `count` items of its type, at a cache line. */
+#define QOS_LAYOUT_SET(layout, pointer, count)                                                                         \
+    ((pointer) = (__typeof__(pointer))qos_layout_part(layout, count, sizeof *(pointer), QOS_CACHE_LINE))
 /* Bytes to allocate: the size, padded to its alignment; 0 if it does not fit in size_t. */
 QOS_API size_t qos_layout_size_bytes(const struct qos_layout *layout);
 /* Is the memory right for what was measured? QOS_EINVAL: it is NULL. QOS_EALIGN, QOS_EMEMORY. QOS_ERANGE: the layout

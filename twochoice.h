@@ -109,29 +109,14 @@ extern "C" {
 
 /* ---- configuration and public types ------------------------------------------------------------------ */
 
-/* Macros that may be defined before the first include: defaults of the fields of the same name. */
-#ifndef TWOCHOICE_MAX_FRAGMENTS
-#define TWOCHOICE_MAX_FRAGMENTS 65536 /* 4 MiB of memory: 64 GiB redirected in pieces of 1 MiB */
-#endif
-#ifndef TWOCHOICE_MAX_WRITES
-#define TWOCHOICE_MAX_WRITES 1024 /* 48 KiB */
-#endif
-#ifndef TWOCHOICE_MAX_PULLS
-#define TWOCHOICE_MAX_PULLS 64 /* each step of one looks at all */
-#endif
-#ifndef TWOCHOICE_MARK_COMMITS
-#define TWOCHOICE_MARK_COMMITS 64
-#endif
-#ifndef TWOCHOICE_MIN_WRITE_BYTES
-#define TWOCHOICE_MIN_WRITE_BYTES 1024 /* Section VI-A1: a round trip costs more than such a write */
-#endif
-#if TWOCHOICE_MAX_FRAGMENTS < 1 || TWOCHOICE_MAX_WRITES < 1 || TWOCHOICE_MAX_PULLS < 1 || TWOCHOICE_MARK_COMMITS < 1
-#error "twochoice.h: TWOCHOICE_MAX_FRAGMENTS, _MAX_WRITES, _MAX_PULLS and _MARK_COMMITS are at least 1"
-#endif
-
-#define TWOCHOICE_SERVERS_MAX 65535                     /* server ids are 0..65534 */
-#define TWOCHOICE_LOCAL UINT32_MAX                      /* target: the home server itself */
-#define TWOCHOICE_UNBOUND (UINT32_MAX - 1)              /* target of a write_begin: not known yet */
+#define TWOCHOICE_MAX_FRAGMENTS 65536      /* the default: 4 MiB of memory: 64 GiB redirected in pieces of 1 MiB */
+#define TWOCHOICE_MAX_WRITES 1024          /* the default: 80 KiB */
+#define TWOCHOICE_MAX_PULLS 64             /* the default: each start of one looks at all */
+#define TWOCHOICE_MARK_COMMITS 64          /* the default */
+#define TWOCHOICE_MIN_WRITE_BYTES 1024     /* the default, Section VI-A1: a round trip costs more than such a write */
+#define TWOCHOICE_SERVERS_MAX 65535        /* server ids are 0..65534 */
+#define TWOCHOICE_LOCAL UINT32_MAX         /* target: the home server itself */
+#define TWOCHOICE_UNBOUND (UINT32_MAX - 1) /* target of a write_begin: not known yet */
 #define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)     /* in one table */
 #define TWOCHOICE_OPEN_MAX 65536                        /* writes, or pulls, open at once in one table */
 #define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years of 10^6 a second; a restart takes 2^21 */
@@ -318,36 +303,32 @@ struct twochoice_intake_state {
  *
  *   table        twochoice_table_config_error, memsize, init    a table in the caller's memory
  *                twochoice_table_format, recover                an empty log; the table from its log
- *                twochoice_table_write_begin, write_end         room and stamp; the data is durable there
- *                twochoice_table_write_bind                     names the target of a write that began without one
- *                twochoice_table_write_cancel, write_next       gives it up; walks the open writes
- *                twochoice_table_commit, commit_begin,          all changes so far are durable
- *                                     commit_end
+ *                twochoice_table_write_begin, bind, end         room and stamp; its target; the data is durable there
+ *                twochoice_table_write_cancel, next             gives it up; walks the open writes
+ *                twochoice_table_commit, commit_begin, _end     all changes so far are durable
  *                twochoice_table_find, query, next              places of bytes; all redirects
  *                twochoice_table_refers                         may a piece be dropped?
- *                twochoice_table_pull_start, ready,             bring bytes home
- *                                     finish, cancel
+ *                twochoice_table_pull_start, ready, finish,     bring bytes home
+ *                                cancel
  *                twochoice_table_compact, compact_start,        a shorter log, while serving
- *                                     compact_step, compact_end
+ *                                _step, _end
  *                twochoice_table_info                           sizes
  *   maintainer   twochoice_maintainer_config_error, memsize, init
  *                twochoice_maintainer_step, remote_load         the next pull; a target's load
  *   placement    twochoice_placement_config_error, memsize, init
- *                twochoice_placement_set_server                 up, down, full
+ *                twochoice_placement_set_server, stats          up, down, full; counters
  *                twochoice_placement_begin, ended               a request of k writes; the end of a write
  *                twochoice_placement_heard, step                a message came; what to do now
- *                twochoice_placement_stats                      counters
  *   intake       twochoice_intake_config_error, memsize, init
- *                twochoice_intake_heard                         a message came
+ *                twochoice_intake_heard, info                   a message came; load, learned rate, counts
  *                twochoice_intake_ask, next_ns                  whom to ask for a write now; when again
  *                twochoice_intake_begin, arrived, end           operations in flight
- *                twochoice_intake_info                          load, learned rate, counts
  *   message      twochoice_message_encode, decode               as bytes
  */
 
 /* ---- the API ------------------------------------------------------------------------------------------
  *
- * Every object: single owner, one thread or under one lock. Pointers are not NULL unless a comment allows it.
+ * Pointers are not NULL unless a comment allows it.
  * X_config_error: NULL, or a sentence that says what is wrong. X_memsize: bytes, aligned to 64, that X_init wants; 0 if
  * the configuration is wrong. X_init: QOS_ERANGE or QOS_EINVAL (configuration), QOS_EINVAL (mem is NULL), QOS_EALIGN,
  * QOS_EMEMORY. */
@@ -412,9 +393,9 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
 
 /* A commit makes all changes so far durable. begin: remembers them; then storage.sync for each bit of commit->logs, in
  * any thread, while the owner continues; end: synced: all succeeded. Several may be under way. QOS_OK from end: all
- * changes before begin are durable. QOS_EIO: nothing more can be acknowledged until a compaction has ended; a sync that
- * came late may have failed in a newer log of that number, so that one counts as failed, too. QOS_EAGAIN
- * (end): the log that was synced is not the active one any more: begin again. twochoice_table_commit does all three. */
+ * changes before begin are durable. QOS_EIO: nothing more can be acknowledged until a compaction has ended, also if a
+ * late sync may have failed in a newer log of that number. QOS_EAGAIN (end): the log that was synced is not the active
+ * one any more: begin again. twochoice_table_commit does all three. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_begin(struct twochoice_table *table,
                                                                    struct twochoice_commit *commit);
@@ -473,8 +454,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_end(struct twochoi
 
 QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_state *out);
 
-/* A maintainer (Section V-C) decides what its table pulls home, and when; the caller's loop is its thread. It runs in
- * the thread of the table's owner. */
+/* A maintainer (Section V-C) decides what its table pulls home, and when. The table's owner calls it. */
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config);
 QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem,
@@ -607,13 +587,12 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     wide leaf    30 fragments   |                        | object, offset, end, stamp and target | ...
  *     narrow leaf  60 fragments   | base, every 8th start  | start - base, end - base, stamp and target | ...
  *
- *   A leaf is narrow if its fragments are all of one object and within 4 GiB. Leaves change their form when needed,
- *   with the base in the middle. A search compares, without a branch, first the leaders, which are every 8th key, then
- *   the keys of one group. The next node is fetched at once: one miss per level. A change that a leaf cannot do alone
- *   reads it and, if it has too few for two, neighbours into one row, changes the row, and writes it into as few leaves
- *   as hold it: two full wide ones become three (B*-tree), a full narrow one two. A fragment behind all others of its
- *   object fills the leaf before, so that appends leave full ones. Inner nodes get room, or are refilled, in the same
- *   way on the way down; there are no parent pointers.
+ *   A leaf is narrow if its fragments are all of one object and within 4 GiB, its base with as much room on either
+ *   side. A search compares, without a branch, first the leaders, which are every 8th key, then the keys of one group.
+ *   The next node is fetched at once: one miss per level. A change that a leaf cannot do alone reads it and, if it has
+ *   too few for two, neighbours into one row, changes the row, and writes it into as few leaves as hold it: two full
+ *   wide ones become three (B*-tree), a full narrow one two. A fragment behind all others of its object fills the leaf
+ *   before, so that appends leave full ones. Inner nodes get room, or are refilled, in the same way on the way down.
  *
  *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
  *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
@@ -679,13 +658,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * is probed, once per idle_ns, and pieces of idle ones are pulled, within a token bucket. Pieces of a busy or silent
  * server are passed over. After a round without a pull it rests for idle_ns, unless there is a new write.
  *
- * WHERE WE DIFFER from the paper (docs/papers.md has examples)
- *
- *   - The paper appends every operation to a list per object and searches it backwards, O(n). Here: O(log n).
- *   - A pull converts the bytes that it copied. The paper's delete entry, with the time at which the pull started
- *     (Figure 10), can delete newer redirects.
- *   - There is no Min/Max pair (Section V-B): it loses redirects.
- *   - A write at home over a redirected range is recorded, and pieces have names: the paper has neither.
+ * docs/papers.md says where we differ from the paper.
  *
  * INVARIANTS
  *
@@ -758,12 +731,17 @@ struct twochoice_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == TWOCHOICE_NODE_BYTES, "a node is 16 cache lines");
 
-/* A write that has begun: its fragment, and its reservation. */
-struct twochoice_priv_write {
+/* Bytes of a write or pull; while they are written at home it is in a tree. */
+struct twochoice_priv_extent {
     struct twochoice_priv_fragment f; /* tag 0: at home */
-    uint64_t stamp;                   /* 0: the slot is free */
-    uint32_t behind;                  /* in the chain of its stamp, or in that of free slots */
-    uint32_t before, after;           /* at home: subtrees */
+    struct twochoice_priv_extent *before, *after;
+};
+
+/* A write that has begun, and its reservation. */
+struct twochoice_priv_write {
+    struct twochoice_priv_extent at;
+    uint64_t stamp;  /* 0: the slot is free */
+    uint32_t behind; /* in the chain of its stamp, or in that of free slots */
     uint8_t fragments, records;
     uint64_t failed; /* identity of the log that may hold its record, as its end failed there; 0: none */
 };
@@ -774,9 +752,9 @@ struct twochoice_priv_ended {
 };
 
 struct twochoice_priv_pull {
-    struct twochoice_priv_fragment f; /* tag 0: as the bytes will be */
-    uint64_t tag;                     /* the tag of the bytes at the start */
-    uint32_t state;                   /* TWOCHOICE_PRIV_FREE, ... */
+    struct twochoice_priv_extent at;
+    uint64_t tag;   /* of the bytes at the start */
+    uint32_t state; /* TWOCHOICE_PRIV_FREE, ... */
 };
 
 /* One of the two logs: see the drawing. */
@@ -799,6 +777,7 @@ struct twochoice_table {
     uint32_t *stamped;                  /* chains of open writes, by stamp & stamps */
     struct twochoice_priv_ended *ended; /* by stamp / 128 % groups */
     struct twochoice_priv_pull *pull;
+    struct twochoice_priv_extent *busy;  /* root of the bytes that are written at home */
     struct twochoice_priv_fragment *row; /* scratch: the entries of neighbours, at most TWOCHOICE_PRIV_ROW */
     struct twochoice_priv_at at;         /* scratch: where the current change continues */
     struct twochoice_storage storage;
@@ -806,7 +785,7 @@ struct twochoice_table {
     uint32_t root, height, node_count, nodes_used, free_node;
     uint32_t fresh_node, fresh_inner; /* never used: [fresh_node, fresh_inner) */
     uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
-    uint32_t writes_open, max_writes, free_write, home_root, pulls_open, max_pulls;
+    uint32_t writes_open, max_writes, free_write, pulls_open, max_pulls;
     uint32_t stamps;                   /* a power of two, less 1 */
     uint32_t groups;                   /* one more than 16 * max_writes stamps fill: the latest is not full */
     uint64_t version, first_version;   /* latest stamp given out; the last of earlier runs */
@@ -818,7 +797,7 @@ struct twochoice_table {
     uint64_t mark, unsynced_mark; /* how often it was written; 0: it is synced */
     uint32_t active, mark_slot, mark_every, mark_commits;
     /* the compaction: everything before the cursor is copied, then so many groups of ended stamps */
-    uint64_t cursor_object, cursor_offset;
+    struct twochoice_priv_fragment cursor;
     uint32_t cursor_ended;
     enum qos_status ended_by; /* why there is none */
 };
@@ -876,9 +855,8 @@ QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint6
 #endif
 }
 
-/* How many of n keys, `step` words apart, are at most `key`? The comparisons are independent, and have no branch to
- * mispredict. A search counts the leaders of groups, then the keys of one group. Where each cycle counts it adds two
- * halves, which have different widths: gcc would make one chain of additions of both. */
+/* How many of n keys, `step` words apart, are at most the key? Where each cycle counts a search adds two halves, which
+ * have different widths: gcc would make one chain of additions of both. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -922,8 +900,7 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
                         : twochoice_priv_rank_wide(leaf, object, offset);
 }
 
-/* The child that the key belongs to: the last whose lower bound is not above it. The first child's bound is never
- * above the key. */
+/* The child that the key belongs to: the last whose lower bound is not above it; the first's never is. */
 QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_priv_node *inner, uint64_t object,
                                                         uint64_t offset)
 {
@@ -970,7 +947,6 @@ QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struc
     twochoice_priv_prefetch_lines(offset + 384);
 }
 
-/* The address of a leaf's slot, or of its end. */
 QOS_PRIV char *twochoice_priv_slot(struct twochoice_priv_node *leaf, uint32_t slot)
 {
     return leaf->narrow ? (char *)(leaf->u.narrow.entry + slot) : (char *)(leaf->u.wide.entry + slot);
@@ -1027,7 +1003,6 @@ QOS_PRIV void twochoice_priv_free_node(struct twochoice_table *table, uint32_t i
     table->nodes_used--;
 }
 
-/* Makes room for, or closes, slots. */
 QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
 {
     char *at = twochoice_priv_slot(leaf, from);
@@ -1093,7 +1068,6 @@ QOS_PRIV bool twochoice_priv_near(const struct twochoice_priv_fragment *first,
     return first->object == last->object && last->end - first->offset <= UINT32_MAX;
 }
 
-/* A leaf is narrow if it can be, with as much room on either side. */
 QOS_PRIV_NOINLINE void twochoice_priv_write_node(struct twochoice_priv_node *n, const struct twochoice_priv_fragment *f,
                                                  uint32_t count, uint32_t level)
 {
@@ -1174,10 +1148,10 @@ QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_fragment *e, 
     return rest < 2 * least && twochoice_priv_most(e + gets, rest, 0) < rest ? n - 2 * least : gets;
 }
 
-/* Shares the entries of child i of p anew. Of a leaf, f comes, or goes, before. If all fit into one node, this is all.
- * Otherwise neighbours take part until there are enough for two; the one before, too, if it has room for a part; and
- * both of a tiny root, as three children must have their least. If f comes behind all of its object, the first ones get
- * all that they can have: appends leave them as they are. Of inner nodes, each can spare one entry afterwards. */
+/* Shares the entries of child i of p anew. Of a leaf, f comes, or goes, before. If they do not fit into one node
+ * neighbours take part until there are enough for two; the one before, too, if it has room for a part; and both of a
+ * tiny root, as three children must have their least. If f comes behind all of its object, the first ones get all that
+ * they can have. Of inner nodes, each can spare one entry afterwards. */
 QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
                                               uint32_t level, const struct twochoice_priv_fragment *f, bool comes)
 {
@@ -1282,8 +1256,7 @@ QOS_PRIV struct twochoice_priv_fragment twochoice_priv_fragment_at(struct twocho
     return at.leaf ? twochoice_priv_get(at.leaf, at.slot) : none;
 }
 
-/* Where a fragment with this start belongs. Inline, as the next: calls and what they pass through memory are 2 % of a
- * find. */
+/* Where a fragment with this start belongs. Inline, as the next: 2 % of a find. */
 QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_descend(
     const struct twochoice_table *table, uint64_t object, uint64_t offset)
 {
@@ -1337,8 +1310,7 @@ QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const 
     return leaf->object == f->object && f->offset >= base && f->end - base <= UINT32_MAX;
 }
 
-/* Is all of the fragment at home? Then table->at is where it goes, otherwise the first that ends after its offset. One
- * descent: the usual case of a write. */
+/* Is all of the fragment at home? Then table->at is where it goes, otherwise the first that ends after its offset. */
 QOS_PRIV_NOINLINE bool twochoice_priv_find_gap(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     const struct twochoice_priv_at place = twochoice_priv_descend(table, f->object, f->offset);
@@ -1371,26 +1343,16 @@ QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct two
         twochoice_priv_restructure(table, f, true);
 }
 
-/* Removes the fragment at table->at, and with it those behind it that end at `end` or before, as many as the leaf can
- * spare; table->at is then the fragment behind. false: it can spare none. */
-QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *table, uint64_t end)
+/* Removes the fragment at table->at, which is then the one behind. false: the leaf cannot spare it. */
+QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *table)
 {
     struct twochoice_priv_node *leaf = table->at.leaf;
-    uint32_t spare = table->height == 0 ? leaf->count : (uint32_t)qos_sat_sub(leaf->count, TWOCHOICE_LEAF_LEAST);
-    uint32_t slot = table->at.slot, n = 1;
-    uint64_t object = twochoice_priv_get(leaf, slot).object;
-    while (n < spare && slot + n < leaf->count) {
-        const struct twochoice_priv_fragment f = twochoice_priv_get(leaf, slot + n);
-        if (f.object != object || f.end > end)
-            break;
-        n++;
-    }
-    if (spare == 0)
+    if (table->height > 0 && leaf->count <= TWOCHOICE_LEAF_LEAST)
         return false;
-    twochoice_priv_leaf_shift(leaf, slot, slot + n);
-    twochoice_priv_set_count(leaf, 0, leaf->count - n);
+    twochoice_priv_leaf_shift(leaf, table->at.slot, table->at.slot + 1);
+    twochoice_priv_set_count(leaf, 0, leaf->count - 1);
     twochoice_priv_lead(leaf, 0);
-    table->fragments -= n;
+    table->fragments--;
     table->at = twochoice_priv_settle(table, table->at);
     return true;
 }
@@ -1410,7 +1372,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const
             twochoice_priv_set(table->at.leaf, table->at.slot, old);
             old.end = end;
             table->at = twochoice_priv_after(table, table->at);
-        } else if (!twochoice_priv_remove(table, f->end)) {
+        } else if (!twochoice_priv_remove(table)) {
             twochoice_priv_restructure(table, &old, false);
             table->fragments--;
             gap = twochoice_priv_find_gap(table, f);
@@ -1427,8 +1389,8 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const
         twochoice_priv_add(table, f);
 }
 
-/* Enough nodes for max_fragments: if each leaf and each inner node holds as few entries as it may. With three for the
- * root and two below it, and one for a root that comes while its only leaf changes. */
+/* Enough nodes for max_fragments if each holds as few entries as it may: with three for the root and two below it, and
+ * one for a root that comes while its only leaf changes. */
 QOS_PRIV uint32_t twochoice_priv_nodes(uint32_t max_fragments)
 {
     const uint32_t leaves = max_fragments / TWOCHOICE_LEAF_LEAST + 2;
@@ -1450,17 +1412,14 @@ QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
     table->root = twochoice_priv_new_node(table, 0);
 }
 
-/* NULL, or the sentence for an error; *status: the result of init. */
-QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_config *config, enum qos_status *status)
+QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config)
 {
-    const struct twochoice_storage *s;
-    uint64_t fragments;
-    *status = QOS_EINVAL;
+    const struct twochoice_storage *s = config ? config->storage : NULL;
+    const uint64_t fragments = config ? qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS) : 0;
     if (!config)
         return "config: is NULL; give a struct twochoice_table_config";
-    s = config->storage;
-    fragments = qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
-    *status = QOS_ERANGE;
+    if (s && (!s->create || !s->read || !s->write || !s->sync || !s->swap))
+        return "storage: give all of create, read, write, sync and swap, or NULL for no log";
     if (fragments > TWOCHOICE_FRAGMENTS_MAX)
         return "max_fragments: give 1..TWOCHOICE_FRAGMENTS_MAX, or 0 for TWOCHOICE_MAX_FRAGMENTS";
     if (config->max_writes > TWOCHOICE_OPEN_MAX)
@@ -1471,73 +1430,56 @@ QOS_PRIV const char *twochoice_priv_table_wrong(const struct twochoice_table_con
         return "home: give this server's id, 0..65534";
     if (config->max_log_bytes != 0 && config->max_log_bytes < 2 * TWOCHOICE_RECORD_BYTES * (fragments + 2))
         return "max_log_bytes: give at least 96 * (max_fragments + 2), or 0 for no limit";
-    *status = QOS_EINVAL;
-    if (s && (!s->create || !s->read || !s->write || !s->sync || !s->swap))
-        return "storage: give all of create, read, write, sync and swap, or NULL for no log";
-    *status = QOS_OK;
     return NULL;
 }
 
-QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config)
+/* Sets sizes and pointers. Returns how large the memory is; 0: it does not fit in size_t. */
+QOS_PRIV size_t twochoice_priv_table_layout(void *mem, struct twochoice_table *table,
+                                            const struct twochoice_table_config *config)
 {
-    enum qos_status status;
-    return twochoice_priv_table_wrong(config, &status);
-}
-
-QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, struct twochoice_table *table,
-                                          const struct twochoice_table_config *config)
-{
-    qos_layout_begin(layout, mem);
+    struct qos_layout layout;
+    qos_layout_begin(&layout, mem);
     table->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
     table->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
     table->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
     table->node_count = twochoice_priv_nodes(table->max_fragments);
-    table->node = (struct twochoice_priv_node *)qos_layout_part(layout, table->node_count + (size_t)1,
-                                                                sizeof *table->node, QOS_CACHE_LINE);
+    QOS_LAYOUT_SET(&layout, table->node, table->node_count + (size_t)1);
     if (mem) /* a node is in one page: a find waits for no second one */
         table->node = (struct twochoice_priv_node *)(((uintptr_t)table->node + TWOCHOICE_NODE_BYTES - 1) &
                                                      ~(uintptr_t)(TWOCHOICE_NODE_BYTES - 1));
     for (table->stamps = 1; table->stamps < table->max_writes; table->stamps *= 2)
         continue;
     table->groups = (table->max_writes + 7) / 8 + 1;
-    table->write =
-        (struct twochoice_priv_write *)qos_layout_part(layout, table->max_writes, sizeof *table->write, QOS_CACHE_LINE);
-    table->stamped = (uint32_t *)qos_layout_part(layout, table->stamps, sizeof *table->stamped, QOS_CACHE_LINE);
-    table->ended =
-        (struct twochoice_priv_ended *)qos_layout_part(layout, table->groups, sizeof *table->ended, QOS_CACHE_LINE);
+    QOS_LAYOUT_SET(&layout, table->write, table->max_writes);
+    QOS_LAYOUT_SET(&layout, table->stamped, table->stamps);
+    QOS_LAYOUT_SET(&layout, table->ended, table->groups);
+    QOS_LAYOUT_SET(&layout, table->pull, table->max_pulls);
+    QOS_LAYOUT_SET(&layout, table->row, TWOCHOICE_PRIV_ROW);
     table->stamps--;
-    table->pull =
-        (struct twochoice_priv_pull *)qos_layout_part(layout, table->max_pulls, sizeof *table->pull, QOS_CACHE_LINE);
-    table->row = (struct twochoice_priv_fragment *)qos_layout_part(layout, TWOCHOICE_PRIV_ROW, sizeof *table->row,
-                                                                   QOS_CACHE_LINE);
+    return qos_layout_size_bytes(&layout);
 }
 
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config)
 {
-    struct qos_layout layout;
     struct twochoice_table scratch;
-    if (twochoice_table_config_error(config))
-        return 0;
-    twochoice_priv_table_layout(&layout, NULL, &scratch, config);
-    return qos_layout_size_bytes(&layout);
+    return twochoice_table_config_error(config) ? 0 : twochoice_priv_table_layout(NULL, &scratch, config);
 }
 
 QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
                                              const struct twochoice_table_config *config)
 {
-    struct qos_layout layout;
-    struct twochoice_table scratch;
+    const size_t need = twochoice_table_memsize(config);
+    const struct qos_layout layout = {NULL, need, QOS_CACHE_LINE, need == 0};
     enum qos_status status;
     uint32_t i;
     QOS_ASSERT(table);
-    if (twochoice_priv_table_wrong(config, &status))
-        return status;
-    twochoice_priv_table_layout(&layout, NULL, &scratch, config);
+    if (twochoice_table_config_error(config))
+        return config ? QOS_ERANGE : QOS_EINVAL;
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(table, 0, sizeof *table);
-    twochoice_priv_table_layout(&layout, mem, table, config);
+    (void)twochoice_priv_table_layout(mem, table, config);
     table->has_storage = config->storage != NULL;
     if (config->storage)
         table->storage = *config->storage;
@@ -1545,7 +1487,7 @@ QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void
     table->mark_every = (uint32_t)qos_default(config->mark_commits, TWOCHOICE_MARK_COMMITS);
     table->ended_by = QOS_EINVAL;
     table->home = config->home;
-    table->free_write = table->home_root = QOS_NONE;
+    table->free_write = QOS_NONE;
     for (i = 0; i <= table->stamps; i++)
         table->stamped[i] = QOS_NONE;
     for (i = table->max_writes; i > 0; i--) {
@@ -1579,17 +1521,15 @@ enum {
 
 struct twochoice_priv_record {
     uint8_t format, type;
-    uint16_t target;
     uint32_t unsynced;
-    uint64_t object, offset, end, version;
+    uint64_t version;
+    struct twochoice_priv_fragment f; /* its tag: 0 but for a redirect */
 };
 
-QOS_PRIV struct twochoice_priv_record twochoice_priv_record_of(uint8_t type, uint64_t version)
+QOS_PRIV struct twochoice_priv_record twochoice_priv_record_of(uint8_t type, uint64_t version, uint64_t object,
+                                                               uint64_t offset, uint64_t end)
 {
-    struct twochoice_priv_record r;
-    __builtin_memset(&r, 0, sizeof r);
-    r.type = type;
-    r.version = version;
+    const struct twochoice_priv_record r = {TWOCHOICE_LOG_VERSION, type, 0, version, {object, offset, end, 0}};
     return r;
 }
 
@@ -1597,10 +1537,10 @@ QOS_PRIV uint32_t twochoice_priv_encode(uint8_t *b, const struct twochoice_priv_
 {
     b[4] = r->format;
     b[5] = r->type;
-    qos_put_le16(b + 6, r->target);
-    qos_put_le64(b + 8, r->object);
-    qos_put_le64(b + 16, r->offset);
-    qos_put_le64(b + 24, r->end);
+    qos_put_le16(b + 6, (uint16_t)twochoice_priv_target(r->f.tag));
+    qos_put_le64(b + 8, r->f.object);
+    qos_put_le64(b + 16, r->f.offset);
+    qos_put_le64(b + 24, r->f.end);
     qos_put_le64(b + 32, r->version);
     qos_put_le32(b + 40, r->unsynced);
     qos_put_le16(b + 44, 0);
@@ -1618,11 +1558,13 @@ QOS_PRIV void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_reco
 {
     r->format = b[4];
     r->type = b[5];
-    r->target = qos_get_le16(b + 6);
-    r->object = qos_get_le64(b + 8);
-    r->offset = qos_get_le64(b + 16);
-    r->end = qos_get_le64(b + 24);
+    r->f.object = qos_get_le64(b + 8);
+    r->f.offset = qos_get_le64(b + 16);
+    r->f.end = qos_get_le64(b + 24);
     r->version = qos_get_le64(b + 32);
+    r->f.tag = r->type == TWOCHOICE_PRIV_REDIRECT
+                   ? twochoice_priv_tag(r->version & TWOCHOICE_VERSION_MAX, qos_get_le16(b + 6))
+                   : 0;
     r->unsynced = qos_get_le32(b + 40);
 }
 
@@ -1633,21 +1575,17 @@ QOS_PRIV uint32_t twochoice_priv_next_log(const struct twochoice_table *table)
     return 1 - table->active;
 }
 
-/* A log has failed, or has no room. The active one is lost until the next swap. An attempt at a compaction ends; if it
- * is being swapped in, nobody knows which log counts. */
+/* A log has failed, or has no room: see the drawing. */
 QOS_PRIV void twochoice_priv_fail(struct twochoice_table *table, uint32_t log, enum qos_status why)
 {
     struct twochoice_priv_log *l = &table->log[log];
-    switch (l->state) {
-    case TWOCHOICE_PRIV_NONE: break;
-    case TWOCHOICE_PRIV_COPYING_LOG:
-    case TWOCHOICE_PRIV_COPIED:
+    if (l->state >= TWOCHOICE_PRIV_SOUND) {
+        l->state = TWOCHOICE_PRIV_LOST;
+    } else if (l->state >= TWOCHOICE_PRIV_SWAPPING) {
+        l->state = TWOCHOICE_PRIV_DOUBTFUL;
+    } else if (l->state != TWOCHOICE_PRIV_NONE) {
         l->state = TWOCHOICE_PRIV_NONE;
         table->ended_by = why;
-        break;
-    case TWOCHOICE_PRIV_SWAPPING:
-    case TWOCHOICE_PRIV_DOUBTFUL: l->state = TWOCHOICE_PRIV_DOUBTFUL; break;
-    default: l->state = TWOCHOICE_PRIV_LOST; break;
     }
 }
 
@@ -1658,7 +1596,7 @@ QOS_PRIV bool twochoice_priv_counts(const struct twochoice_table *table)
            table->log[twochoice_priv_next_log(table)].state != TWOCHOICE_PRIV_DOUBTFUL;
 }
 
-/* May changes be recorded? QOS_EINVAL: neither formatted nor recovered. QOS_EIO: not before the next swap. */
+/* May changes be recorded? QOS_EINVAL: there is no log yet. QOS_EIO: not before the next swap. */
 QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *table)
 {
     const uint32_t state = table->log[table->active].state;
@@ -1669,15 +1607,13 @@ QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *ta
     return state == TWOCHOICE_PRIV_SOUND && twochoice_priv_counts(table) ? QOS_OK : QOS_EIO;
 }
 
-/* Appends to the end of one log. After QOS_EIO the log does not have the record, but a crash may bring it back: nothing
- * follows what is left of it. */
+/* Appends to the end of one log. After QOS_EIO the log does not have the record, but a crash may bring it back. */
 QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, uint32_t log,
                                                struct twochoice_priv_record *r)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
     struct twochoice_priv_log *l = &table->log[log];
     uint32_t crc;
-    r->format = TWOCHOICE_LOG_VERSION;
     r->unsynced = (uint32_t)qos_min(l->records - l->durable, UINT32_MAX);
     crc = twochoice_priv_encode(b, r, l->crc);
     if (table->storage.write(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0) {
@@ -1698,21 +1634,19 @@ QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, ui
 QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, uint32_t log, uint32_t state,
                                                   uint64_t ceiling)
 {
-    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_HEADER, ceiling);
+    const bool copy = state == TWOCHOICE_PRIV_COPYING_LOG;
     struct twochoice_priv_log *l = &table->log[log];
+    struct twochoice_priv_record r;
     __builtin_memset(l, 0, sizeof *l);
     l->id = table->last_id = qos_wrap_add(table->last_id, 1);
     if (table->storage.create(table->storage.ctx, (int)log) != 0)
         return QOS_EIO;
     l->state = state;
-    r.object = table->home;
-    r.offset = l->id;
-    r.end = state == TWOCHOICE_PRIV_COPYING_LOG;
+    r = twochoice_priv_record_of(TWOCHOICE_PRIV_HEADER, ceiling, table->home, l->id, copy);
     return twochoice_priv_append(table, log, &r);
 }
 
-/* How many more records fit besides the reserved ones: one for each open write. While a swap is under way both logs
- * must take them. */
+/* How many more records fit besides the reserved ones. While a swap is under way both logs must take them. */
 QOS_PRIV uint64_t twochoice_priv_record_room(const struct twochoice_table *table)
 {
     const struct twochoice_priv_log *next = &table->log[twochoice_priv_next_log(table)];
@@ -1731,11 +1665,16 @@ QOS_PRIV void twochoice_priv_mark_failed(struct twochoice_table *table)
     twochoice_priv_fail(table, table->active, QOS_EIO);
 }
 
-/* Writes a mark into the slot that does not hold the latest. */
-QOS_PRIV enum qos_status twochoice_priv_write_mark(struct twochoice_table *table, const struct twochoice_priv_record *r)
+/* Writes a mark into the slot that does not hold the latest: this one, or (NULL) how many records of the active log are
+ * durable. */
+QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table,
+                                                 const struct twochoice_priv_record *mark)
 {
+    const struct twochoice_priv_log *l = &table->log[table->active];
+    const struct twochoice_priv_record r =
+        twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, l->ceiling, table->home, l->id, l->durable);
     uint8_t b[TWOCHOICE_RECORD_BYTES];
-    (void)twochoice_priv_encode(b, r, 0);
+    (void)twochoice_priv_encode(b, mark ? mark : &r, 0);
     table->mark_commits = 0;
     table->unsynced_mark = ++table->mark;
     if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG,
@@ -1743,18 +1682,6 @@ QOS_PRIV enum qos_status twochoice_priv_write_mark(struct twochoice_table *table
         return QOS_OK;
     twochoice_priv_mark_failed(table);
     return QOS_EIO;
-}
-
-/* How many records of the active log are durable. */
-QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table)
-{
-    const struct twochoice_priv_log *l = &table->log[table->active];
-    struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, l->ceiling);
-    r.format = TWOCHOICE_LOG_VERSION;
-    r.object = table->home;
-    r.offset = l->id;
-    r.end = l->durable;
-    return twochoice_priv_write_mark(table, &r);
 }
 
 /* The mark `mark` is durable: the next one goes to the other slot. */
@@ -1784,7 +1711,7 @@ QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *table
     if (s->create(s->ctx, TWOCHOICE_MARK_LOG) != 0 ||
         s->write(s->ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 ||
         s->write(s->ctx, TWOCHOICE_MARK_LOG, sizeof zeros, zeros, sizeof zeros) != 0 ||
-        twochoice_priv_put_mark(table) != QOS_OK)
+        twochoice_priv_put_mark(table, NULL) != QOS_OK)
         return QOS_EIO;
     return twochoice_priv_sync_mark(table);
 }
@@ -1820,15 +1747,15 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, 
         if (!twochoice_priv_intact(b + at, 0))
             continue;
         twochoice_priv_decode(b + at, &r);
-        if (r.type != TWOCHOICE_PRIV_MARK || r.object != table->home || r.offset < mark->offset ||
-            (r.offset == mark->offset && r.end < mark->end))
+        if (r.type != TWOCHOICE_PRIV_MARK || r.f.object != table->home || r.f.offset < mark->f.offset ||
+            (r.f.offset == mark->f.offset && r.f.end < mark->f.end))
             continue;
         *mark = r;
         table->mark_slot = at == 0;
     }
-    if (mark->type != TWOCHOICE_PRIV_MARK || there == 0 || mark->offset > id)
+    if (mark->type != TWOCHOICE_PRIV_MARK || there == 0 || mark->f.offset > id)
         return QOS_ECORRUPT;
-    return mark->offset == id && there < mark->end ? QOS_ECORRUPT : QOS_OK;
+    return mark->f.offset == id && there < mark->f.end ? QOS_ECORRUPT : QOS_OK;
 }
 
 /* Fragments that giving bytes this tag may add: at most 2; for tag 0 at most 1. */
@@ -1855,11 +1782,10 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twocho
     if (l->state == TWOCHOICE_PRIV_NONE)
         return;
     if (l->state == TWOCHOICE_PRIV_COPYING_LOG && r->type != TWOCHOICE_PRIV_CEILING) {
-        if (r->object > table->cursor_object ||
-            (r->object == table->cursor_object && r->offset >= table->cursor_offset))
+        if (!twochoice_priv_starts_before(&r->f, &table->cursor))
             return;
-        if (r->object == table->cursor_object)
-            table->cursor_offset = qos_max(table->cursor_offset, r->end);
+        if (r->f.object == table->cursor.object)
+            table->cursor.offset = qos_max(table->cursor.offset, r->f.end);
     }
     if (l->records < table->max_records)
         (void)!twochoice_priv_append(table, next, r);
@@ -1868,8 +1794,7 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twocho
 }
 
 /* One change of the table: room and record, of what is reserved only that of the write w; NULL: of a pull. Then the
- * caller applies it to the tree, which cannot fail, from a frame near the public call's: rebalancing needs much of the
- * stack. */
+ * caller applies it to the tree, which cannot fail, and needs much of the stack. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *table,
                                                         const struct twochoice_priv_fragment *f, uint64_t version,
                                                         struct twochoice_priv_write *w)
@@ -1888,11 +1813,8 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *
     }
     if (!(w && w->records) && twochoice_priv_record_room(table) == 0)
         return QOS_EFULL;
-    r = twochoice_priv_record_of(f->tag ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_HOME, version);
-    r.target = (uint16_t)twochoice_priv_target(f->tag);
-    r.object = f->object;
-    r.offset = f->offset;
-    r.end = f->end;
+    r = twochoice_priv_record_of(f->tag ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_HOME, version, 0, 0, 0);
+    r.f = *f;
     if (twochoice_priv_append(table, table->active, &r) != QOS_OK) {
         if (w)
             w->failed = table->log[table->active].id;
@@ -1951,8 +1873,8 @@ QOS_PRIV enum qos_status twochoice_priv_stamp(struct twochoice_table *table, uin
     uint64_t highest = l->highest;
     if (table->has_storage && table->version + TWOCHOICE_PRIV_STAMPS / 2 > l->ceiling &&
         l->ceiling < TWOCHOICE_VERSION_MAX) {
-        struct twochoice_priv_record r = twochoice_priv_record_of(
-            TWOCHOICE_PRIV_CEILING, qos_min(table->version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX));
+        const uint64_t ceiling = qos_min(table->version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
+        struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_CEILING, ceiling, 0, 0, 0);
         room = twochoice_priv_record_room(table) > 1; /* one is for the write that begins */
         if (room && twochoice_priv_append(table, table->active, &r) == QOS_OK)
             twochoice_priv_follow(table, &r);
@@ -2026,7 +1948,7 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
                     next->state == TWOCHOICE_PRIV_SWAPPING ? qos_min(active->changes, next->changes) : active->changes);
     if (commit->logs != 0 && ++table->mark_commits >= table->mark_every && table->unsynced_mark == 0 &&
         twochoice_priv_counts(table))
-        (void)!twochoice_priv_put_mark(table);
+        (void)!twochoice_priv_put_mark(table, NULL);
     if (table->durable_changes >= commit->changes)
         return QOS_OK;
     return twochoice_priv_counts(table) ? QOS_EAGAIN : QOS_EIO;
@@ -2092,8 +2014,7 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t
 }
 
 QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_table *table,
-                                                     const struct twochoice_priv_record *r, bool first,
-                                                     struct twochoice_priv_fragment *f)
+                                                     const struct twochoice_priv_record *r, bool first)
 {
     const uint64_t ceiling = table->log[table->active].ceiling;
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
@@ -2102,21 +2023,16 @@ QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_tabl
     if (first != (r->type == TWOCHOICE_PRIV_HEADER) || r->version > TWOCHOICE_VERSION_MAX)
         return QOS_ECORRUPT;
     if (first)
-        return r->object != table->home ? QOS_EINVAL : r->end > 1 ? QOS_ECORRUPT : QOS_OK;
+        return r->f.object != table->home ? QOS_EINVAL : r->f.end > 1 ? QOS_ECORRUPT : QOS_OK;
     if (r->type == TWOCHOICE_PRIV_CEILING || r->type == TWOCHOICE_PRIV_END)
         return r->version >= ceiling ? QOS_OK : QOS_ECORRUPT;
     if (r->type == TWOCHOICE_PRIV_ENDED)
         return r->version % TWOCHOICE_PRIV_BITS == 0 && r->version <= ceiling ? QOS_OK : QOS_ECORRUPT;
-    if ((!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->offset >= r->end || r->version > ceiling ||
-        (redirect && (r->version == 0 || r->target >= TWOCHOICE_SERVERS_MAX || r->target == table->home)))
+    if ((!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->f.offset >= r->f.end || r->version > ceiling ||
+        (redirect && (r->version == 0 || twochoice_priv_target(r->f.tag) >= TWOCHOICE_SERVERS_MAX ||
+                      twochoice_priv_target(r->f.tag) == table->home)))
         return QOS_ECORRUPT;
-    f->object = r->object;
-    f->offset = r->offset;
-    f->end = r->end;
-    f->tag = redirect ? twochoice_priv_tag(r->version, r->target) : 0;
-    if (table->max_fragments - table->fragments < twochoice_priv_growth(table, f))
-        return QOS_EFULL;
-    return QOS_OK;
+    return table->max_fragments - table->fragments < twochoice_priv_growth(table, &r->f) ? QOS_EFULL : QOS_OK;
 }
 
 /* Reads records from the start on and applies them. *log_end: where the bytes of the log end. QOS_ECORRUPT also for a
@@ -2133,7 +2049,6 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
     for (;; r->valid_bytes += TWOCHOICE_RECORD_BYTES) {
         const size_t at = (size_t)(r->valid_bytes % sizeof buf);
         struct twochoice_priv_record d;
-        struct twochoice_priv_fragment f;
         if (at == 0)
             status = twochoice_priv_read(table, table->active, r->valid_bytes, buf, sizeof buf, &got);
         if (status != QOS_OK)
@@ -2147,12 +2062,12 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         }
         crc = qos_get_le32(buf + at);
         twochoice_priv_decode(buf + at, &d);
-        status = twochoice_priv_check_record(table, &d, r->valid_bytes == 0, &f);
+        status = twochoice_priv_check_record(table, &d, r->valid_bytes == 0);
         if (status != QOS_OK)
             break;
         if (r->valid_bytes == 0) {
-            l->id = d.offset;
-            needs_end = d.end != 0;
+            l->id = d.f.offset;
+            needs_end = d.f.end != 0;
             if (d.format != TWOCHOICE_LOG_VERSION) /* its copied fragments may be parts of longer pieces */
                 table->longest_bytes = UINT64_MAX;
         } else {
@@ -2160,15 +2075,15 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         }
         if (d.type == TWOCHOICE_PRIV_END) {
             needs_end = false;
-            table->longest_bytes = qos_max(table->longest_bytes, d.end);
+            table->longest_bytes = qos_max(table->longest_bytes, d.f.end);
         }
         if (d.type == TWOCHOICE_PRIV_ENDED) {
-            twochoice_priv_set_ended(table, d.version, d.offset, d.end);
+            twochoice_priv_set_ended(table, d.version, d.f.offset, d.f.end);
         } else if (d.type == TWOCHOICE_PRIV_REDIRECT || d.type == TWOCHOICE_PRIV_HOME) {
-            twochoice_priv_apply(table, &f);
+            twochoice_priv_apply(table, &d.f);
             twochoice_priv_note_ended(table, d.version);
             if (d.type == TWOCHOICE_PRIV_REDIRECT)
-                table->longest_bytes = qos_max(table->longest_bytes, d.end - d.offset);
+                table->longest_bytes = qos_max(table->longest_bytes, d.f.end - d.f.offset);
         } else {
             l->ceiling = qos_max(l->ceiling, d.version);
         }
@@ -2199,8 +2114,8 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
     return QOS_EIO;
 }
 
-/* After log 0 was read: a new log says the same. No stamp is given out twice: after damage, records that raised the
- * bound may be missing. A mark is at most two rounds of commits old, and each of them raised it by 2^20 at most. */
+/* After log 0 was read: a new log says the same. After damage, records that raised the bound on stamps may be missing:
+ * a mark is at most two rounds of commits old, and each of them raised it by 2^20 at most. */
 QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, const struct twochoice_priv_record *mark,
                                                bool damaged)
 {
@@ -2220,11 +2135,11 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, co
     table->version = qos_min(latest + (l->ceiling - latest + window - 1) / window * window, TWOCHOICE_VERSION_MAX);
     table->version = qos_min(table->version | (TWOCHOICE_PRIV_BITS - 1), TWOCHOICE_VERSION_MAX);
     table->first_version = l->ceiling = table->version;
-    table->last_id = qos_max(l->id, mark->offset);
+    table->last_id = qos_max(l->id, mark->f.offset);
     l->state = TWOCHOICE_PRIV_LOST; /* an earlier run may not have synced it, nor its mark */
     if (marked) {                   /* the latest slot again: the other one was synced before it was written */
         table->mark_slot = 1 - table->mark_slot;
-        status = twochoice_priv_write_mark(table, mark);
+        status = twochoice_priv_put_mark(table, mark);
         if (status == QOS_OK)
             status = twochoice_priv_sync_mark(table);
     } else {
@@ -2239,7 +2154,7 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
                                                 struct twochoice_recovery *recovery)
 {
     struct twochoice_recovery mine = {0, 0, 0}, *r = recovery ? recovery : &mine;
-    struct twochoice_priv_record mark = twochoice_priv_record_of(0, 0);
+    struct twochoice_priv_record mark = twochoice_priv_record_of(0, 0, 0, 0, 0);
     uint64_t log_end = 0;
     enum qos_status status;
     bool damaged;
@@ -2269,88 +2184,75 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
 
 /* -- writes -- */
 
-QOS_PRIV bool twochoice_priv_range(uint64_t offset, uint64_t len_bytes, uint64_t *end)
-{
-    return len_bytes != 0 && qos_checked_add(offset, len_bytes, end);
-}
-
 QOS_PRIV bool twochoice_priv_overlap(const struct twochoice_priv_fragment *a, const struct twochoice_priv_fragment *b)
 {
     return a->object == b->object && a->offset < b->end && b->offset < a->end;
 }
 
-/* Open writes at home do not overlap: a treap of them by (object, offset), with their stamps' hashes as priorities. */
-QOS_PRIV bool twochoice_priv_above(const struct twochoice_table *table, uint32_t a, uint32_t b)
+/* What is written at home does not overlap: a treap by (object, offset), with hashes of addresses as priorities. */
+QOS_PRIV bool twochoice_priv_above(const struct twochoice_priv_extent *a, const struct twochoice_priv_extent *b)
 {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
-    return qos_wrap_mul(table->write[a].stamp, odd) > qos_wrap_mul(table->write[b].stamp, odd);
+    return qos_wrap_mul((uintptr_t)a, odd) > qos_wrap_mul((uintptr_t)b, odd);
 }
 
-QOS_PRIV void twochoice_priv_add_home(struct twochoice_table *table, uint32_t slot)
+/* Where x is, or belongs: below all that are above it. */
+QOS_PRIV struct twochoice_priv_extent **twochoice_priv_place(struct twochoice_table *table,
+                                                             const struct twochoice_priv_extent *x)
 {
-    struct twochoice_priv_write *w = &table->write[slot];
-    uint32_t *at = &table->home_root, *before = &w->before, *after = &w->after, rest;
-    while (*at != QOS_NONE && twochoice_priv_above(table, *at, slot))
-        at = twochoice_priv_starts_before(&w->f, &table->write[*at].f) ? &table->write[*at].before
-                                                                       : &table->write[*at].after;
-    rest = *at;
-    *at = slot;
-    while (rest != QOS_NONE) { /* what was here is divided */
-        struct twochoice_priv_write *x = &table->write[rest];
-        if (twochoice_priv_starts_before(&x->f, &w->f)) {
-            *before = rest;
-            before = &x->after;
-            rest = *before;
-        } else {
-            *after = rest;
-            after = &x->before;
-            rest = *after;
-        }
+    struct twochoice_priv_extent **at = &table->busy;
+    while (*at && *at != x && twochoice_priv_above(*at, x))
+        at = twochoice_priv_starts_before(&x->f, &(*at)->f) ? &(*at)->before : &(*at)->after;
+    return at;
+}
+
+QOS_PRIV void twochoice_priv_begin_at_home(struct twochoice_table *table, struct twochoice_priv_extent *x)
+{
+    struct twochoice_priv_extent **at = twochoice_priv_place(table, x), *rest = *at, **before = &x->before,
+                                 **after = &x->after;
+    for (*at = x; rest;) { /* what was here is divided */
+        const bool first = twochoice_priv_starts_before(&rest->f, &x->f);
+        *(first ? before : after) = rest;
+        *(first ? &before : &after) = first ? &rest->after : &rest->before;
+        rest = first ? rest->after : rest->before;
     }
-    *before = *after = QOS_NONE;
+    *before = *after = NULL;
 }
 
-QOS_PRIV void twochoice_priv_remove_home(struct twochoice_table *table, uint32_t slot)
+QOS_PRIV void twochoice_priv_end_at_home(struct twochoice_table *table, const struct twochoice_priv_extent *x)
 {
-    const struct twochoice_priv_write *w = &table->write[slot];
-    uint32_t *at = &table->home_root, a = w->before, b = w->after;
-    while (*at != slot)
-        at = twochoice_priv_starts_before(&w->f, &table->write[*at].f) ? &table->write[*at].before
-                                                                       : &table->write[*at].after;
-    while (a != QOS_NONE && b != QOS_NONE) {
-        const bool first = twochoice_priv_above(table, a, b);
+    struct twochoice_priv_extent **at = twochoice_priv_place(table, x), *a = x->before, *b = x->after;
+    while (a && b) {
+        const bool first = twochoice_priv_above(a, b);
         *at = first ? a : b;
-        at = first ? &table->write[a].after : &table->write[b].before;
-        if (first)
-            a = *at;
-        else
-            b = *at;
+        at = first ? &a->after : &b->before;
+        *(first ? &a : &b) = *at;
     }
-    *at = a != QOS_NONE ? a : b;
+    *at = a ? a : b;
 }
 
-/* Is a write at home open there? Of those that start before the end of f, only the last can reach into it. */
-QOS_PRIV bool twochoice_priv_home_write(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+/* Is a write at home open there, or a pull that writes there? Of those that start before the end of f, only the last
+ * can reach into it. */
+QOS_PRIV bool twochoice_priv_busy(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     const struct twochoice_priv_fragment end = {f->object, f->end, f->end, 0};
-    const struct twochoice_priv_write *last = NULL;
-    uint32_t at = table->home_root;
-    while (at != QOS_NONE) {
-        const struct twochoice_priv_write *w = &table->write[at];
-        const bool before = twochoice_priv_starts_before(&w->f, &end);
-        last = before ? w : last;
-        at = before ? w->after : w->before;
+    const struct twochoice_priv_extent *last = NULL, *at = table->busy;
+    while (at) {
+        const bool before = twochoice_priv_starts_before(&at->f, &end);
+        last = before ? at : last;
+        at = before ? at->after : at->before;
     }
     return last && twochoice_priv_overlap(f, &last->f);
 }
 
-/* The first pull in use, from state `least` on, that touches the bytes; NULL: none. */
+/* The first pull that touches the bytes; NULL: none. */
 QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pulled(const struct twochoice_table *table,
-                                                           const struct twochoice_priv_fragment *f, uint32_t least)
+                                                           const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_pull *first = NULL, *p;
     for (p = table->pull; table->pulls_open != 0 && p < table->pull + table->max_pulls; p++)
-        if (p->state >= least && twochoice_priv_overlap(f, &p->f) && (!first || p->f.offset < first->f.offset))
+        if (p->state != TWOCHOICE_PRIV_FREE && twochoice_priv_overlap(f, &p->at.f) &&
+            (!first || p->at.f.offset < first->at.f.offset))
             first = p;
     return first;
 }
@@ -2369,8 +2271,8 @@ QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct t
 {
     const uint32_t slot = (uint32_t)(w - table->write);
     uint32_t *at = &table->stamped[w->stamp & table->stamps];
-    if (w->f.tag == 0)
-        twochoice_priv_remove_home(table, slot);
+    if (w->at.f.tag == 0)
+        twochoice_priv_end_at_home(table, &w->at);
     while (*at != slot)
         at = &table->write[*at].behind;
     *at = w->behind;
@@ -2382,15 +2284,6 @@ QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct t
     table->reserved_records -= w->records;
 }
 
-/* Checks for room for a write at home without a reservation: it splits nothing, or replaces nothing. */
-QOS_PRIV bool twochoice_priv_needs_no_room(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
-{
-    struct twochoice_priv_fragment old;
-    (void)twochoice_priv_reach(table, f->object, f->offset, &old);
-    return !twochoice_priv_overlap(f, &old) ||
-           (twochoice_priv_record_room(table) != 0 && twochoice_priv_growth(table, f) == 0);
-}
-
 QOS_PRIV enum qos_status twochoice_priv_check_target(const struct twochoice_table *table, uint32_t target)
 {
     if (target == table->home)
@@ -2398,24 +2291,18 @@ QOS_PRIV enum qos_status twochoice_priv_check_target(const struct twochoice_tabl
     return target < TWOCHOICE_SERVERS_MAX || target >= TWOCHOICE_UNBOUND ? QOS_OK : QOS_ERANGE;
 }
 
-/* Is a write at home open there, or a pull that writes there? */
-QOS_PRIV bool twochoice_priv_home_busy(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
-{
-    return twochoice_priv_home_write(table, f) || twochoice_priv_pulled(table, f, TWOCHOICE_PRIV_WRITING);
-}
-
 QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object, uint32_t target,
                                                     uint64_t offset, uint64_t len_bytes, uint64_t *stamp)
 {
     const bool local = target == TWOCHOICE_LOCAL;
-    struct twochoice_priv_fragment f = {object, offset, 0, 0};
+    struct twochoice_priv_fragment f = {object, offset, 0, 0}, old;
     struct twochoice_priv_write *w;
     enum qos_status status;
     uint32_t slot;
     bool records, room;
     QOS_ASSERT(table && stamp);
     status = twochoice_priv_check_target(table, target);
-    if (status == QOS_OK && !twochoice_priv_range(offset, len_bytes, &f.end))
+    if (status == QOS_OK && (len_bytes == 0 || !qos_checked_add(offset, len_bytes, &f.end)))
         status = QOS_ERANGE;
     if (status == QOS_OK)
         status = twochoice_priv_records(table);
@@ -2425,18 +2312,21 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
         return QOS_EFULL;
     records = twochoice_priv_record_room(table) != 0;
     room = records && table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments >= 2u - local;
-    if (local && twochoice_priv_home_busy(table, &f))
+    if (local && twochoice_priv_busy(table, &f))
         return QOS_EAGAIN;
-    if (!room && !(local && twochoice_priv_needs_no_room(table, &f)))
-        return QOS_EFULL;
+    if (!room) { /* at home it needs none if it replaces nothing, or splits nothing */
+        (void)twochoice_priv_reach(table, object, offset, &old);
+        if (!local || (twochoice_priv_overlap(&f, &old) && !(records && twochoice_priv_growth(table, &f) == 0)))
+            return QOS_EFULL;
+    }
     status = twochoice_priv_stamp(table, stamp);
     if (status != QOS_OK)
         return status;
     slot = table->free_write;
     w = &table->write[slot];
     table->free_write = w->behind;
-    w->f = f;
-    w->f.tag = local ? 0 : twochoice_priv_tag(*stamp, (uint32_t)qos_min(target, TWOCHOICE_PRIV_NO_TARGET));
+    w->at.f = f;
+    w->at.f.tag = local ? 0 : twochoice_priv_tag(*stamp, (uint32_t)qos_min(target, TWOCHOICE_PRIV_NO_TARGET));
     w->stamp = *stamp;
     w->behind = table->stamped[*stamp & table->stamps];
     table->stamped[*stamp & table->stamps] = slot;
@@ -2446,12 +2336,11 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     table->reserved_fragments += w->fragments;
     table->reserved_records += w->records;
     if (local)
-        twochoice_priv_add_home(table, slot);
+        twochoice_priv_begin_at_home(table, &w->at);
     table->writes_open++;
     return QOS_OK;
 }
 
-/* The target lies only in the open write: a write that is bound is as if it had begun so. */
 QOS_API enum qos_status twochoice_table_write_bind(struct twochoice_table *table, uint64_t stamp, uint32_t target)
 {
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
@@ -2462,19 +2351,19 @@ QOS_API enum qos_status twochoice_table_write_bind(struct twochoice_table *table
         return status != QOS_OK ? status : QOS_ERANGE;
     if (!w)
         return QOS_ENOENT;
-    now = w->f.tag ? twochoice_priv_target(w->f.tag) : TWOCHOICE_LOCAL;
+    now = w->at.f.tag ? twochoice_priv_target(w->at.f.tag) : TWOCHOICE_LOCAL;
     if (now != TWOCHOICE_PRIV_NO_TARGET)
         return now == target ? QOS_OK : QOS_EBUSY;
     if (target != TWOCHOICE_LOCAL) {
-        w->f.tag = twochoice_priv_tag(stamp, target);
+        w->at.f.tag = twochoice_priv_tag(stamp, target);
         return QOS_OK;
     }
-    if (twochoice_priv_home_busy(table, &w->f))
+    if (twochoice_priv_busy(table, &w->at.f))
         return QOS_EAGAIN;
-    w->f.tag = 0;
+    w->at.f.tag = 0;
     w->fragments--; /* at home one is enough */
     table->reserved_fragments--;
-    twochoice_priv_add_home(table, (uint32_t)(w - table->write));
+    twochoice_priv_begin_at_home(table, &w->at);
     return QOS_OK;
 }
 
@@ -2519,7 +2408,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
     *n = 0;
     if (!w)
         return twochoice_priv_outcome(table, stamp);
-    f = &w->f;
+    f = &w->at.f;
     if (max == 0 || (f->tag != 0 && twochoice_priv_target(f->tag) == TWOCHOICE_PRIV_NO_TARGET))
         return QOS_EINVAL;
     gap = twochoice_priv_find_gap(table, f);
@@ -2565,7 +2454,7 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
     }
     if (!found)
         return false;
-    twochoice_priv_piece(piece, found->f.object, found->f.offset, found->f.end, found->f.tag);
+    twochoice_priv_piece(piece, found->at.f.object, found->at.f.offset, found->at.f.end, found->at.f.tag);
     piece->version = found->stamp;
     return true;
 }
@@ -2599,7 +2488,7 @@ QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64
     struct twochoice_priv_at at;
     uint64_t end;
     size_t n = 0;
-    if (!twochoice_priv_range(offset, len_bytes, &end) || max == 0)
+    if (len_bytes == 0 || !qos_checked_add(offset, len_bytes, &end) || max == 0)
         return 0;
     at = twochoice_priv_reach(table, object, offset, &f);
     for (;;) {
@@ -2651,6 +2540,8 @@ QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pull_of(struct twochoice_tab
 
 QOS_PRIV void twochoice_priv_close_pull(struct twochoice_table *table, struct twochoice_priv_pull *p)
 {
+    if (p->state == TWOCHOICE_PRIV_WRITING)
+        twochoice_priv_end_at_home(table, &p->at);
     p->state = TWOCHOICE_PRIV_FREE;
     table->pulls_open--;
 }
@@ -2668,17 +2559,17 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
     if (piece->target == TWOCHOICE_LOCAL)
         return QOS_ENOENT;
     f.end = qos_min(piece->end, qos_sat_add(offset, max_bytes));
-    other = twochoice_priv_pulled(table, &f, TWOCHOICE_PRIV_COPYING);
-    if (other && other->f.offset <= offset)
+    other = twochoice_priv_pulled(table, &f);
+    if (other && other->at.f.offset <= offset)
         return QOS_EBUSY;
     if (other)
-        f.end = other->f.offset;
+        f.end = other->at.f.offset;
     for (id = 0; id < table->max_pulls && table->pull[id].state != TWOCHOICE_PRIV_FREE; id++)
         continue;
     if (id == table->max_pulls)
         return QOS_EFULL;
     p = &table->pull[id];
-    p->f = f;
+    p->at.f = f;
     p->tag = twochoice_priv_tag(piece->version, piece->target);
     p->state = TWOCHOICE_PRIV_COPYING;
     table->pulls_open++;
@@ -2697,13 +2588,14 @@ QOS_API enum qos_status twochoice_table_pull_ready(struct twochoice_table *table
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    if (twochoice_priv_home_write(table, &p->f))
+    if (twochoice_priv_busy(table, &p->at.f))
         return QOS_EAGAIN;
-    if (!twochoice_priv_find_gap(table, &p->f))
-        (void)twochoice_priv_redirected(table, &p->f, p->tag, pieces, max, n);
+    if (!twochoice_priv_find_gap(table, &p->at.f))
+        (void)twochoice_priv_redirected(table, &p->at.f, p->tag, pieces, max, n);
     if (*n != 0)
-        p->f.end = pieces[*n - 1].end;
+        p->at.f.end = pieces[*n - 1].end;
     p->state = TWOCHOICE_PRIV_WRITING;
+    twochoice_priv_begin_at_home(table, &p->at);
     return QOS_OK;
 }
 
@@ -2711,7 +2603,6 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
                                                     struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
-    uint64_t end;
     size_t i;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
@@ -2719,20 +2610,17 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
         return QOS_ENOENT;
     if (max == 0)
         return QOS_EINVAL;
-    if (!twochoice_priv_find_gap(table, &p->f) && !twochoice_priv_redirected(table, &p->f, p->tag, replaced, max, n))
+    if (!twochoice_priv_find_gap(table, &p->at.f) &&
+        !twochoice_priv_redirected(table, &p->at.f, p->tag, replaced, max, n))
         return QOS_EAGAIN;
-    end = p->f.end;
     for (i = 0; i < *n; i++) {
-        enum qos_status status;
-        p->f.offset = replaced[i].offset;
-        p->f.end = replaced[i].end;
-        status = twochoice_priv_change(table, &p->f, p->tag >> 16, NULL);
+        const struct twochoice_priv_fragment f = {p->at.f.object, replaced[i].offset, replaced[i].end, 0};
+        const enum qos_status status = twochoice_priv_change(table, &f, p->tag >> 16, NULL);
         if (status != QOS_OK) {
-            p->f.end = end;
             *n = i;
             return status;
         }
-        twochoice_priv_apply(table, &p->f);
+        twochoice_priv_apply(table, &f);
     }
     twochoice_priv_close_pull(table, p);
     return QOS_OK;
@@ -2762,7 +2650,7 @@ QOS_API enum qos_status twochoice_table_compact_start(struct twochoice_table *ta
         return QOS_EINVAL;
     if (table->log[next].state != TWOCHOICE_PRIV_NONE)
         return QOS_EBUSY;
-    table->cursor_object = table->cursor_offset = 0;
+    table->cursor.object = table->cursor.offset = 0;
     table->cursor_ended = 0;
     return twochoice_priv_begin_log(table, next, TWOCHOICE_PRIV_COPYING_LOG, ceiling);
 }
@@ -2775,31 +2663,23 @@ QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_
     const struct twochoice_priv_log *l = &table->log[twochoice_priv_next_log(table)];
     struct twochoice_priv_record r;
     struct twochoice_piece p;
-    if (table->cursor_object != UINT64_MAX || table->cursor_offset != UINT64_MAX) {
-        if (twochoice_table_next(table, table->cursor_object, table->cursor_offset, &p)) {
-            r = twochoice_priv_record_of(TWOCHOICE_PRIV_REDIRECT, p.version);
-            r.target = (uint16_t)p.target;
-            r.object = table->cursor_object = p.object;
-            r.offset = p.offset;
-            r.end = table->cursor_offset = p.end;
-            return r;
-        }
-        table->cursor_object = table->cursor_offset = UINT64_MAX; /* from now on all changes go to both logs */
+    if (twochoice_table_next(table, table->cursor.object, table->cursor.offset, &p)) {
+        r = twochoice_priv_record_of(TWOCHOICE_PRIV_REDIRECT, p.version, p.object, p.offset, p.end);
+        r.f.tag = twochoice_priv_tag(p.version, p.target);
+        table->cursor.object = p.object;
+        table->cursor.offset = p.end;
+        return r;
     }
+    table->cursor.object = table->cursor.offset = UINT64_MAX; /* from now on all changes go to both logs */
     while (table->cursor_ended < table->groups && 2 * (l->records + 1) < table->max_records / 2 + table->fragments) {
         const struct twochoice_priv_ended *e = twochoice_priv_group(
             table, table->version + TWOCHOICE_PRIV_BITS * (uint64_t)(table->groups - table->cursor_ended));
         table->cursor_ended++;
-        if ((e->bits[0] | e->bits[1]) != 0) {
-            r = twochoice_priv_record_of(TWOCHOICE_PRIV_ENDED, e->base);
-            r.offset = e->bits[0];
-            r.end = e->bits[1];
-            return r;
-        }
+        if ((e->bits[0] | e->bits[1]) != 0)
+            return twochoice_priv_record_of(TWOCHOICE_PRIV_ENDED, e->base, 0, e->bits[0], e->bits[1]);
     }
-    r = twochoice_priv_record_of(TWOCHOICE_PRIV_END, qos_min(ceiling, TWOCHOICE_VERSION_MAX));
-    r.end = table->longest_bytes;
-    return r;
+    return twochoice_priv_record_of(TWOCHOICE_PRIV_END, qos_min(ceiling, TWOCHOICE_VERSION_MAX), 0, 0,
+                                    table->longest_bytes);
 }
 
 QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
@@ -2849,7 +2729,7 @@ QOS_API enum qos_status twochoice_table_compact_end(struct twochoice_table *tabl
     l->state = l->state == TWOCHOICE_PRIV_SWAPPING ? TWOCHOICE_PRIV_SOUND : TWOCHOICE_PRIV_LOST;
     table->active = next;
     table->durable_changes = qos_max(table->durable_changes, l->changes);
-    (void)!twochoice_priv_put_mark(table);
+    (void)!twochoice_priv_put_mark(table, NULL);
     return QOS_OK;
 }
 
@@ -2907,43 +2787,27 @@ QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_mai
     return NULL;
 }
 
-QOS_PRIV void twochoice_priv_maintainer_layout(struct qos_layout *layout, void *mem,
-                                               struct twochoice_maintainer *maintainer,
-                                               const struct twochoice_maintainer_config *config)
-{
-    qos_layout_begin(layout, mem);
-    maintainer->source = (struct twochoice_priv_source *)qos_layout_part(layout, config->servers,
-                                                                         sizeof *maintainer->source, QOS_CACHE_LINE);
-}
-
 QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_config *config)
 {
-    struct qos_layout layout;
-    struct twochoice_maintainer scratch;
-    if (twochoice_maintainer_config_error(config))
-        return 0;
-    twochoice_priv_maintainer_layout(&layout, NULL, &scratch, config);
-    return qos_layout_size_bytes(&layout);
+    const size_t bytes = config ? config->servers * sizeof(struct twochoice_priv_source) : 0;
+    return twochoice_maintainer_config_error(config) ? 0 : (bytes + QOS_CACHE_LINE - 1) & ~(size_t)(QOS_CACHE_LINE - 1);
 }
 
 QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem, size_t size_bytes,
                                                   const struct twochoice_maintainer_config *config)
 {
-    struct qos_layout layout;
-    struct twochoice_maintainer scratch;
-    enum qos_status status;
+    struct qos_layout layout = {NULL, twochoice_maintainer_memsize(config), QOS_CACHE_LINE, false};
+    enum qos_status status = qos_layout_check(&layout, mem, size_bytes);
     uint64_t rate;
     uint32_t i;
     QOS_ASSERT(maintainer);
     if (twochoice_maintainer_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
-    rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
-    twochoice_priv_maintainer_layout(&layout, NULL, &scratch, config);
-    status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
+    rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
     __builtin_memset(maintainer, 0, sizeof *maintainer);
-    twochoice_priv_maintainer_layout(&layout, mem, maintainer, config);
+    maintainer->source = (struct twochoice_priv_source *)mem;
     for (i = 0; i < config->servers; i++) {
         maintainer->source[i].since_ns = QOS_NEVER;
         maintainer->source[i].idle = false;
@@ -3131,10 +2995,6 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   3. The clock of a placement or an intake never goes back, one call moves it by TWOCHOICE_TIME_MAX at most, and all
  *      together by no more than the caller's passed, but where that was set.
  *
- * WHERE WE DIFFER from the paper: its clients probe 2k servers and choose the k least loaded, by bytes; servers count
- * writes that probes announce. Many clients that decide at once need guesses then, and bytes say nothing of slow
- * devices. docs/papers.md compares both.
- *
  * REFERENCES
  *
  *   D. Dai, Y. Chen, D. Kimpe, R. Ross: Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems,
@@ -3205,6 +3065,66 @@ struct twochoice_placement {
     struct qos_counters counters;
 };
 
+/* INTAKE, in every server: who may write to it next, and how fast its device drains.
+ *
+ *   rate   Each end of an operation adds the time that the device worked for it, and its cost (len_bytes + op_cost), to
+ *          two sums that forget a quarter each time. With fewer than `parallel` operations in flight the time counts in
+ *          part, so the quotient is the time that a device with enough work needs. An operation that takes longer than
+ *          expected counts before it ends.
+ *   ask    The turn goes round over the clients, one write each, so that a large client waits like a small one. While
+ *          a write would begin in less than three times the learned time from an ask to its write (the lead), behind
+ *          what is in flight and asked for, the next one is asked. An idle device always asks; one whose rate is not
+ *          known does only when idle. An ask without an answer holds its place for four leads.
+ *   wait   of a reservation: what is in flight and asked for; and 3/4 of what its turn comes behind, as of 2k
+ *          reservations k are used. For this a reservation counts as at most four typical operations: who claims more
+ *          does not drive others away.
+ *
+ *   States of a reservation; left: writes that may be asked for, asked: asks without an answer:
+ *
+ *       RESERVE -> [left > 0] --ask--> [left - 1, asked + 1] --the write arrives--> [asked - 1] -> gone when both are 0
+ *                       '--------------------'--RELEASE, or no answer in time--> gone
+ *
+ * INVARIANTS
+ *
+ *   1. Each entry in use is in the chain of its client and turn; in the list of its client, in the order of their
+ *      RESERVEs, while left > 0; in the queue of deadlines while asked > 0. A client is in its chain while it has
+ *      entries, in the turn while its list is not empty.
+ *   2. left and reserved are the sums of left, and of left times cost, over all entries; holds and awaited the same of
+ *      holds, asked the sum of asked. holds > 0 only from `young` on in the queue of deadlines.
+ */
+
+struct twochoice_priv_entry { /* a reservation, as the server sees it */
+    uint64_t request, turn, cost, len_bytes, asked_ns;
+    uint32_t left, asked, holds; /* holds: those of asked that hold a place */
+    uint32_t peer, chain;        /* chain: the next in it, or unused */
+};
+struct twochoice_priv_list {
+    uint32_t head, tail;
+};
+struct twochoice_priv_link {
+    uint32_t prev, next;
+};
+struct twochoice_priv_peer { /* a client that has reservations */
+    uint64_t client;
+    uint32_t entries, left, chain;
+    struct twochoice_priv_list own; /* of entries */
+};
+struct twochoice_intake {
+    struct twochoice_priv_entry *entry;
+    struct twochoice_priv_peer *peer;
+    struct twochoice_priv_link *own_link, *waiting_link, *turn_link; /* by entry, entry, peer */
+    uint32_t *entry_chain, *peer_chain;
+    uint32_t server, max, max_per_client, chains, parallel, unused_entry, unused_peer, used, turns, young;
+    struct twochoice_priv_list turn, waiting; /* of peers; of entries */
+    uint64_t op_cost, timeout_ns;
+    uint64_t ops, cost, left, reserved, asked, holds, awaited; /* ops, cost: in flight */
+    uint64_t work_ns, work_cost; /* sums that forget: their quotient is the time for a unit of cost */
+    uint64_t last_ns;            /* when the device began with what it does now, or ended the last operation */
+    uint64_t lead_ns;            /* from an ask to its write */
+    uint64_t lost;
+    struct twochoice_priv_clock clock;
+};
+
 #ifndef QOS_DECLARE_ONLY
 
 /* The own clock, which moves as the caller's passes its latest time. */
@@ -3239,54 +3159,47 @@ QOS_API const char *twochoice_placement_config_error(const struct twochoice_plac
     return NULL;
 }
 
-QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, void *mem,
-                                              struct twochoice_placement *placement,
-                                              const struct twochoice_placement_config *config)
+QOS_PRIV size_t twochoice_priv_placement_layout(void *mem, struct twochoice_placement *placement,
+                                                const struct twochoice_placement_config *config)
 {
     const size_t n = config->servers, k = (size_t)qos_default(config->max_writes, 128);
     const size_t requests = (size_t)qos_default(config->max_requests, 4);
-    qos_layout_begin(layout, mem);
+    struct qos_layout layout;
+    qos_layout_begin(&layout, mem);
     placement->servers = config->servers;
     placement->max_writes = (uint32_t)k;
     placement->max_requests = (uint32_t)requests;
     placement->max_offers = (uint32_t)(4 * k);
-    placement->request =
-        (struct twochoice_priv_request *)qos_layout_part(layout, requests, sizeof *placement->request, QOS_CACHE_LINE);
-    placement->offer = (struct twochoice_priv_offer *)qos_layout_part(layout, requests * 4 * k,
-                                                                      sizeof *placement->offer, QOS_CACHE_LINE);
-    placement->sent =
-        (struct twochoice_priv_sent *)qos_layout_part(layout, requests * k, sizeof *placement->sent, QOS_CACHE_LINE);
-    placement->service_ns = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
-    placement->drawn = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), QOS_CACHE_LINE);
-    placement->state = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), QOS_CACHE_LINE);
+    QOS_LAYOUT_SET(&layout, placement->request, requests);
+    QOS_LAYOUT_SET(&layout, placement->offer, requests * 4 * k);
+    QOS_LAYOUT_SET(&layout, placement->sent, requests * k);
+    QOS_LAYOUT_SET(&layout, placement->service_ns, n);
+    QOS_LAYOUT_SET(&layout, placement->drawn, n);
+    QOS_LAYOUT_SET(&layout, placement->state, n);
+    return qos_layout_size_bytes(&layout);
 }
 
 QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_config *config)
 {
-    struct qos_layout layout;
     struct twochoice_placement scratch;
-    if (twochoice_placement_config_error(config))
-        return 0;
-    twochoice_priv_placement_layout(&layout, NULL, &scratch, config);
-    return qos_layout_size_bytes(&layout);
+    return twochoice_placement_config_error(config) ? 0 : twochoice_priv_placement_layout(NULL, &scratch, config);
 }
 
 QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem, size_t size_bytes,
                                                  const struct twochoice_placement_config *config)
 {
-    struct qos_layout layout;
-    struct twochoice_placement scratch;
+    const size_t need = twochoice_placement_memsize(config);
+    const struct qos_layout layout = {NULL, need, QOS_CACHE_LINE, need == 0};
     enum qos_status status;
     uint32_t i;
     QOS_ASSERT(placement);
     if (twochoice_placement_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
-    twochoice_priv_placement_layout(&layout, NULL, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(placement, 0, sizeof *placement);
-    twochoice_priv_placement_layout(&layout, mem, placement, config);
+    (void)twochoice_priv_placement_layout(mem, placement, config);
     placement->min_write_bytes =
         config->min_write_bytes == QOS_NOTHING ? 0 : qos_default(config->min_write_bytes, TWOCHOICE_MIN_WRITE_BYTES);
     placement->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
@@ -3404,7 +3317,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
                                                   const struct twochoice_write *writes, size_t k, uint64_t tag,
                                                   uint64_t *request)
 {
-    struct twochoice_priv_request *r;
+    struct twochoice_priv_request *r = NULL;
     uint32_t i;
     QOS_ASSERT(placement && writes && request);
     now_ns = twochoice_priv_now(&placement->clock, now_ns);
@@ -3413,15 +3326,12 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     for (i = 0; i < k; i++)
         if (writes[i].home >= placement->servers)
             return QOS_ENOENT;
-    for (i = 0; i < placement->max_requests && placement->request[i].id; i++)
-        ;
-    if (i == placement->max_requests) /* one that has ended, but was not stepped: its servers hear that when they ask */
-        for (i = 0; i < placement->max_requests && placement->request[i].open; i++)
-            ;
-    if (i == placement->max_requests)
+    for (i = placement->max_requests; i > 0; i--) /* at worst one that has ended: its servers hear that when they ask */
+        if (!placement->request[i - 1].id || (!r && !placement->request[i - 1].open))
+            r = &placement->request[i - 1];
+    if (!r)
         return QOS_EFULL;
-    r = &placement->request[i];
-    *request = r->id = ++placement->requests * TWOCHOICE_REQUESTS_MAX + i;
+    *request = r->id = ++placement->requests * TWOCHOICE_REQUESTS_MAX + (uint64_t)(r - placement->request);
     r->tag = tag;
     r->offers = r->small = 0;
     r->writes = r->unbound = r->open = (uint32_t)k;
@@ -3882,70 +3792,6 @@ QOS_API enum qos_status twochoice_placement_stats(const struct twochoice_placeme
     return QOS_OK;
 }
 
-#endif /* QOS_DECLARE_ONLY */
-
-/* INTAKE, in every server: who may write to it next, and how fast its device drains.
- *
- *   rate   Each end of an operation adds the time that the device worked for it, and its cost (len_bytes + op_cost), to
- *          two sums that forget a quarter each time. With fewer than `parallel` operations in flight the time counts in
- *          part, so the quotient is the time that a device with enough work needs. An operation that takes longer than
- *          expected counts before it ends.
- *   ask    The turn goes round over the clients, one write each, so that a large client waits like a small one. While
- *          a write would begin in less than three times the learned time from an ask to its write (the lead), behind
- *          what is in flight and asked for, the next one is asked. An idle device always asks; one whose rate is not
- *          known does only when idle. An ask without an answer holds its place for four leads.
- *   wait   of a reservation: what is in flight and asked for; and 3/4 of what its turn comes behind, as of 2k
- *          reservations k are used. For this a reservation counts as at most four typical operations: who claims more
- *          does not drive others away.
- *
- *   States of a reservation; left: writes that may be asked for, asked: asks without an answer:
- *
- *       RESERVE -> [left > 0] --ask--> [left - 1, asked + 1] --the write arrives--> [asked - 1] -> gone when both are 0
- *                       '--------------------'--RELEASE, or no answer in time--> gone
- *
- * INVARIANTS
- *
- *   1. Each entry in use is in the chain of its client and turn; in the list of its client, in the order of their
- *      RESERVEs, while left > 0; in the queue of deadlines while asked > 0. A client is in its chain while it has
- *      entries, in the turn while its list is not empty.
- *   2. left and reserved are the sums of left, and of left times cost, over all entries; holds and awaited the same of
- *      holds, asked the sum of asked. holds > 0 only from `young` on in the queue of deadlines.
- */
-
-struct twochoice_priv_entry { /* a reservation, as the server sees it */
-    uint64_t request, turn, cost, len_bytes, asked_ns;
-    uint32_t left, asked, holds; /* holds: those of asked that hold a place */
-    uint32_t peer, chain;        /* chain: the next in it, or unused */
-};
-struct twochoice_priv_list {
-    uint32_t head, tail;
-};
-struct twochoice_priv_link {
-    uint32_t prev, next;
-};
-struct twochoice_priv_peer { /* a client that has reservations */
-    uint64_t client;
-    uint32_t entries, left, chain;
-    struct twochoice_priv_list own; /* of entries */
-};
-struct twochoice_intake {
-    struct twochoice_priv_entry *entry;
-    struct twochoice_priv_peer *peer;
-    struct twochoice_priv_link *own_link, *waiting_link, *turn_link; /* by entry, entry, peer */
-    uint32_t *entry_chain, *peer_chain;
-    uint32_t server, max, max_per_client, chains, parallel, unused_entry, unused_peer, used, turns, young;
-    struct twochoice_priv_list turn, waiting; /* of peers; of entries */
-    uint64_t op_cost, timeout_ns;
-    uint64_t ops, cost, left, reserved, asked, holds, awaited; /* ops, cost: in flight */
-    uint64_t work_ns, work_cost; /* sums that forget: their quotient is the time for a unit of cost */
-    uint64_t last_ns;            /* when the device began with what it does now, or ended the last operation */
-    uint64_t lead_ns;            /* from an ask to its write */
-    uint64_t lost;
-    struct twochoice_priv_clock clock;
-};
-
-#ifndef QOS_DECLARE_ONLY
-
 QOS_API const char *twochoice_intake_config_error(const struct twochoice_intake_config *config)
 {
     if (!config)
@@ -3961,52 +3807,46 @@ QOS_API const char *twochoice_intake_config_error(const struct twochoice_intake_
     return NULL;
 }
 
-QOS_PRIV void twochoice_priv_intake_layout(struct qos_layout *layout, void *mem, struct twochoice_intake *intake,
-                                           const struct twochoice_intake_config *config)
+QOS_PRIV size_t twochoice_priv_intake_layout(void *mem, struct twochoice_intake *intake,
+                                             const struct twochoice_intake_config *config)
 {
-    qos_layout_begin(layout, mem);
+    struct qos_layout layout;
+    qos_layout_begin(&layout, mem);
     intake->max = (uint32_t)qos_default(config->max_reservations, 4096);
     intake->chains = 1;
     while (intake->chains < intake->max)
         intake->chains *= 2;
-    intake->entry = (struct twochoice_priv_entry *)qos_layout_part(layout, intake->max,
-                                                                   sizeof(struct twochoice_priv_entry), QOS_CACHE_LINE);
-    intake->peer = (struct twochoice_priv_peer *)qos_layout_part(layout, intake->max,
-                                                                 sizeof(struct twochoice_priv_peer), QOS_CACHE_LINE);
-    intake->own_link = (struct twochoice_priv_link *)qos_layout_part(
-        layout, 3 * (size_t)intake->max, sizeof(struct twochoice_priv_link), QOS_CACHE_LINE);
-    intake->waiting_link = mem ? intake->own_link + intake->max : NULL;
-    intake->turn_link = mem ? intake->waiting_link + intake->max : NULL;
-    intake->entry_chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
-    intake->peer_chain = (uint32_t *)qos_layout_part(layout, intake->chains, sizeof(uint32_t), QOS_CACHE_LINE);
+    QOS_LAYOUT_SET(&layout, intake->entry, intake->max);
+    QOS_LAYOUT_SET(&layout, intake->peer, intake->max);
+    QOS_LAYOUT_SET(&layout, intake->own_link, intake->max);
+    QOS_LAYOUT_SET(&layout, intake->waiting_link, intake->max);
+    QOS_LAYOUT_SET(&layout, intake->turn_link, intake->max);
+    QOS_LAYOUT_SET(&layout, intake->entry_chain, intake->chains);
+    QOS_LAYOUT_SET(&layout, intake->peer_chain, intake->chains);
+    return qos_layout_size_bytes(&layout);
 }
 
 QOS_API size_t twochoice_intake_memsize(const struct twochoice_intake_config *config)
 {
-    struct qos_layout layout;
     struct twochoice_intake scratch;
-    if (twochoice_intake_config_error(config))
-        return 0;
-    twochoice_priv_intake_layout(&layout, NULL, &scratch, config);
-    return qos_layout_size_bytes(&layout);
+    return twochoice_intake_config_error(config) ? 0 : twochoice_priv_intake_layout(NULL, &scratch, config);
 }
 
 QOS_API enum qos_status twochoice_intake_init(struct twochoice_intake *intake, void *mem, size_t size_bytes,
                                               const struct twochoice_intake_config *config)
 {
-    struct qos_layout layout;
-    struct twochoice_intake scratch;
+    const size_t need = twochoice_intake_memsize(config);
+    const struct qos_layout layout = {NULL, need, QOS_CACHE_LINE, need == 0};
     enum qos_status status;
     uint32_t i;
     QOS_ASSERT(intake);
     if (twochoice_intake_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
-    twochoice_priv_intake_layout(&layout, NULL, &scratch, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(intake, 0, sizeof *intake);
-    twochoice_priv_intake_layout(&layout, mem, intake, config);
+    (void)twochoice_priv_intake_layout(mem, intake, config);
     intake->server = config->server;
     intake->max_per_client = (uint32_t)qos_default(config->max_per_client, 64);
     intake->parallel = (uint32_t)qos_default(config->parallel, 1);
@@ -4404,57 +4244,52 @@ QOS_PRIV bool twochoice_priv_message_sound(const struct twochoice_message *messa
 QOS_API enum qos_status twochoice_message_encode(const struct twochoice_message *message, void *buf, size_t size_bytes,
                                                  size_t *len_bytes)
 {
+    const struct twochoice_message *m = message;
+    const uint64_t field[] = {m->client, m->request, m->turn, m->len_bytes, m->wait_ns, m->service_ns, m->idle_ns};
     struct qos_writer w;
     struct qos_frame f;
+    size_t i;
     QOS_ASSERT(message && buf && len_bytes);
     if (!twochoice_priv_message_sound(message))
         return QOS_ERANGE;
     if (size_bytes < TWOCHOICE_MESSAGE_BYTES)
         return QOS_EMEMORY;
     qos_writer_init(&w, (uint8_t *)buf + QOS_FRAME_HEADER_BYTES, size_bytes - QOS_FRAME_HEADER_BYTES);
-    qos_write_u32(&w, message->server);
-    qos_write_u16(&w, (uint16_t)message->state);
-    qos_write_u16(&w, (uint16_t)message->count);
-    qos_write_u64(&w, message->client);
-    qos_write_u64(&w, message->request);
-    qos_write_u64(&w, message->turn);
-    qos_write_u64(&w, message->len_bytes);
-    qos_write_u64(&w, message->wait_ns);
-    qos_write_u64(&w, message->service_ns);
-    qos_write_u64(&w, message->idle_ns);
+    qos_write_u32(&w, m->server);
+    qos_write_u16(&w, (uint16_t)m->state);
+    qos_write_u16(&w, (uint16_t)m->count);
+    for (i = 0; i < sizeof field / sizeof *field; i++)
+        qos_write_u64(&w, field[i]);
     f.magic = TWOCHOICE_MESSAGE_MAGIC;
     f.version = TWOCHOICE_MESSAGE_VERSION;
-    f.type = (uint16_t)message->type;
+    f.type = (uint16_t)m->type;
     f.payload_bytes = (uint32_t)w.pos;
     return qos_frame_seal(&f, buf, size_bytes, len_bytes);
 }
 
 QOS_API enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes, struct twochoice_message *message)
 {
-    struct twochoice_message got;
+    struct twochoice_message m;
+    uint64_t *const field[] = {&m.client, &m.request, &m.turn, &m.len_bytes, &m.wait_ns, &m.service_ns, &m.idle_ns};
     struct qos_reader r;
     struct qos_frame f;
     enum qos_status status;
+    size_t i;
     QOS_ASSERT(message);
     status = qos_frame_open(buf, size_bytes, TWOCHOICE_MESSAGE_MAGIC, TWOCHOICE_MESSAGE_VERSION, &f);
     if (status != QOS_OK)
         return status;
     qos_reader_init(&r, (const uint8_t *)buf + QOS_FRAME_HEADER_BYTES, f.payload_bytes);
-    got.type = f.type;
-    got.server = qos_read_u32(&r);
-    got.state = qos_read_u16(&r);
-    got.count = qos_read_u16(&r);
-    got.client = qos_read_u64(&r);
-    got.request = qos_read_u64(&r);
-    got.turn = qos_read_u64(&r);
-    got.len_bytes = qos_read_u64(&r);
-    got.wait_ns = qos_read_u64(&r);
-    got.service_ns = qos_read_u64(&r);
-    got.idle_ns = qos_read_u64(&r);
-    if (r.bad || !twochoice_priv_message_sound(&got) ||
-        QOS_FRAME_HEADER_BYTES + (size_t)f.payload_bytes != TWOCHOICE_MESSAGE_BYTES)
+    m.type = f.type;
+    m.server = qos_read_u32(&r);
+    m.state = qos_read_u16(&r);
+    m.count = qos_read_u16(&r);
+    for (i = 0; i < sizeof field / sizeof *field; i++)
+        *field[i] = qos_read_u64(&r);
+    if (QOS_FRAME_HEADER_BYTES + (size_t)f.payload_bytes != TWOCHOICE_MESSAGE_BYTES ||
+        !twochoice_priv_message_sound(&m))
         return QOS_ECORRUPT;
-    *message = got;
+    *message = m;
     return QOS_OK;
 }
 

@@ -509,7 +509,7 @@ static void odd_settings(void)
         if (i == 4)
             partial.swap = NULL;
         config.storage = &partial;
-        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_EINVAL);
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_ERANGE);
     }
     config.storage = &storage;
     config.max_log_bytes = 0;

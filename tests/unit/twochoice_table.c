@@ -45,7 +45,7 @@ static void configuration(void)
     CHECK_EQ(twochoice_table_init(&t, m.mem + 8, size, &config), QOS_EALIGN);
     memset(&none, 0, sizeof none);
     config.storage = &none;
-    CHECK_EQ(twochoice_table_init(&t, m.mem, size, &config), QOS_EINVAL);
+    CHECK_EQ(twochoice_table_init(&t, m.mem, size, &config), QOS_ERANGE);
     config.storage = NULL;
     CHECK_EQ(twochoice_table_init(&t, m.mem, size, &config), QOS_OK);
     CHECK_EQ(twochoice_table_format(&t), QOS_EINVAL); /* no storage */

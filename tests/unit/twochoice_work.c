@@ -45,15 +45,28 @@ static void judge(const char *what, const struct work *w)
     CHECK_WITHIN(many / few, 0, 3);
 }
 
-static void open_table(struct check_mem *m, uint32_t max_fragments, uint32_t max_writes)
+static void open_table(struct check_mem *m, uint32_t max_fragments, uint32_t open)
 {
     struct twochoice_table_config config;
     memset(&config, 0, sizeof config);
     config.max_fragments = max_fragments;
-    config.max_writes = max_writes;
+    config.max_writes = config.max_pulls = open;
     config.home = 1;
     check_mem_new(m, twochoice_table_memsize(&config), 64, 0);
     CHECK_EQ(twochoice_table_init(&t, m->mem, m->size, &config), QOS_OK);
+}
+
+/* Of all the pulls that may be open one is, and writes at home. */
+static void open_pull(void)
+{
+    struct twochoice_piece p;
+    uint64_t stamp = 0;
+    uint32_t pull = 0;
+    size_t n;
+    CHECK_EQ(twochoice_table_write_begin(&t, 2, 2, 0, 4096, &stamp), QOS_OK);
+    CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 1, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_start(&t, 2, 0, 4096, &pull, &p), QOS_OK);
+    CHECK_EQ(twochoice_table_pull_ready(&t, pull, &p, 1, &n), QOS_OK);
 }
 
 /* Writes that are open: all are begun, then each is ended, or cancelled, and another one is begun. */
@@ -71,6 +84,7 @@ static void open_writes(bool home, bool in_order)
         uint32_t i, k, refers = 0;
         size_t pieces;
         open_table(&m, 300000, n);
+        open_pull();
         for (i = 0; i < n + 3000; i++) {
             k = in_order ? i % n : i < n ? i : (uint32_t)check_between(&rng, 0, n - 1);
             if (i >= n) {
