@@ -649,7 +649,6 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *       nothing is; a swap acknowledges what is durable in the new log.
  *     - The swap may begin when all that was acknowledged is durable in the other log. Until compact_end either log may
  *       be the active one.
- *     - A mark that cannot be written or synced makes the active log LOST.
  *
  *   Recovery reads log 0 as if it were LOST, and compacts it: it cuts and appends nothing. A power cut in a recovery
  *   leaves the old log or the new one, which say the same.
@@ -676,14 +675,12 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   Map (without twochoice_priv_)
  *     the tree         descend, reach, find_gap; add, remove, apply; restructure, regroup
- *     records          encode, decode, intact; append, put_mark, fail
- *     commits          change, group; twochoice_table_commit_begin, _end
- *     recovery         twochoice_table_format, _recover: judge, replay, resume
- *     writes           twochoice_table_write_begin, _bind, _end, _cancel, _next; hold, close_write
- *     reads            twochoice_table_find, _query, _next, _refers
- *     pulls            twochoice_table_pull_start, _ready, _finish, _cancel
- *     compaction       twochoice_table_compact_start, _step, _end
- *     the maintainer   twochoice_maintainer_step: quiet, rests, visit
+ *     the log          encode, decode, intact; append, put_mark, fail; change, group; commit_begin, _end
+ *     recovery         format, recover: judge, replay, resume
+ *     writes, reads    write_begin, _bind, _end, _cancel, _next: close_write; find, query, next, refers
+ *     pulls            pull_start, _ready, _finish, _cancel; begin_at_home, end_at_home, busy
+ *     compaction       compact_start, _step, _end
+ *     the maintainer   maintainer_step: visit
  */
 
 #define TWOCHOICE_NODE_BYTES 1024
@@ -843,43 +840,37 @@ QOS_PRIV uint32_t twochoice_priv_target(uint64_t tag)
     return (uint32_t)(tag & 0xffffu);
 }
 
-/* (ao, af) <= (bo, bf)? Without a branch: the answer feeds an index. As one wide number it takes a compare and a
- * subtract with borrow. */
-QOS_PRIV uint32_t twochoice_priv_le(uint64_t ao, uint64_t af, uint64_t bo, uint64_t bf)
-{
-#if QOS_HAS_INT128
-    __extension__ typedef unsigned __int128 twochoice_priv_u128;
-    return ((twochoice_priv_u128)ao << 64 | af) <= ((twochoice_priv_u128)bo << 64 | bf);
-#else
-    return (uint32_t)(ao < bo) | ((uint32_t)(ao == bo) & (uint32_t)(af <= bf));
-#endif
-}
-
-/* How many of n keys, `step` words apart, are at most the key? Where each cycle counts a search adds two halves, which
- * have different widths: gcc would make one chain of additions of both. */
+/* How many of n keys, `step` words apart, are at most the key? Without a branch: the answer is an index. As one wide
+ * number a comparison takes a compare and a subtract with borrow. Where each cycle counts a search adds two halves,
+ * which have different widths: gcc would make one chain of additions of both. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
     uint32_t count = 0, i;
-    for (i = 0; i < n; i++)
-        count += twochoice_priv_le(objects[i * step], offsets[i * step], object, offset);
+    for (i = 0; i < n; i++) {
+        const uint64_t o = objects[i * step], f = offsets[i * step];
+#if QOS_HAS_INT128
+        __extension__ typedef unsigned __int128 twochoice_priv_u128;
+        count += ((twochoice_priv_u128)o << 64 | f) <= ((twochoice_priv_u128)object << 64 | offset);
+#else
+        count += (uint32_t)(o < object) | ((uint32_t)(o == object) & (uint32_t)(f <= offset));
+#endif
+    }
     return count;
 }
 
 /* How many of the leaf's fragments start at or before the key. */
-QOS_PRIV uint32_t twochoice_priv_rank_wide(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
+QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
-    const struct twochoice_priv_fragment *e = leaf->u.wide.entry;
-    uint32_t base = 6 * twochoice_priv_count(&e[5].object, &e[5].offset, 24, 4, object, offset);
-    return base + twochoice_priv_count(&e[base].object, &e[base].offset, 4, 6, object, offset);
-}
-
-QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
-{
-    const uint32_t *lead = leaf->u.narrow.lead;
+    const struct twochoice_priv_fragment *w = leaf->u.wide.entry;
     const struct twochoice_priv_short *e = leaf->u.narrow.entry;
+    const uint32_t *lead = leaf->u.narrow.lead;
     uint32_t key, half;
     size_t rank;
+    if (!leaf->narrow) {
+        half = 6 * twochoice_priv_count(&w[5].object, &w[5].offset, 24, 4, object, offset);
+        return half + twochoice_priv_count(&w[half].object, &w[half].offset, 4, 6, object, offset);
+    }
     if (leaf->object != object || offset < leaf->u.narrow.base)
         return leaf->object < object ? leaf->count : 0;
     if (QOS_UNLIKELY(offset - leaf->u.narrow.base >= UINT32_MAX)) /* no fragment starts there, and blank slots do */
@@ -892,12 +883,6 @@ QOS_PRIV uint32_t twochoice_priv_rank_narrow(const struct twochoice_priv_node *l
     half = (uint32_t)(e[0].from <= key) + (e[1].from <= key) + (e[2].from <= key) + (e[3].from <= key);
     rank += (size_t)(e[4].from <= key) + (e[5].from <= key) + (e[6].from <= key) + (e[7].from <= key);
     return (uint32_t)(rank + half);
-}
-
-QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
-{
-    return leaf->narrow ? twochoice_priv_rank_narrow(leaf, object, offset)
-                        : twochoice_priv_rank_wide(leaf, object, offset);
 }
 
 /* The child that the key belongs to: the last whose lower bound is not above it; the first's never is. */
@@ -1123,8 +1108,7 @@ QOS_PRIV void twochoice_priv_drop_child(struct twochoice_table *table, struct tw
     twochoice_priv_set_count(p, level + 1, p->count - 1);
 }
 
-/* How many of n entries in a row one node can have: if not all, with some room for the next ones, except in a narrow
- * leaf. */
+/* How many of n entries in a row one node can have: if not all, with some room, except in a narrow leaf. */
 QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_fragment *e, uint32_t n, uint32_t level)
 {
     uint32_t most = (uint32_t)qos_min(n, level > 0 ? TWOCHOICE_INNER_SHARED : TWOCHOICE_NARROW_SLOTS);
@@ -1199,8 +1183,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *table, str
     twochoice_priv_lead(p, level + 1);
 }
 
-/* Fragment f comes, or goes, and its leaf cannot do that alone. On the way down each inner node gets two places, or a
- * child to spare. */
+/* Fragment f comes, or goes, which its leaf cannot do alone. Inner nodes get two places, or a child to spare. */
 QOS_PRIV_NOINLINE void twochoice_priv_restructure(struct twochoice_table *table,
                                                   const struct twochoice_priv_fragment *f, bool comes)
 {
@@ -1303,13 +1286,6 @@ QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_
     return twochoice_priv_around(table, twochoice_priv_descend(table, object, key), object, offset, f);
 }
 
-/* Does the fragment fit this narrow leaf's base? */
-QOS_PRIV bool twochoice_priv_fits(const struct twochoice_priv_node *leaf, const struct twochoice_priv_fragment *f)
-{
-    const uint64_t base = leaf->u.narrow.base;
-    return leaf->object == f->object && f->offset >= base && f->end - base <= UINT32_MAX;
-}
-
 /* Is all of the fragment at home? Then table->at is where it goes, otherwise the first that ends after its offset. */
 QOS_PRIV_NOINLINE bool twochoice_priv_find_gap(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
@@ -1326,8 +1302,9 @@ QOS_PRIV_NOINLINE bool twochoice_priv_find_gap(struct twochoice_table *table, co
 QOS_PRIV_NOINLINE bool twochoice_priv_insert(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     struct twochoice_priv_node *leaf = table->at.leaf;
-    if (leaf->narrow ? leaf->count >= TWOCHOICE_NARROW_SLOTS || !twochoice_priv_fits(leaf, f)
-                     : leaf->count >= TWOCHOICE_WIDE_SLOTS)
+    const uint64_t base = leaf->u.narrow.base;
+    if (leaf->count >= (leaf->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS) ||
+        (leaf->narrow && (leaf->object != f->object || f->offset < base || f->end - base > UINT32_MAX)))
         return false;
     twochoice_priv_leaf_shift(leaf, table->at.slot + 1, table->at.slot);
     twochoice_priv_set(leaf, table->at.slot, *f);
@@ -1389,14 +1366,6 @@ QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const
         twochoice_priv_add(table, f);
 }
 
-/* Enough nodes for max_fragments if each holds as few entries as it may: with three for the root and two below it, and
- * one for a root that comes while its only leaf changes. */
-QOS_PRIV uint32_t twochoice_priv_nodes(uint32_t max_fragments)
-{
-    const uint32_t leaves = max_fragments / TWOCHOICE_LEAF_LEAST + 2;
-    return leaves + leaves / (TWOCHOICE_INNER_LEAST - 1) + 4;
-}
-
 QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
 {
     table->free_node = QOS_NONE;
@@ -1438,11 +1407,15 @@ QOS_PRIV size_t twochoice_priv_table_layout(void *mem, struct twochoice_table *t
                                             const struct twochoice_table_config *config)
 {
     struct qos_layout layout;
+    uint32_t leaves;
     qos_layout_begin(&layout, mem);
     table->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
     table->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
     table->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
-    table->node_count = twochoice_priv_nodes(table->max_fragments);
+    /* If each node holds as few entries as it may; with three for the root and two below it, and one for a root that
+     * comes while its only leaf changes. */
+    leaves = table->max_fragments / TWOCHOICE_LEAF_LEAST + 2;
+    table->node_count = leaves + leaves / (TWOCHOICE_INNER_LEAST - 1) + 4;
     QOS_LAYOUT_SET(&layout, table->node, table->node_count + (size_t)1);
     if (mem) /* a node is in one page: a find waits for no second one */
         table->node = (struct twochoice_priv_node *)(((uintptr_t)table->node + TWOCHOICE_NODE_BYTES - 1) &
@@ -1516,6 +1489,7 @@ enum {
 #define TWOCHOICE_PRIV_MARKER 0x4332u /* "2C" */
 #define TWOCHOICE_PRIV_CHUNK ((size_t)64 * TWOCHOICE_RECORD_BYTES)
 #define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* at most this many are given out above the last durable ceiling */
+#define TWOCHOICE_PRIV_BITS 128u                  /* stamps in one record or group of ended writes */
 #define TWOCHOICE_PRIV_MARK_SLOT 512u
 #define TWOCHOICE_PRIV_MARK_BYTES 1024u
 
@@ -1567,8 +1541,6 @@ QOS_PRIV void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_reco
                    : 0;
     r->unsynced = qos_get_le32(b + 40);
 }
-
-#define TWOCHOICE_PRIV_BITS 128u /* stamps in one record or group of ended writes */
 
 QOS_PRIV uint32_t twochoice_priv_next_log(const struct twochoice_table *table)
 {
@@ -1665,8 +1637,7 @@ QOS_PRIV void twochoice_priv_mark_failed(struct twochoice_table *table)
     twochoice_priv_fail(table, table->active, QOS_EIO);
 }
 
-/* Writes a mark into the slot that does not hold the latest: this one, or (NULL) how many records of the active log are
- * durable. */
+/* Writes a mark into the slot that does not hold the latest: this one, or (NULL) that of the active log. */
 QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table,
                                                  const struct twochoice_priv_record *mark)
 {
@@ -2231,8 +2202,7 @@ QOS_PRIV void twochoice_priv_end_at_home(struct twochoice_table *table, const st
     *at = a ? a : b;
 }
 
-/* Is a write at home open there, or a pull that writes there? Of those that start before the end of f, only the last
- * can reach into it. */
+/* Is a write at home open there, or a pull that writes there? Only the last that starts before f's end can be. */
 QOS_PRIV bool twochoice_priv_busy(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
 {
     const struct twochoice_priv_fragment end = {f->object, f->end, f->end, 0};
@@ -2243,18 +2213,6 @@ QOS_PRIV bool twochoice_priv_busy(const struct twochoice_table *table, const str
         at = before ? at->after : at->before;
     }
     return last && twochoice_priv_overlap(f, &last->f);
-}
-
-/* The first pull that touches the bytes; NULL: none. */
-QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pulled(const struct twochoice_table *table,
-                                                           const struct twochoice_priv_fragment *f)
-{
-    struct twochoice_priv_pull *first = NULL, *p;
-    for (p = table->pull; table->pulls_open != 0 && p < table->pull + table->max_pulls; p++)
-        if (p->state != TWOCHOICE_PRIV_FREE && twochoice_priv_overlap(f, &p->at.f) &&
-            (!first || p->at.f.offset < first->at.f.offset))
-            first = p;
-    return first;
 }
 
 /* The open write of this stamp; NULL: none. */
@@ -2378,8 +2336,7 @@ QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, u
     *p = piece;
 }
 
-/* The redirected pieces in the bytes of f, from table->at on: all, or those of this tag. false: there are more than
- * max. */
+/* The redirected pieces in the bytes of f, from table->at on, or those of this tag. false: they are more than max. */
 QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, const struct twochoice_priv_fragment *f,
                                         uint64_t tag, struct twochoice_piece *pieces, size_t max, size_t *n)
 {
@@ -2550,8 +2507,7 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
                                                    uint64_t max_bytes, uint32_t *pull, struct twochoice_piece *piece)
 {
     struct twochoice_priv_fragment f = {object, offset, 0, 0};
-    struct twochoice_priv_pull *p, *other;
-    uint32_t id;
+    struct twochoice_priv_pull *p = NULL, *other;
     QOS_ASSERT(table && pull && piece);
     if (max_bytes == 0)
         return QOS_EINVAL;
@@ -2559,22 +2515,22 @@ QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table
     if (piece->target == TWOCHOICE_LOCAL)
         return QOS_ENOENT;
     f.end = qos_min(piece->end, qos_sat_add(offset, max_bytes));
-    other = twochoice_priv_pulled(table, &f);
-    if (other && other->at.f.offset <= offset)
-        return QOS_EBUSY;
-    if (other)
-        f.end = other->at.f.offset;
-    for (id = 0; id < table->max_pulls && table->pull[id].state != TWOCHOICE_PRIV_FREE; id++)
-        continue;
-    if (id == table->max_pulls)
+    for (other = table->pull; other < table->pull + table->max_pulls; other++)
+        if (other->state == TWOCHOICE_PRIV_FREE) {
+            p = p ? p : other;
+        } else if (twochoice_priv_overlap(&f, &other->at.f)) {
+            if (other->at.f.offset <= offset)
+                return QOS_EBUSY;
+            f.end = other->at.f.offset; /* up to the first of them */
+        }
+    if (!p)
         return QOS_EFULL;
-    p = &table->pull[id];
     p->at.f = f;
     p->tag = twochoice_priv_tag(piece->version, piece->target);
     p->state = TWOCHOICE_PRIV_COPYING;
     table->pulls_open++;
     piece->end = f.end;
-    *pull = id;
+    *pull = (uint32_t)(p - table->pull);
     return QOS_OK;
 }
 
@@ -2603,6 +2559,7 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
                                                     struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_pull *p = twochoice_priv_pull_of(table, pull);
+    uint64_t end;
     size_t i;
     QOS_ASSERT(table && replaced && n);
     *n = 0;
@@ -2613,14 +2570,18 @@ QOS_API enum qos_status twochoice_table_pull_finish(struct twochoice_table *tabl
     if (!twochoice_priv_find_gap(table, &p->at.f) &&
         !twochoice_priv_redirected(table, &p->at.f, p->tag, replaced, max, n))
         return QOS_EAGAIN;
+    end = p->at.f.end;
     for (i = 0; i < *n; i++) {
-        const struct twochoice_priv_fragment f = {p->at.f.object, replaced[i].offset, replaced[i].end, 0};
-        const enum qos_status status = twochoice_priv_change(table, &f, p->tag >> 16, NULL);
+        enum qos_status status;
+        p->at.f.offset = replaced[i].offset; /* its place among the others is the same */
+        p->at.f.end = replaced[i].end;
+        status = twochoice_priv_change(table, &p->at.f, p->tag >> 16, NULL);
         if (status != QOS_OK) {
+            p->at.f.end = end;
             *n = i;
             return status;
         }
-        twochoice_priv_apply(table, &f);
+        twochoice_priv_apply(table, &p->at.f);
     }
     twochoice_priv_close_pull(table, p);
     return QOS_OK;
@@ -2838,40 +2799,7 @@ QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maint
     maintainer->again = maintainer->again || maintainer->source[target].idle;
 }
 
-/* Has the home been idle for long enough? If not, *next_ns: the earliest time at which it will have been. */
-QOS_PRIV bool twochoice_priv_quiet(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint64_t local_load,
-                                   uint64_t *next_ns)
-{
-    if (local_load > maintainer->idle_load) {
-        maintainer->quiet_since_ns = QOS_NEVER;
-        *next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
-        return false;
-    }
-    if (maintainer->quiet_since_ns == QOS_NEVER || maintainer->quiet_since_ns > now_ns)
-        maintainer->quiet_since_ns = now_ns;
-    *next_ns = qos_sat_add(maintainer->quiet_since_ns, maintainer->idle_ns);
-    return now_ns - maintainer->quiet_since_ns >= maintainer->idle_ns;
-}
-
-/* Is it too early for a new round? Then *next_ns is when it begins. */
-QOS_PRIV bool twochoice_priv_rests(struct twochoice_maintainer *maintainer, const struct twochoice_table *table,
-                                   uint64_t now_ns, uint64_t *next_ns)
-{
-    if (maintainer->looking)
-        return false;
-    *next_ns = qos_sat_add(maintainer->rounded_ns, maintainer->idle_ns);
-    if (!maintainer->again && maintainer->round_stamp == table->version &&
-        !twochoice_priv_passed(maintainer->rounded_ns, now_ns, maintainer->idle_ns))
-        return true;
-    maintainer->looking = true;
-    maintainer->again = false;
-    maintainer->object = maintainer->offset = 0;
-    maintainer->round_stamp = table->version;
-    return false;
-}
-
-/* At a redirected piece: pulls it, asks its server for the load, or waits for the rate. QOS_EBUSY: nothing is to be
- * done with it now. */
+/* At a redirected piece: pulls it, asks for its server's load, or waits for the rate. QOS_EBUSY: not now. */
 QOS_PRIV enum qos_status twochoice_priv_visit(struct twochoice_maintainer *maintainer, uint64_t now_ns,
                                               struct twochoice_table *table, const struct twochoice_piece *piece,
                                               struct twochoice_order *order)
@@ -2914,13 +2842,29 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
     uint32_t i;
     QOS_ASSERT(maintainer && table && order);
     order->todo = TWOCHOICE_WAIT;
-    if (!twochoice_priv_quiet(maintainer, now_ns, local_load, &order->next_ns))
+    if (local_load > maintainer->idle_load) {
+        maintainer->quiet_since_ns = QOS_NEVER;
+        order->next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
+        return QOS_OK;
+    }
+    if (maintainer->quiet_since_ns == QOS_NEVER || maintainer->quiet_since_ns > now_ns)
+        maintainer->quiet_since_ns = now_ns;
+    order->next_ns = qos_sat_add(maintainer->quiet_since_ns, maintainer->idle_ns);
+    if (now_ns - maintainer->quiet_since_ns < maintainer->idle_ns)
         return QOS_OK;
     order->next_ns = QOS_NEVER;
     if (table->pulls_open == table->max_pulls || table->fragments == 0) /* until one ends; until there is a redirect */
         return QOS_OK;
-    if (twochoice_priv_rests(maintainer, table, now_ns, &order->next_ns))
-        return QOS_OK;
+    if (!maintainer->looking) {
+        order->next_ns = qos_sat_add(maintainer->rounded_ns, maintainer->idle_ns);
+        if (!maintainer->again && maintainer->round_stamp == table->version &&
+            !twochoice_priv_passed(maintainer->rounded_ns, now_ns, maintainer->idle_ns))
+            return QOS_OK;
+        maintainer->looking = true;
+        maintainer->again = false;
+        maintainer->object = maintainer->offset = 0;
+        maintainer->round_stamp = table->version;
+    }
     order->next_ns = now_ns; /* there is more to look at */
     at = twochoice_priv_reach(table, maintainer->object, maintainer->offset, &f);
     for (i = 0; at.leaf && i < TWOCHOICE_PRIV_LOOKS; i++, at = twochoice_priv_after(table, at)) {
@@ -3004,7 +2948,7 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   Map (without twochoice_priv_)
  *     the client       twochoice_placement_begin: plan, reserve; _heard, _ended; _step: bind, again, overdue, go_home
  *     what it learns   remember, remembered, draw (of servers, by rate)
- *     the server       twochoice_intake_heard: bounds, ahead; _ask: asks_ns, gives_up_ns; _begin, _arrived, _end: drain
+ *     the server       twochoice_intake_heard: bounds; _ask: asks_ns, gives_up_ns; _begin, _arrived, _end: drain
  */
 
 #define TWOCHOICE_PRIV_OFFERS (4u * TWOCHOICE_WRITES_MAX) /* reservations of a request; a turn says which */
@@ -3453,8 +3397,7 @@ QOS_PRIV uint64_t twochoice_priv_ends(const struct twochoice_placement *placemen
     return qos_max(begins, now_ns) + (j + 1) * o->service_ns;
 }
 
-/* Do at least as many places as writes are left end earlier than `ends_ns` at offer `me`? unheard: also those without
- * an answer count. */
+/* Do as many places as writes are left end before `ends_ns` at offer `me`? unheard: those without an answer count. */
 QOS_PRIV bool twochoice_priv_enough_better(const struct twochoice_placement *placement,
                                            const struct twochoice_priv_request *r, uint32_t me, uint64_t now_ns,
                                            uint64_t ends_ns, bool unheard)
@@ -3644,8 +3587,7 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
     return twochoice_priv_order(placement, r, &r->offer[worst], TWOCHOICE_RELEASE, out);
 }
 
-/* Until when a server may be silent: a quarter of the timeout for an answer; for an ask the timeout beyond twice its
- * bound. */
+/* Until when a server may be silent. */
 QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
                                            const struct twochoice_priv_request *r, const struct twochoice_priv_offer *o)
 {
@@ -3712,8 +3654,7 @@ QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, stru
     return false;
 }
 
-/* All servers have answered, and too few places end within twice what is usual: are others asked, too? Once, and
- * again for each write that was taken back. */
+/* All servers have answered: do too few places end within twice what is usual, so that others are asked, too? */
 QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *placement, const struct twochoice_priv_request *r,
                                     uint64_t now_ns)
 {
@@ -3875,14 +3816,6 @@ QOS_PRIV uint32_t twochoice_priv_chain_of(const struct twochoice_intake *intake,
     return (uint32_t)(qos_wrap_mul(h ^ h >> 32 ^ turn, odd) >> 32) & (intake->chains - 1);
 }
 
-QOS_PRIV uint32_t twochoice_priv_peer_of(const struct twochoice_intake *intake, uint64_t client)
-{
-    uint32_t i = intake->peer_chain[twochoice_priv_chain_of(intake, client, 0)];
-    while (i != QOS_NONE && intake->peer[i].client != client)
-        i = intake->peer[i].chain;
-    return i;
-}
-
 QOS_PRIV uint32_t twochoice_priv_entry_of(const struct twochoice_intake *intake, uint64_t client, uint64_t request,
                                           uint64_t turn)
 {
@@ -3930,8 +3863,7 @@ QOS_PRIV void twochoice_priv_drop_entry(struct twochoice_intake *intake, uint32_
     intake->unused_peer = e->peer;
 }
 
-/* The two counts of an entry. Everything that follows from them is changed here; its client goes to the end of the
- * turn if it was asked. */
+/* The two counts of an entry, and all that follows from them. A client that was asked goes to the end of the turn. */
 QOS_PRIV void twochoice_priv_count_as(struct twochoice_intake *intake, uint32_t i, uint32_t left, uint32_t asked)
 {
     struct twochoice_priv_entry *e = &intake->entry[i];
@@ -4027,8 +3959,7 @@ QOS_PRIV uint64_t twochoice_priv_time(const struct twochoice_intake *intake, uin
     return qos_min(qos_mul_div_ceil(cost, time, of), TWOCHOICE_TIME_MAX);
 }
 
-/* Until a write that is asked for now would begin: until all but parallel - 1 of what is in flight and asked for have
- * drained. */
+/* Until a write that is asked for now would begin: all but parallel - 1 of those in flight and asked for drain. */
 QOS_PRIV uint64_t twochoice_priv_drain(const struct twochoice_intake *intake, uint64_t now_ns)
 {
     uint64_t n = intake->ops + intake->holds, cost = qos_sat_add(intake->cost, intake->awaited), done_ns = 0;
@@ -4051,15 +3982,6 @@ QOS_PRIV void twochoice_priv_bounds(const struct twochoice_intake *intake, uint6
     message->wait_ns = twochoice_priv_drain(intake, now_ns) + twochoice_priv_time(intake, now_ns, ahead);
     message->service_ns = qos_min(qos_sat_mul(service_ns, intake->parallel), TWOCHOICE_TIME_MAX);
     message->idle_ns = intake->ops ? 0 : qos_elapsed_ns(intake->last_ns, now_ns);
-}
-
-/* What comes before the next write of a client that has `mine` writes reserved: these, and as many of each other
- * client, at most all; 3/4 of it, as some will be declined. */
-QOS_PRIV uint64_t twochoice_priv_ahead(const struct twochoice_intake *intake, uint32_t mine)
-{
-    uint64_t others = intake->turns - (mine > 0), before = qos_min(others * (mine + 1) + mine, intake->left);
-    uint64_t ahead = intake->left ? qos_mul_div_floor(intake->reserved, before, intake->left) : 0;
-    return ahead - ahead / 4;
 }
 
 /* When the oldest ask is given up: a client may think for a quarter of the service time. */
@@ -4095,10 +4017,13 @@ QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *intake, 
 QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t now_ns,
                                     const struct twochoice_message *message, struct twochoice_message *answer)
 {
-    uint32_t peer, i;
+    uint64_t before, ahead;
+    uint32_t peer, i, mine;
     QOS_ASSERT(intake && message && answer);
     now_ns = twochoice_priv_now(&intake->clock, now_ns);
-    peer = twochoice_priv_peer_of(intake, message->client);
+    peer = intake->peer_chain[twochoice_priv_chain_of(intake, message->client, 0)];
+    while (peer != QOS_NONE && intake->peer[peer].client != message->client)
+        peer = intake->peer[peer].chain;
     i = twochoice_priv_entry_of(intake, message->client, message->request, message->turn);
     if (message->type == TWOCHOICE_RELEASE && i != QOS_NONE)
         twochoice_priv_count_as(intake, i, 0, 0);
@@ -4107,8 +4032,11 @@ QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t no
     *answer = *message;
     answer->type = TWOCHOICE_ANSWER;
     answer->count = 0;
-    twochoice_priv_bounds(intake, now_ns, twochoice_priv_ahead(intake, peer == QOS_NONE ? 0 : intake->peer[peer].left),
-                          message->len_bytes, answer);
+    /* Before it come the client's own, and as many of each other client; 3/4 of that, as some will be declined. */
+    mine = peer == QOS_NONE ? 0 : intake->peer[peer].left;
+    before = qos_min((uint64_t)(intake->turns - (mine > 0)) * (mine + 1) + mine, intake->left);
+    ahead = intake->left ? qos_mul_div_floor(intake->reserved, before, intake->left) : 0;
+    twochoice_priv_bounds(intake, now_ns, ahead - ahead / 4, message->len_bytes, answer);
     if (i != QOS_NONE) /* said before */
         return true;
     if (intake->unused_entry == QOS_NONE || message->count == 0 ||
