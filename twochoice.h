@@ -150,8 +150,8 @@ struct twochoice_piece {
  * log 0 is the active one. Each callback returns 0 for success, and calls no function of the table. */
 struct twochoice_storage {
     void *ctx;
-    /* Makes an empty log under this number, in new storage blocks: a new file, never an old one cut to nothing. What
-     * had the number is given up, even if a sync of it still runs in another thread: its result no longer matters. */
+    /* Makes an empty log under this number in new storage blocks, which read as zeros where they were never written: a
+     * new file, never an old one cut to nothing. What had the number is given up, also a sync that still runs. */
     int (*create)(void *ctx, int log);
     /* Reads up to len_bytes at offset; *got is 0 only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
