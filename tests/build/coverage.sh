@@ -40,9 +40,12 @@ one() { # TEST.c
     done
     if has_own_bodies "$1"; then
         object=$1
-        case $1 in tests/fuzz/*) extra="tests/fuzz/driver.c '-DFUZZ_NAME=\"$name\"'" ;; esac
+        case $1 in
+        tests/fuzz/*) extra="tests/fuzz/driver.c '-DFUZZ_NAME=\"$name\"'" ;;
+        tests/world/*) extra="-mllvm -asan-stack=0" ;; # its processes have stacks of their own
+        esac
     fi
-    case $1 in tests/world/*) extra="$world_objects -lm -mllvm -asan-stack=0" ;; esac # its processes have stacks of their own
+    case $1 in tests/world/*) extra="$extra $world_objects -lm" ;; esac
     eval "$san" -fprofile-instr-generate -fuse-ld=lld -O0 -DQOS_DECLARE_ONLY -I. -Itests "$(says "$1" flags)" -o "$program" \
         "$object" "$extra" "$bodies" "$(says "$1" links)" || { echo "$1 does not build for coverage"; return 1; }
     QOS_TEST_CASE=$(says "$1" coverage | sed -n 's/^yes //p') LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null

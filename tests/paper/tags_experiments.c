@@ -1,5 +1,7 @@
 // proves: the reward paper's experiments in simulated time, with its numbers: Section II's example, Table I, Figures 2 to 6,
 // proves: Section IV-A's 100 and 25 against 40 and 40, B with a reservation of 150 in region 4; medians over seeds.
+// variants: native
+// coverage: report
 #include "check.h"
 #include "examples/simulate/reward.h"
 #include <stdlib.h>

@@ -2,8 +2,9 @@
 // parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts;
 // a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus
 // flags: -O2
-// variants: native san
 // scale: 2
+// variants: native
+// coverage: report
 //
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.
 #include "htb.h"

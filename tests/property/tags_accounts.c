@@ -2,9 +2,10 @@
 // proves: 0.8 to 1.5 of the share, and the surplus above limits goes by weight whenever a client came. Reservations that
 // proves: fit are late by at most D requests, for sets that come at once, with requests of any size. Cancelled requests,
 // proves: in any order, pass no window. A stall, a wrong now_ns or a cancelled request costs nobody more than the lag.
-// proves: What is wrong about a cost is charged at completion; wrong times between right ones give a limit no more than
-// proves: a second and its burst; the largest weights do not drift
+// proves: Wrong costs are charged at completion; wrong times give a limit a second and its burst; weights do not drift
+// variants: native
 // scale: 3
+// coverage: report
 #include "check.h"
 #include "tags.h"
 

@@ -1,8 +1,9 @@
 // proves: engines and monitors with clocks of their own, whoever calls when: rare calls, late sleeps, cached clocks,
 // proves: steps back, ten starts in a period, dead and paused monitors, stray stores. No token is spent outside its
 // proves: epoch, none above the bound or a limit; nobody hangs; who has demand gets its reservation, and others the rest
-// variants: native san i386
 // scale: 3
+// variants: native
+// coverage: report
 #include "check.h"
 #include "tokenpool.h"
 

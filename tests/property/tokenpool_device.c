@@ -4,7 +4,8 @@
 // proves: tried. After a fall below the sum of the reservations what idle clients leave is used, and the estimate follows
 // proves: within 5 periods; after a step up and a fall no later step beyond the node stays
 // links: -lm
-// variants: native san
+// variants: native
+// coverage: report
 #include "tokenpool.h"
 #include "check.h"
 #include <math.h>

@@ -1,5 +1,7 @@
 // proves: by flight, who has the device for itself loses nothing when its caller gets no processor now and then, also after
 // proves: calm in which one request at a time was enough; who then comes is in time, and who comes often finds no long queue
+// variants: native
+// coverage: report
 #include "check.h"
 #include "htb.h"
 

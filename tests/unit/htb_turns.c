@@ -1,6 +1,7 @@
 // proves: a class with latency_ns that was alone, with more than its rate, gets as much when others come as if they had
 // proves: been there from the start; where few ask and then many, the device is as busy as if they had always asked
-// variants: native san i386
+// variants: native
+// coverage: report
 #include "check.h"
 #include "htb.h"
 
