@@ -54,8 +54,8 @@
  * THE CONTRACT
  *
  *   That of qos.h. One owner (thread or lock) for each struct tags. Notation: client m
- *   against client f; w the weight, R the reservation, L the limit, c the largest cost of
- *   a request; work is counted at dispatch and does not count if it is cancelled.
+ *   against client f; w the weight (m's largest), R the reservation, L the limit, c the
+ *   largest cost of a request; work counts at dispatch, and not if it is cancelled.
  *   Whatever m does (pauses, bursts, failures, cancelled requests, other terms, removal,
  *   wrong costs within cost_max):
  *
@@ -71,8 +71,8 @@
  *     a reservation. A lag is the largest c times those that wait, over the sum of their
  *     w. TAGS_ALLOW: what is above limits is shared so by itself.
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
- *     device, is 1; else but for 1.2 window + D services. A service beyond 2 estimates
- *     counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
+ *     device, is 1; else but for 2 (D - 1) c / w, the larger one. A service beyond two
+ *     estimates counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
  *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
  *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If
@@ -138,7 +138,7 @@ extern "C" {
 #define TAGS_SHARED_RATE_MAX (UINT64_C(1) << 32) /* shared words count for 136 years at this rate */
 #define TAGS_BACKLOG_MAX (UINT32_MAX >> 1)       /* queued requests of one client */
 #define TAGS_DEFAULT_AT_DEVICE 64
-#define TAGS_DEFAULT_WINDOW 50
+#define TAGS_DEFAULT_WINDOW 5
 #define TAGS_DEFAULT_MOVES 512
 #define TAGS_DEFAULT_LEAD_REQUESTS 16
 #define TAGS_DEFAULT_FORCE_DEBT_REQUESTS 64
@@ -180,7 +180,7 @@ struct tags_config {
     bool count_by_client;           /* tags_stats and counters of single clients: 112 bytes a client */
     uint32_t channels;              /* attribute: requests that the device works on at once; TAGS_CHANNELS_ALL; 0: not
                                        known, and unless at_device_max is 1, cost is shared instead of time */
-    uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 50. Rounded up to 5 i */
+    uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 5. Rounded up to 5 i */
     uint32_t lead_requests;         /* requests by which reservations let a share tag lead V, 1..65536; 0: 16 */
     uint32_t weight_share_permille; /* least part of the work that goes by weight, 0..999; 0: none */
     uint32_t moves_max;             /* clients that one call moves between its trees; 0: 512 */
@@ -314,7 +314,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *tags, void *mem, si
 QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
 /* New terms from now on. A tag ahead of now keeps its lead, counted in requests. A tag behind now keeps its arrears,
- * counted in requests, but never gets more time than before. */
+ * counted in requests, but never gets more time than before: so a reservation that changes at every dispatch counts as
+ * the lower one. */
 QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                   const struct tags_client *terms);
 /* Makes id a group: the ids first..first+clients-1 are its clients from now on, once they are added. first and clients
@@ -346,7 +347,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_choose(struct tags *tags, uint64_t no
 QOS_API QOS_NODISCARD enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns,
                                                     const struct tags_choice *choice, uint64_t cost, uint32_t rho,
                                                     uint32_t delta, struct tags_grant *grant);
-/* Both, with rho = delta = 0. QOS_EFULL: no room at the device (at_device_max). */
+/* Both, with rho = delta = 0. Where costs differ, call both: whose request it is, and so its cost, is known after
+ * tags_choose. QOS_EFULL: no room at the device (at_device_max). */
 QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t cost,
                                                 struct tags_grant *grant);
 /* Sends a request that was never queued (flush, journal) at once, past limits and tags, and charges it. QOS_EDEBT:
@@ -360,8 +362,10 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
 /* The device is done with it. service_ns: the time that the device spent on it. With one request at a time, that is
  * the time since its dispatch. With more, set config.attribute: the header measures, service_ns is ignored, and all
- * completions of one now_ns count as one look at the device. grant->cost (0: as at dispatch) is charged where the cost
- * at dispatch was; QOS_ERANGE: above config.cost_max. QOS_ESTALE: the grant was given back before. */
+ * completions of one now_ns count as one look at the device. It measures by now_ns, so all calls need one clock, read
+ * when they are made: a completion that is told an older time than a dispatch was charges its service to another one.
+ * grant->cost (0: as at dispatch) is charged where the cost at dispatch was; QOS_ERANGE: above config.cost_max.
+ * QOS_ESTALE: the grant was given back before. */
 QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                     uint64_t service_ns);
 /* The same for a request that failed at the device: charged like any other, as the device worked on it. */
@@ -1265,7 +1269,7 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
         tags_priv_off_limit(pool, h);
         pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
-        if ((h->packed & TAGS_PRIV_RESERVED) && !tags->config.shared) {
+        if (h->packed & TAGS_PRIV_RESERVED) {
             const bool borrowed = id < tags->config.clients && (h->packed & TAGS_PRIV_BORROWED) != 0;
             const uint64_t least = tags_priv_reserve_floor(tags, pool, id, !borrowed);
             tags_priv_rate_raise(&tags->reserve[id], borrowed ? qos_min(due, least) : least);
@@ -1320,7 +1324,7 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
  *
  *   Several schedulers of one server (one per core) that serve the same clients put a struct tags_shared behind them:
  *   two words per client, the reserved and the limited units granted since a common start. A dispatch claims from
- *   these words; the scheduler's own reservation and limit tags are then copies, corrected by each claim.
+ *   these words; the scheduler's own limit tag is then a copy, and its reservation tag at least that.
  *   Reservations and limits hold for the sum; weights remain per scheduler.
  *
  *       scheduler 0   claim ---+                    word <= units due by now: granted, word += n
@@ -1505,6 +1509,20 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate
     return granted;
 }
 
+/* The same on the word of the reservation. This scheduler's tag only rises by it: what the client left unused while it
+ * was idle here is no debt of those that wait here. */
+QOS_PRIV bool tags_priv_claim_reserved(const struct tags *tags, uint32_t id, uint64_t units, bool force)
+{
+    struct tags_priv_rate own = tags->reserve[id];
+    bool granted = tags_priv_claim_one(tags, &tags->reserve[id], &tags_priv_shared(tags->config.shared, id)->reserved,
+                                       tags->config.shared->reserve_lag_ns, units, force);
+    if (granted)
+        tags_priv_rate_charge(&own, 0, units);
+    if (tags_priv_rate_key(&own) > tags_priv_rate_key(&tags->reserve[id]))
+        tags->reserve[id] = own;
+    return granted;
+}
+
 /* Takes the units from the shared words. false: another scheduler was faster; the tag that refused is known now, and
  * the client is not due before it. */
 QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t reserved_units,
@@ -1515,8 +1533,7 @@ QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags
     if (limited_units && !tags_priv_claim_one(tags, &tags->limit[id], &c->limited, shared->limit_burst_ns,
                                               limited_units, phase == TAGS_PHASE_FORCED))
         return false; /* it steps aside when it would be chosen again */
-    if (!reserved_units || tags_priv_claim_one(tags, &tags->reserve[id], &c->reserved, shared->reserve_lag_ns,
-                                               reserved_units, phase != TAGS_PHASE_RESERVATION))
+    if (!reserved_units || tags_priv_claim_reserved(tags, id, reserved_units, phase != TAGS_PHASE_RESERVATION))
         return true;
     if (limited_units) {
         tags_priv_word_back(&c->limited, limited_units);
@@ -1531,7 +1548,7 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
     const struct tags_shared *shared = tags->config.shared;
     struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
     if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
-        (void)tags_priv_claim_one(tags, &tags->reserve[id], &c->reserved, shared->reserve_lag_ns, 0, true);
+        (void)tags_priv_claim_reserved(tags, id, 0, true);
     if (tags->hot[id].packed & TAGS_PRIV_LIMITED)
         (void)tags_priv_claim_one(tags, &tags->limit[id], &c->limited, shared->limit_burst_ns, 0, true);
 }
@@ -1991,7 +2008,7 @@ QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_statu
          "groups: give at most TAGS_CLIENTS_MAX, the clients included"},
         {c->at_device_max <= TAGS_AT_DEVICE_MAX, "at_device_max: give at most TAGS_AT_DEVICE_MAX, or 0 for 64"},
         {c->channels <= TAGS_AT_DEVICE_MAX, "channels: give at most TAGS_AT_DEVICE_MAX, or 0 if it is not known"},
-        {c->window <= TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 50"},
+        {c->window <= TAGS_WINDOW_MAX, "window: give at most TAGS_WINDOW_MAX, or 0 for 5"},
         {c->lead_requests <= 65536, "lead_requests: give at most 65536, or 0 for 16"},
         {c->weight_share_permille <= 999, "weight_share_permille: give at most 999, or 0 for none"},
         {c->cost_max <= QOS_TOKENS_MAX, "cost_max: give at most QOS_TOKENS_MAX in a larger unit, or 0 for 1"},
@@ -2490,14 +2507,11 @@ QOS_PRIV_NOINLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, u
 QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    if (tags->config.shared) {
-        if (h->at_device == 0)
-            tags_priv_join_shared(tags, id);
-    } else {
-        tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, h->at_device != 0));
-        if (h->at_device == 0)
-            tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
-    }
+    if (tags->config.shared && h->at_device == 0)
+        tags_priv_join_shared(tags, id);
+    else if (h->at_device == 0)
+        tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
+    tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, h->at_device != 0));
     tags_priv_return(tags, pool, h);
 }
 

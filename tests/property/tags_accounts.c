@@ -559,16 +559,17 @@ static void lies(uint64_t stream, enum tags_mode mode, bool limited, bool too_mu
 }
 
 /* ---- reward's pair range: device time per weight of two that always wait, in any window, with services of any length
- * that are known at completion. One request at the device: that of PS. D: at most 1 + 1.3 D times it (the worst of 700 drawn
- * patterns at D = 16 is style 3: 1 + 1.26 D). No rule has less than 1 + D: at dispatch D of one client are charged an
- * estimate, then all are as long as can be, another time as short. */
+ * that are known at completion, over that of PS, c_0 / w_0 + c_1 / w_1. D at the device: as m is sent when its tag is the
+ * least, and each of the others there may be charged wrong by a service, x leads by at most (D - 1) max(c / w) + c_m / w_m.
+ * So it is at most 1 + 2 (D - 1) max(c / w) / (sum of c / w) of that of PS: D if both are alike. A climb through
+ * 10^6 patterns found 1.10 D at most with the default window (of 50: 1.28 D), D to 32, at weights as 1 : 3. */
 static double pair_range(uint32_t depth, unsigned style)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
     const uint64_t weight[2] = {check_between(&rng, 1, 9), check_between(&rng, 1, 9)}, longest = 100000;
     struct tags_grant flight[32];
-    uint64_t now = SECOND, service[32], i, n[2] = {0, 0};
-    double x = 0, low = 0, high = 0;
+    uint64_t now = SECOND, service[32], i, n[2] = {0, 0}, phase = 0, is_long[2] = {0, 0};
+    double x = 0, low = 0, high = 0, each[2], most;
     uint32_t k = 0;
     c.at_device_max = depth;
     c.service_floor_ns = QOS_NOTHING;
@@ -592,6 +593,14 @@ static double pair_range(uint32_t depth, unsigned style)
                                                         : 1;
             if (style == 2)
                 service[k] = check_between(&rng, 0, 9) ? longest / 10 : longest;
+            if (style == 4) { /* phases of both, of any length */
+                if (phase-- == 0) {
+                    phase = check_between(&rng, 1, 3 * depth + 10);
+                    is_long[0] = check_between(&rng, 0, 1);
+                    is_long[1] = check_between(&rng, 0, 1);
+                }
+                service[k] = is_long[flight[k].client] ? longest : 1;
+            }
             n[flight[k].client]++;
             x += (flight[k].client ? 1 : -1) * (double)service[k] / (double)weight[flight[k].client];
             low = smaller(low, x);
@@ -605,7 +614,11 @@ static double pair_range(uint32_t depth, unsigned style)
         memmove(service, service + 1, k * sizeof *service);
     }
     CHECK(check_mem_free(&memory));
-    return (high - low) / ((double)longest / (double)weight[0] + (double)longest / (double)weight[1]);
+    for (i = 0; i < 2; i++)
+        each[i] = (double)longest / (double)weight[i];
+    most = each[0] + each[1] + 2 * (depth - 1) * larger(each[0], each[1]);
+    CHECK_WITHIN(high - low, 0, 1.001 * most);
+    return (high - low) / (each[0] + each[1]);
 }
 
 static void pair_ranges(void)
@@ -615,10 +628,10 @@ static void pair_ranges(void)
     unsigned style;
     for (i = 0; i < sizeof depths / sizeof *depths; i++) {
         double worst = 0;
-        for (style = 0; style < 16; style++)
-            worst = larger(worst, pair_range(depths[i], style % 4));
+        for (style = 0; style < 20; style++)
+            worst = larger(worst, pair_range(depths[i], style % 5));
         printf("reward, %u at the device: pair range %.2f of that of PS\n", depths[i], worst);
-        CHECK_WITHIN(worst, 0, depths[i] == 1 ? 1.001 : 1 + 1.3 * depths[i]);
+        CHECK_WITHIN(worst, 0, depths[i] == 1 ? 1.001 : 1 + 1.1 * depths[i]);
     }
 }
 

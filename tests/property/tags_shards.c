@@ -1,7 +1,8 @@
 // proves: four shards that share a client's tags serve its reservation and keep its limit like one scheduler, wherever
 // proves: its requests are, while each shard's device is busy with aggressors of its own. Where reservations do not
 // proves: fit, no client starves: each gets one request in 1 / R plus the time of one request of each other client of
-// proves: that shard. What schedulers force for one client adds the debt and one for each of them to its limit
+// proves: that shard. What schedulers force for one client adds the debt and one for each of them to its limit. Who comes
+// proves: back from idleness takes nothing of the others' reservations: they miss two requests and wait for 2 / R at most
 // variants: native san i386
 #include "check.h"
 #include "tags.h"
@@ -230,6 +231,64 @@ static void forced(uint64_t stream, unsigned forcing, int64_t *least_room)
     CHECK(check_mem_free(&shared_memory));
 }
 
+/* A serial device of 1,000/s. Client 0 always waits; client 1 comes back after 5 s with more than it can have, idle or
+ * removed meanwhile, to the same scheduler or to another one; client 2 has no reservation. */
+static void comes_back(uint64_t r0, uint64_t r1, bool removed, unsigned at, enum tags_mode mode)
+{
+    struct tags_config config;
+    const struct tags_shared_config shared_config = {3, 0, 0};
+    struct tags_shared *sh;
+    uint64_t now, last = 5 * SECOND, got = 0, theirs = 0;
+    uint32_t i, k;
+    CHECK_CONTEXT("%" PRIu64 " and %" PRIu64 " reserved, removed %u, back at %u", r0, r1, (unsigned)removed, at);
+    memset(&config, 0, sizeof config);
+    config.clients = 3;
+    config.mode = mode;
+    config.at_device_max = 1;
+    sh = (struct tags_shared *)check_mem_new(&shared_memory, tags_shared_memsize(&shared_config), 8, 0);
+    CHECK_EQ(tags_shared_init(sh, 0, shared_memory.size, &shared_config), QOS_OK);
+    config.shared = sh;
+    for (i = 0; i < 3; i++) {
+        memset(&client[i], 0, sizeof client[i]);
+        client[i].terms.weight = 1;
+        client[i].terms.reservation_per_s = i == 0 ? r0 : i == 1 ? r1 : 0;
+        CHECK_EQ(tags_shared_change(sh, 0, i, &client[i].terms), QOS_OK);
+    }
+    for (k = 0; k < 2; k++) {
+        check_mem_new(&memory[k], tags_memsize(&config), 64, 0);
+        CHECK_EQ(tags_init(&shard[k], memory[k].mem, memory[k].size, &config), QOS_OK);
+        for (i = 0; i < 3; i++)
+            if (i != 1 || k != at || !removed)
+                CHECK_EQ(tags_add(&shard[k], 0, i, &client[i].terms), QOS_OK);
+    }
+    CHECK_EQ(tags_arrive(&shard[0], 0, 0, 1000000, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&shard[0], 0, 2, 1000000, 1), QOS_OK);
+    for (now = 0; now < 7 * SECOND; now += SECOND / 1000) {
+        struct tags_grant g = {0, TAGS_PHASE_WEIGHT, 0, 0, 0};
+        k = now < 5 * SECOND ? 0 : at;
+        if (now == 5 * SECOND) {
+            if (removed)
+                CHECK_EQ(tags_add(&shard[at], now, 1, &client[1].terms), QOS_OK);
+            CHECK_EQ(tags_arrive(&shard[at], now, 1, 1000000, 1), QOS_OK);
+            if (at > 0)
+                CHECK_EQ(tags_arrive(&shard[at], now, 0, 1000000, 1), QOS_OK);
+        }
+        CHECK_EQ(tags_pull(&shard[k], now, 1, &g), QOS_OK);
+        CHECK_EQ(tags_complete(&shard[k], now + SECOND / 1000, &g, SECOND / 1000), QOS_OK);
+        theirs += g.client == 1;
+        if (now < 5 * SECOND)
+            continue;
+        got += g.client == 0;
+        last = g.client == 0 ? now : last;
+        CHECK_LE((now - last) * r0, 2 * SECOND + r0 * SECOND / 1000);
+        CHECK_LE((now - 5 * SECOND) * r0, (got + 2) * SECOND + r0 * SECOND / 1000);
+    }
+    CHECK_GE(theirs + 2, 2 * r1); /* it has its own */
+    for (k = 0; k < 2; k++)
+        CHECK(check_mem_free(&memory[k]));
+    CHECK(check_mem_free(&shared_memory));
+}
+
 int main(void)
 {
     uint64_t i, runs;
@@ -240,6 +299,10 @@ int main(void)
         run(i, true);
     run(0, false);
     overload();
+    for (k = 0; k < 8; k++) {
+        comes_back(300, 600, k & 1, k >> 1 & 1, k & 4 ? TAGS_PS : TAGS_REWARD);
+        comes_back(10, 900, k & 1, k >> 1 & 1, k & 4 ? TAGS_PS : TAGS_REWARD);
+    }
     for (k = 1; k <= SHARDS; k++) {
         int64_t least_room = INT64_MAX;
         for (i = 0; i < check_scaled(50); i++)

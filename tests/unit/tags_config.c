@@ -73,7 +73,7 @@ int main(void)
          CONFIG_VALUES(TAGS_REJECT + 1, UINT32_MAX)},
         {CONFIG_FIELD(tags_config, channels), 0, CONFIG_VALUES(0),
          CONFIG_VALUES(1, TAGS_AT_DEVICE_MAX + 1)}, /* without attribute */
-        {CONFIG_FIELD(tags_config, window), 50, CONFIG_VALUES(1, TAGS_WINDOW_MAX),
+        {CONFIG_FIELD(tags_config, window), 5, CONFIG_VALUES(1, TAGS_WINDOW_MAX),
          CONFIG_VALUES(TAGS_WINDOW_MAX + 1, UINT32_MAX)},
         {CONFIG_FIELD(tags_config, lead_requests), 16, CONFIG_VALUES(1, 65536), CONFIG_VALUES(65537, UINT32_MAX - 1)},
         {CONFIG_FIELD(tags_config, weight_share_permille), 0, CONFIG_VALUES(0, 999), CONFIG_VALUES(1000, UINT32_MAX)},

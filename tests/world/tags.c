@@ -452,10 +452,11 @@ static void oracle_pair(uint32_t f, uint32_t m)
                   b->client.config.back_ns == 0;
     double stall = 4 * (a->longest_ns > run.estimate_ns ? a->longest_ns : run.estimate_ns) +
                    1.2 * run.lag_ns * (always ? wf / (wf + wm) : 1);
-    /* Charged is what was used: one at a time, and no service beyond two estimates (0.2: judged by this sentence, too). */
-    bool used = run.depth == 1 && run.calm &&
-                (WORLD_TAGS_V02 || (world_choice(run.w, F_SPREAD) <= 2 && a->longest_ns <= 2 * run.estimate_ns &&
-                                    b->longest_ns <= 2 * run.estimate_ns));
+    /* Charged is what was used: no service beyond two estimates (0.2: one at a time, and judged by this sentence, too). */
+    bool used =
+        run.calm && (WORLD_TAGS_V02 ? run.depth == 1
+                                    : world_choice(run.w, F_SPREAD) <= 2 && a->longest_ns <= 2 * run.estimate_ns &&
+                                          b->longest_ns <= 2 * run.estimate_ns);
     if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
         (!ps && !one_by_one) || (ps && a->lies) || (world_choice(run.w, world_of(a->cohort, F_CANCEL)) && !at_once) ||
         (grouped() && (a->group != b->group || above)))
@@ -473,8 +474,10 @@ static void oracle_pair(uint32_t f, uint32_t m)
         most += run.depth * run.cost_max / wm;
     if (!ps && !used && !WORLD_TAGS_V02 && run.depth == 1)
         charged = least_charged(m);
-    if (!ps && !used) /* charged and used time differ by at most 1.2 windows and D requests each */
-        most += (1.2 * 50 + (run.depth > 1 ? run.depth : 0)) * (a->longest_ns / wf + b->longest_ns / wm);
+    if (!ps) /* those at the device may be charged an estimate that is wrong by a service, in each direction */
+        most += 2 * (run.depth - 1) * fmax(a->longest_ns / wf, b->longest_ns / wm);
+    if (!ps && !used) /* a service beyond two estimates: until they are learned */
+        most += 1.2 * 50 * (a->longest_ns / wf + b->longest_ns / wm);
     if (b->limit > 0 && !WORLD_TAGS_V02) /* m waited at its limit */
         most += usual_lag(f, m, false, ps);
     if (a->reservation > 0 && !WORLD_TAGS_V02) /* it led V */
@@ -546,7 +549,7 @@ static void oracle_surplus(uint32_t f, uint32_t m)
 }
 
 /* Promise `charged`: on a device that serves one at a time, and whose header knows it, each client is charged the time
- * that the device worked for it, in any order of completion, but for 1.2 window + D services. */
+ * that the device worked for it, in any order of completion, but for the D that may be there. */
 static void oracle_charged(void)
 {
 #if !WORLD_TAGS_V02
@@ -562,7 +565,7 @@ static void oracle_charged(void)
         return;
     for (i = 0; i < tenants && !run.w->broken; i++) {
         struct tags_state s;
-        double most = (1.2 * 50 + run.depth) * tenant[i].longest_ns, off;
+        double most = 1.0 * run.depth * tenant[i].longest_ns, off;
         if (tags_info(&tags, tenant[i].id, &s) != QOS_OK)
             return;
         off = (double)s.device_ns - tenant[i].all_ns;
@@ -816,46 +819,88 @@ static void oracle_starve(void)
 }
 
 /* Promise `lag`: while all keep requests queued, f is behind a fluid that flows by weight by at most c_f (0.2: without it)
- * and w_f / (sum of all w) times the c of all others. */
-static void oracle_lag(void)
+ * and w_f / (sum of all w) times the c of all others. Of n that compete: rival[i] is whom client i belongs to, n or more: nobody. */
+static void judge_lag(uint32_t n, const uint32_t *rival, const double *weight, const double *largest, const char *what)
 {
     static double given[CLIENTS], least[CLIENTS]; /* its work, less what the fluid gave; the most of that so far */
-    static bool waits[CLIENTS];
+    static uint32_t waiting[CLIENTS];             /* clients of it that have requests queued */
     double weights = 0, costs = 0, total = 0;
     uint32_t i, count = 0;
     size_t k;
-    if (!run.ps || run.forces || run.cancels || run.lies || grouped() || run.jumped)
-        return;
-    for (i = 0; i < tenants; i++) {
-        if (tenant[i].reservation > 0 || tenant[i].limit > 0 || tenant[i].changes || tenant[i].lifted)
-            return;
-        weights += (double)tenant[i].terms.weight;
-        costs += tenant[i].largest;
-        waits[i] = false;
+    for (i = 0; i < n; i++) {
+        weights += weight[i];
+        costs += largest[i];
+        waiting[i] = 0;
     }
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
-        if (e->kind == WAITS || e->kind == IDLE) {
-            count += (e->kind == WAITS) - (uint32_t)waits[e->client];
-            waits[e->client] = e->kind == WAITS;
-            for (i = 0, total = 0; i < tenants; i++)
+        const uint32_t m = rival[e->client];
+        if (m >= n || e->kind == TERMS)
+            continue;
+        if (e->kind != GIVEN) {
+            const bool waited = waiting[m] > 0;
+            waiting[m] += e->kind == WAITS ? 1 : -1u;
+            if (waited == (waiting[m] > 0))
+                continue;
+            count += waited ? -1u : 1;
+            for (i = 0, total = 0; i < n; i++)
                 given[i] = least[i] = 0;
         }
-        if (e->kind != GIVEN || count < tenants)
+        if (e->kind != GIVEN || count < n)
             continue;
         total += e->cost;
-        given[e->client] += e->cost;
-        for (i = 0; i < tenants; i++) {
-            const struct tenant *t = &tenant[i];
-            double part = (double)t->terms.weight / weights, ahead = given[i] - part * total,
-                   most = part * (costs - t->largest) + (WORLD_TAGS_V02 ? 0 : t->largest);
+        given[m] += e->cost;
+        for (i = 0; i < n; i++) {
+            double part = weight[i] / weights, ahead = given[i] - part * total,
+                   most = part * (costs - largest[i]) + (WORLD_TAGS_V02 ? 0 : largest[i]);
             least[i] = fmax(least[i], ahead);
             if (least[i] - ahead > most * 1.0001 + 1e-6) {
-                world_fail(run.w, "lag", e->at_ns, "client %" PRIu32 " is %.3f behind its part, allowed %.3f", i,
+                world_fail(run.w, "lag", e->at_ns,
+                           "%s %" PRIu32 " of %" PRIu32 " is %.3f behind its part, allowed %.3f", what, i, n,
                            least[i] - ahead, most);
                 return;
             }
         }
+    }
+}
+
+/* Between all groups, or all clients; then between the clients of each group. */
+static void oracle_lag(void)
+{
+    static double weight[CLIENTS], largest[CLIENTS];
+    static uint32_t rival[CLIENTS];
+    bool alone[WORLD_COHORTS], all = true; /* weights alone decide between its clients */
+    uint32_t i, k, n = 0, index[WORLD_COHORTS];
+    if (!run.ps || run.forces || run.cancels || run.lies || run.jumped)
+        return;
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        alone[k] = group[k].made_again == 0;
+        index[k] = n;
+        if (!grouped() || group[k].members == 0)
+            continue;
+        weight[n] = (double)group[k].terms.weight;
+        largest[n++] = group[k].largest;
+        all = all && group[k].limit <= 0 && group[k].reservation <= 0 && alone[k];
+    }
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        if (t->reservation > 0 || t->limit > 0 || t->changes || t->lifted)
+            all = alone[t->group] = false;
+        rival[i] = index[t->group];
+    }
+    if (all && grouped())
+        judge_lag(n, rival, weight, largest, "group");
+    for (k = 0; k < (grouped() ? WORLD_COHORTS : 1); k++) {
+        for (i = n = 0; i < tenants; i++) {
+            rival[i] = UINT32_MAX;
+            if (grouped() && tenant[i].group != k)
+                continue;
+            weight[n] = (double)tenant[i].terms.weight;
+            largest[n] = tenant[i].largest;
+            rival[i] = n++;
+        }
+        if (grouped() ? alone[k] : all)
+            judge_lag(n, rival, weight, largest, grouped() ? "client in its group" : "client");
     }
 }
 
@@ -878,7 +923,7 @@ static void oracle_attribution(void)
         most = i == 0 || share > most ? share : most;
         slack = one > slack ? one : slack;
     }
-    /* The estimates need windows of 50 requests; 2 % of what each got after them. */
+    /* Estimates are learned in windows of requests; 2 % of what each got after them. */
     slack *= 4 * 60;
     if (most - least > 0.02 * most + slack)
         world_fail(run.w, "attribution", run.now, "time per weight from %.3f to %.3f ms", least / 1e6, most / 1e6);

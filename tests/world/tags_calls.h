@@ -236,12 +236,12 @@ static void k_wake(struct k_client *c)
 
 static uint32_t k_blocks(void)
 {
-    uint32_t window = calls.config.window ? calls.config.window : 50;
+    uint32_t window = calls.config.window ? calls.config.window : 5;
     return window < 5 ? window : 5;
 }
 static uint32_t k_block(void)
 {
-    uint32_t window = calls.config.window ? calls.config.window : 50;
+    uint32_t window = calls.config.window ? calls.config.window : 5;
     return (window + k_blocks() - 1) / k_blocks();
 }
 /* In 1/256 ns; of the first services of all, then of the blocks. -1: none. */
