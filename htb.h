@@ -632,7 +632,8 @@ struct htb_priv_maximize {
     bool starved;     /* since the last look: requests waited for root tokens */
     bool was_starved; /* at the look before */
     bool was_behind;  /* at that look a node with own tokens waited for its turn */
-    uint64_t interval_ns, last_ns, granted, rate_max;
+    uint32_t looks;   /* at a rate above slow_from, which was too high before: one of 8 may raise it */
+    uint64_t interval_ns, last_ns, granted, rate_max, slow_from;
     uint64_t behind_ns;                     /* how far the own tags were behind at the last look */
     uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
 };
@@ -702,6 +703,7 @@ struct htb_shared {
 #define HTB_PRIV_LINKED 256u   /* in its parent's ring */
 #define HTB_PRIV_NOTICE 512u   /* expired, not yet returned by htb_expired */
 #define HTB_PRIV_WATCHED 1024u /* has a place in flight.cls */
+#define HTB_PRIV_RESTED 2048u  /* since the last look of the maximizer, nothing of it was outstanding at some time */
 #define HTB_PRIV_IDLE_MAX 64   /* members of a ring that may not borrow */
 
 /* `parts` of some time. `rest` (may be NULL): what is left of it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is
@@ -2073,8 +2075,8 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
     const uint64_t nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     QOS_ASSERT(r->generation != tree->cls[r->paid_by].generation || tree->cls[r->paid_by].u.leaf.outstanding != 0);
     QOS_ASSERT(r->flight_ns <= tree->flight.now_ns);
-    if (r->generation == tree->cls[r->paid_by].generation)
-        tree->cls[r->paid_by].u.leaf.outstanding--;
+    if (r->generation == tree->cls[r->paid_by].generation && --tree->cls[r->paid_by].u.leaf.outstanding == 0)
+        htb_priv_mark(tree, r->paid_by, HTB_PRIV_RESTED, true);
     tree->flight.now_ns -= r->flight_ns;
     QOS_ASSERT(tree->flight.now_ns == 0 || tree->dispatch.waiting + tree->dispatch.at_device != 0);
     if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
@@ -3310,6 +3312,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->maximize.step = c.maximize_step;
     tree->maximize.interval_ns = c.maximize_interval_ns;
     tree->maximize.rate_max = c.maximize_rate_max;
+    tree->maximize.slow_from = QOS_RATE_MAX;
     tree->lag_ns = c.lag_ns;
     tree->now_ns = tree->tag_offset = tree->maximize.last_ns = c.start_ns;
     tree->bound = c.bound;
@@ -3567,6 +3570,7 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
     for (r = 0; r < tree->resources; r++)
         tree->maximize.base_per_s[r] = rate_per_s[r];
     tree->maximize.rate_max = qos_max(tree->maximize.rate_max, rate_per_s[0]);
+    tree->maximize.slow_from = QOS_RATE_MAX;
     htb_priv_set_root(tree, rate_per_s, now_ns);
     return QOS_OK;
 }
@@ -4592,9 +4596,12 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  *     1          neither G nor A       nothing is throttled; the rate stays
  *     2          A < G                 the device is the bound; the rate stays
  *     3          G < A                 the rate of the root rises by 1/maximize_step per interval
- *     any        a class misses its rate   the rate falls by 1/maximize_step, but not below G
+ *     any        a class misses its rate   the rate falls by half of what it is above G, at least by 1/maximize_step,
+ *                                      but not below G. From 7/8 of what it was above G on it rises at one look of 8
  *
- * Admission always uses G. With the defaults the rate takes at least 2.3 s to double.
+ * Admission always uses G. With the defaults the rate takes at least 2.3 s to double. A class with few requests
+ * outstanding, beside one that has dispatch_max of them, may miss a part of its rate while the rate is above what the
+ * device does: up to a fifth in the mean where A is G + 5 %. Without the maximizer it misses nothing.
  *
  * Where we differ from the paper
  *   - The paper does not define "capped by G". Here: at two looks in a row the root was empty while demand waited, and
@@ -4602,7 +4609,8 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  *   - Once the rate exceeds what the device does, it no longer caps, so the paper's rule never lowers it. We lower it
  *     whenever a class misses its rate.
  *   - A class misses its rate if its requests waited from one look to the next and it was granted less than 15/16 of
- *     its rate in that time (first resource). You may add your own measurement (latency, completions).
+ *     its rate in that time (first resource); or if something of it was outstanding all that time, and its bucket is
+ *     full. You may add your own measurement (latency, completions).
  *
  * Reference
  *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
@@ -4622,12 +4630,32 @@ QOS_PRIV bool htb_priv_falls_behind(struct htb *tree, uint64_t elapsed_ns)
     return behind && before && (int64_t)grown_ns > (int64_t)(elapsed_ns / 16);
 }
 
+/* Does a class with a rate get less than that although it asked for more: something of it was outstanding all the time
+ * since the last look, and its bucket is full? */
+QOS_PRIV bool htb_priv_waits_for_device(struct htb *tree, uint64_t now_ns)
+{
+    bool waits = false;
+    uint32_t id;
+    for (id = 0; id < tree->classes; id++) {
+        const struct htb_priv_node *node = &tree->node[id];
+        if ((node->flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED || node->pair.rate.rate == 0)
+            continue;
+        htb_priv_refill(tree, id, now_ns);
+        waits = waits || (!(node->flags & HTB_PRIV_RESTED) && tree->cls[id].u.leaf.outstanding != 0 &&
+                          node->pair.rate.level >= node->pair.rate.depth);
+        htb_priv_mark(tree, id, HTB_PRIV_RESTED, false);
+    }
+    return waits;
+}
+
 /* Root rate of resource r, one step up or down. */
 QOS_PRIV uint64_t htb_priv_step(const struct htb *tree, uint32_t r, bool up)
 {
     uint64_t rate = htb_priv_pair_of(tree, tree->classes, r)->rate.rate, step = qos_max(rate / tree->maximize.step, 1);
-    return up ? qos_min(rate + step, r == 0 ? tree->maximize.rate_max : QOS_RATE_MAX)
-              : qos_max(qos_sat_sub(rate, step), tree->maximize.base_per_s[r]);
+    const uint64_t base = tree->maximize.base_per_s[r];
+    if (up)
+        return qos_min(rate + step, r == 0 ? tree->maximize.rate_max : QOS_RATE_MAX);
+    return qos_max(qos_sat_sub(rate, qos_max(step, (rate - base) / 2)), base);
 }
 
 QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool violated)
@@ -4639,16 +4667,19 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
         uint64_t rate = tree->node[tree->classes].pair.rate.rate;
         uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S);
         uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize.granted);
-        bool broken = htb_priv_falls_behind(tree, elapsed_ns) || violated;
+        bool waits = htb_priv_waits_for_device(tree, now_ns);
+        bool broken = htb_priv_falls_behind(tree, elapsed_ns) || waits || violated;
         bool starved = tree->maximize.starved && granted >= earned - earned / 8;
         bool capped = starved && tree->maximize.was_starved;
         uint32_t r;
+        if (broken && (tree->scenario == HTB_UNCAPPED || tree->scenario == HTB_CAPPED))
+            tree->maximize.slow_from = rate - (rate - tree->maximize.base_per_s[0]) / 8;
         tree->scenario = broken ? capped ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN : capped ? HTB_CAPPED : HTB_UNCAPPED;
         tree->maximize.starved = false;
         tree->maximize.was_starved = starved;
         tree->maximize.granted = tree->granted;
         tree->maximize.last_ns = now_ns;
-        if (tree->scenario != HTB_UNCAPPED) {
+        if (broken || (capped && (rate < tree->maximize.slow_from || ++tree->maximize.looks % 8 == 0))) {
             for (r = 0; r < tree->resources; r++)
                 rates[r] = htb_priv_step(tree, r, !broken);
             htb_priv_set_root(tree, rates, now_ns);

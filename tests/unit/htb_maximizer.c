@@ -1,5 +1,6 @@
 // proves: Section 5.5: the root's rate stays in scenarios 1 and 2, rises in scenario 3, and falls when a class misses
-// proves: its rate. It is never below the configured rate or above its bound, and changes by one step per interval
+// proves: its rate. It is never below the configured rate or above its bound, rises by one step per interval at most, and
+// proves: sees a class that waits at the device only
 #include "htb_world.h"
 
 #define DEPTH 8
@@ -209,7 +210,7 @@ static void steps(void)
     DEMAND(50 * MS);
     seen = htb_maximize(&w.tree, now, true); /* the root limits the demand, and the caller saw a class miss its rate */
     CHECK_EQ(seen, HTB_CAPPED_AND_BROKEN);
-    CHECK_EQ(root_rate(&w.tree), 1171875);
+    CHECK_EQ(root_rate(&w.tree), 1171875);       /* by a step of a quarter, or by half of what it is above 1,000,000 */
     seen = htb_maximize(&w.tree, 60 * MS, true); /* no demand */
     CHECK_EQ(seen, HTB_BROKEN);
     CHECK_EQ(root_rate(&w.tree), 1000000); /* not below */
@@ -219,8 +220,8 @@ static void steps(void)
     CHECK_EQ(seen, HTB_UNCAPPED);
     seen = htb_maximize(&w.tree, 5, true); /* the clock went back */
     CHECK_EQ(seen, HTB_UNCAPPED);
-    /* Up to the bound. The second resource rises with it, from 1,000. */
-    for (now = 100 * MS; now < 200 * MS;) {
+    /* Up to the bound, more slowly above what was too much. The second resource rises with it, from 1,000. */
+    for (now = 100 * MS; now < 400 * MS;) {
         uint64_t until = now + 10 * MS;
         DEMAND(until);
         (void)htb_maximize(&w.tree, now, false);
@@ -233,7 +234,7 @@ static void steps(void)
     /* After a new configured rate, the rate starts there and the bound is at least that. */
     CHECK_EQ(htb_change_root(&w.tree, now, rate), QOS_OK);
     CHECK_EQ(root_rate(&w.tree), 3000000);
-    for (; now < 300 * MS;) {
+    for (; now < 500 * MS;) {
         uint64_t until = now + 10 * MS;
         DEMAND(until);
         seen = htb_maximize(&w.tree, now, false);
@@ -244,7 +245,7 @@ static void steps(void)
     CHECK_EQ(htb_change_root(&w.tree, now, rate), QOS_OK);
     CHECK_EQ(root_rate(&w.tree), 500000);
     granted = stats_of(&w, 0).granted;
-    DEMAND(1300 * MS);
+    DEMAND(1500 * MS);
     CHECK_WITHIN((double)(stats_of(&w, 0).granted - granted), 0.98 * 500000, 500000 + 30000);
     world_close(&w);
 }
@@ -339,9 +340,45 @@ static void ended_between_looks(void)
     world_close(&w);
 }
 
+/* All requests of a class are at a device that does not serve them, so none waits in its queue: it misses its rate if
+ * it asked all the time, and what it earns fills its bucket. Who had nothing outstanding in between asked for less. */
+static void waits_at_the_device(void)
+{
+    struct htb_config config = world_config();
+    struct htb_request request[2], *r;
+    struct world w;
+    uint64_t now = S;
+    unsigned i;
+    config.maximize_interval_ns = 100 * MS;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 100000, 0, now);
+    memset(request, 0, sizeof request);
+    for (i = 0; i < 2; i++) {
+        request[i].class_id = 1;
+        request[i].tokens[0] = 500;
+        CHECK_EQ(htb_submit(&w.tree, now, &request[i]), QOS_OK);
+        r = htb_dispatch(&w.tree, now);
+        CHECK(r == &request[i]);
+    }
+    CHECK_EQ(htb_maximize(&w.tree, now, false), HTB_UNCAPPED); /* its bucket is not full: it was granted 1,000 */
+    CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_BROKEN);
+    for (i = 0; i < 3; i++) { /* one completes, and another one comes; at the end two of them complete first */
+        now += 50 * MS;
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &request[0]), QOS_OK);
+        if (i == 2)
+            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &request[1]), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, now, &request[0]), QOS_OK);
+        r = htb_dispatch(&w.tree, now);
+        CHECK(r == &request[0]);
+        CHECK_EQ(htb_maximize(&w.tree, now += 50 * MS, false), i == 2 ? HTB_UNCAPPED : HTB_BROKEN);
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
     check_begin("unit/htb_maximizer");
+    waits_at_the_device();
     uncapped_by_demand();
     uncapped_by_device();
     capped();
