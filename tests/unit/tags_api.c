@@ -1121,6 +1121,43 @@ static void cancelled_at_work(void)
     close_tags();
 }
 
+/* Two channels, four requests there, the newest of which ends first: the device is taken for a serial one. 65,536 in
+ * order later it is not any more, and of two at work each is charged half of the time. */
+static void taken_for_serial(void)
+{
+    struct tags_config c = plain(1, TAGS_REWARD);
+    struct tags_grant g[4];
+    uint64_t now = SECOND, before;
+    uint32_t i, k;
+    c.at_device_max = 4;
+    c.attribute = c.count_by_client = true;
+    c.channels = 2;
+    open_tags(&c);
+    CHECK_EQ(add(now, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, now, 0, 1000000, 1), QOS_OK);
+    for (i = 0; i < 400; i++, now += MS) {
+        for (k = 0; k < 4; k++)
+            CHECK_EQ(tags_pull(&tags, now, 1, &g[k]), QOS_OK);
+        for (k = 4; k-- > 0;)
+            CHECK_EQ(tags_complete(&tags, now += MS, &g[k], 0), QOS_OK);
+    }
+    CHECK(report(QOS_NONE).as_serial);
+    for (i = 0; i < 65536 / 4 + 1; i++, now += MS) {
+        for (k = 0; k < 4; k++)
+            CHECK_EQ(tags_pull(&tags, now, 1, &g[k]), QOS_OK);
+        for (k = 0; k < 4; k++)
+            CHECK_EQ(tags_complete(&tags, now += MS, &g[k], 0), QOS_OK);
+    }
+    CHECK_EQ(tags_pull(&tags, now, 1, &g[0]), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, now, 1, &g[1]), QOS_OK);
+    before = report(0).device_ns;
+    CHECK(!report(QOS_NONE).as_serial);
+    CHECK_EQ(tags_complete(&tags, now += 2 * MS, &g[0], 0), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, now += MS, &g[1], 0), QOS_OK); /* the look before is over */
+    CHECK_EQ(report(0).device_ns - before, MS);
+    close_tags();
+}
+
 /* A limit changes while its tag is behind: the client may go at once, then at the new rate. */
 static void changed_when_behind(void)
 {
@@ -1629,6 +1666,7 @@ int main(void)
     weight_credit_owed();
     first_estimate();
     cancelled_at_work();
+    taken_for_serial();
     changed_when_behind();
     behind_the_last();
     before_the_oldest();
