@@ -602,6 +602,8 @@ struct htb_priv_flight {
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
     uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
     uint64_t alone_from_ns;             /* when one is alone, if no other asks; on the active clock */
+    uint64_t lone_ns, lone_speed;       /* its bound now; its speed under half of that, 0: not known */
+    uint64_t lone_retry_ns;             /* it gets no wider before; on the active clock */
     struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
 };
 
@@ -2187,7 +2189,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *
  *   alone     no other class has asked for lag_ns: the bound is as wide as a newcomer may wait for: burst_ns, half of
  *             the least latency_ns that any class has had, or the knee, if that is more. A narrower one is for nobody,
- *             and loses time when the caller is late. No looks: who comes finds the knee as it was for many
+ *             and loses time when the caller is late. Twice as wide, if requests wait for room, as long as each time an
+ *             eighth more is completed. No other looks: who comes finds the knee as it was for many
  *
  * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So
  * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
@@ -2277,7 +2280,7 @@ QOS_PRIV uint64_t htb_priv_apart(uint64_t a, uint64_t b)
 QOS_PRIV void htb_priv_bind(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t most_ns = f->alone ? qos_max(f->knee_ns, f->alone_ns) : f->knee_ns;
+    const uint64_t most_ns = f->alone ? qos_max(f->knee_ns, f->lone_ns) : f->knee_ns;
     const bool narrows = f->narrow < htb_priv_log2(most_ns);
     const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : most_ns, f->min_ns);
     if (htb_priv_apart(bound_ns, f->bound_ns) > f->bound_ns / 16)
@@ -2879,10 +2882,30 @@ QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c
     alone = f->active_ns >= f->alone_from_ns;
     if (alone != f->alone) {
         f->alone = alone;
+        f->lone_ns = f->alone_ns;
+        f->lone_speed = f->lone_retry_ns = 0;
         htb_priv_break_off(tree);
         htb_priv_look_back(tree);
     }
     return alone;
+}
+
+/* One that is alone waits for room: twice the bound, as long as each time an eighth more is completed. */
+QOS_PRIV void htb_priv_look_alone(struct htb *tree)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    const uint64_t speed = htb_priv_speed(f), bound_ns = qos_max(f->knee_ns, f->lone_ns);
+    if (f->n < 64 || f->done_ns < 2 * htb_priv_filled(f, f->bound_ns) || f->active_ns < f->lone_retry_ns)
+        return;
+    if (f->lone_speed != 0 && speed < f->lone_speed + f->lone_speed / 8) { /* in vain */
+        f->lone_retry_ns = f->active_ns + 64 * (f->active_ns - f->begun_ns);
+        f->lone_speed = 0;
+        f->lone_ns = bound_ns / 2;
+    } else {
+        f->lone_speed = speed;
+        f->lone_ns = qos_min(2 * bound_ns, f->max_ns);
+    }
+    htb_priv_look_begin(tree, f->knee_ns);
 }
 
 /* Does a trial show early in its look that it is worse: by a third after 64 requests, by a sixth after 256? */
@@ -2919,7 +2942,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns) &&
              htb_priv_others_are_why(tree, r))
         htb_priv_watch_also(tree, r->paid_by);
-    if (htb_priv_is_alone(tree, c))
+    if (htb_priv_is_alone(tree, c) && !f->full)
         return;
     if (f->settle_ns > r->flight_ns) {
         f->settle_ns -= r->flight_ns;
@@ -2932,8 +2955,10 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     }
     f->n++;
     f->done_ns += r->flight_ns;
-    if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&
-        (f->n >= htb_priv_look_least(f) || htb_priv_plainly_worse(f)))
+    if (f->alone)
+        htb_priv_look_alone(tree);
+    else if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&
+             (f->n >= htb_priv_look_least(f) || htb_priv_plainly_worse(f)))
         htb_priv_look(tree, now_ns);
 }
 

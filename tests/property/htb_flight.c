@@ -285,6 +285,21 @@ static void large_beside_small(struct world *w)
     tenant = demo;
 }
 
+/* One that is alone has the whole device, also where a request takes longer than burst_ns. */
+static void alone_on_slow_channels(struct world *w)
+{
+    static const struct tenant mix[3] = {{64, 12500000, 100000000, 0}, {0, 1, 1, 0}, {0, 1, 0, 0}};
+    CHECK_CONTEXT("%s", "alone on slow channels");
+    memset(w, 0, sizeof *w);
+    tenant = mix;
+    w->channels = 8;
+    w->capacity = w->later = 1;
+    run(w, 0, 20 * S, 40);
+    printf(" 8 channels, one that is alone, 100 ms a request: busy %.3f\n", w->busy);
+    CHECK_WITHIN(w->busy, 0.95, 1.01);
+    tenant = demo;
+}
+
 int main(void)
 {
     static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
@@ -297,6 +312,7 @@ int main(void)
         few_requests(&w, few[i][0], few[i][1]);
     two_that_are_late(&w);
     large_beside_small(&w);
+    alone_on_slow_channels(&w);
     for (hashed = check_state.scale > 2; hashed < 2; hashed++) /* in the shortest form: the harder device */
         for (k = 1; k < (check_state.scale > 1 ? 2 : 3); k++) {
             few_beside_a_victim(&w, channels[k], hashed != 0, 1);
