@@ -62,7 +62,7 @@
  *     or go back. Behind a transport slower than its tick, who starts, or whose clock was
  *     back by over T / 8192, waits for its next epoch. A late epoch is seen T / 8 later.
  *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
- *     each T / 512; of others' but in trials 0.85 at 0.6 C reserved, 0.5 at 0.9, 0 at C.
+ *     each T / 512; of what others leave that use a part of R evenly, 0.8, but in trials.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
  *     by weight, differs by at most two batches. Batches far below the default are slow,
  *     weight x batch in a check and in T / 128, and keep no weights. Without, first come.
@@ -776,8 +776,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   it. No clock of the client is in it, and no report while it rests but two near the end of the period.
  *
  *   Who uses a part of its reservation all the time returns the rest by its reports. They come late, so that they are
- *   few, and what is returned late finds no room: the monitor keeps the time for all of K - N. So the more is reserved,
- *   the less of it others can use; with all of C reserved none. In a trial nothing is returned.
+ *   few: the monitor keeps time for what such a client can still have, not for all of the last K - N. What the last
+ *   report did not return is lost, a tenth about. In a trial nothing is returned.
  *
  *   Slack. A client that returned tokens and was then refused has lost what it could have used: so much less it
  *   returns in the next period. What stays unspent at the end lowers the slack again.
@@ -1103,6 +1103,15 @@ QOS_PRIV bool tokenpool_client_priv_ends(const struct tokenpool_client *client)
            qos_elapsed_ns(client->now_ns, client->due_ns) <= final_ns;
 }
 
+/* It has a queue of which the monitor does not know, which keeps time for R (T - t) / T only. Its stack is its own. */
+QOS_PRIV_NOINLINE bool tokenpool_client_priv_behind(const struct tokenpool_client *client, uint64_t step)
+{
+    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
+    uint64_t pace = qos_mul_div_floor(client->reservation, left_ns, client->head.period_ns);
+    return client->kept > tokenpool_client_priv_spent(client) + pace + step && !(client->report >> 53 & 1) &&
+           tokenpool_client_priv_demand(client, 0, client->completed) >= 2;
+}
+
 /* Decides at each tick whether a report is due: K, K - N or S is much other than the monitor knows. Of a small
  * reservation reports are a part of all operations that counts, so there are fewer; but the guard needs fresh ones. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
@@ -1115,10 +1124,11 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     bool turns = client->state == TOKENPOOL_PRIV_IN_REST /* to work, or to rest, as the report would say */
                      ? !tokenpool_client_priv_still(client, 0)
                      : !tokenpool_client_priv_demand(client, 0, client->completed);
+    bool behind = tokenpool_client_priv_behind(client, step);
     if ((returned > step && returned >= reported_left / 3) ||
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
-        turns || tokenpool_client_priv_ends(client))
+        turns || behind || tokenpool_client_priv_ends(client))
         client->report_due = true;
     /* A look in the last quarter, of long epochs in each eighth where it costs a message: a clock that hid time is
      * found. */
@@ -1969,8 +1979,9 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *
  *       min( max(C (T - t) / T - L, 0),  C + overrun - sum K_i - claimed )
  *
- *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come, K_i of who rests as the level says; of
- *   reservations above C only their part, C / sum R_i. `claimed` is counted exactly from the pool word.
+ *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come, K_i of who rests as the level says; of who has no
+ *   queue at most R_i (T - t) / T, as its K falls with the time between its reports; of reservations above C only their
+ *   part, C / sum R_i. `claimed` is counted exactly from the pool word.
  *   Example: capacity 100, reservations 60, batch 30. The pool starts at 40. A claims and reads 40: it gets 30. B
  *   claims and reads 10: it gets 10 and knows that the pool is empty. The count is -20 now. A returns 12 unused
  *   reservation tokens with its next report; the monitor finds room for 12 and swaps -20 for 12.
@@ -2068,6 +2079,7 @@ struct tokenpool_monitor {
     uint64_t initial;           /* tokens in the pool of the next epoch, once it is ready */
     uint64_t capacity_next;
     uint64_t busy_left;                     /* busy clients at the last check: sum of K - N */
+    uint64_t returning;                     /* of all K - N: what the next reports will return */
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns;                 /* waiting: last heartbeat and since when */
     uint64_t look_ns,
@@ -2467,28 +2479,30 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
  * does not depend on who reported, or rests: all fields are below 2^26, so that differences have a sign. With the 128
- * bits that each x86-64 has, four clients take 69 instructions, a third of them for the level; a copy of the four takes
- * 14, a plain read 20. Plain loops with these sums over private arrays take 0.85 of the time (bench/tokenpool). Always
- * inlined, as gcc -O3 makes copies of it for the constants, and vectorises none of them. */
+ * bits that each x86-64 has, four clients take some 80 instructions, a third of them for the level; a copy of the four
+ * takes 14, a plain read 20. Plain loops with the first three sums over private arrays take 0.7 of the time
+ * (bench/tokenpool). Always inlined, as gcc -O3 makes copies of it for the constants, and vectorises none of them. */
 QOS_PRIV __attribute__((always_inline)) void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor,
                                                                         const uint64_t *word, uint32_t first,
                                                                         uint32_t n, bool guard)
 {
     const int32_t tag = (int32_t)tokenpool_priv_tag(monitor->epoch), mask = (int32_t)TOKENPOOL_TOKENS_MAX;
     const int32_t phase = (int32_t)(TOKENPOOL_PRIV_RISES >> 26);
-    const int32_t wants = (int32_t)((TOKENPOOL_PRIV_HOW ^ TOKENPOOL_PRIV_RISES) >> 26);
+    const int32_t wants = (int32_t)((TOKENPOOL_PRIV_HOW ^ TOKENPOOL_PRIV_RISES) >> 26), queue = 2 << 26;
     const uint32_t gone = TOKENPOOL_PRIV_FULL - monitor->level; /* at most 2^26, so a product's high half is exact */
     const uint32_t *issued = monitor->issued + first;
     const uint8_t *demand = monitor->demand + first;
     struct tokenpool_monitor_state *info = &monitor->info;
     int32_t largest = (int32_t)info->largest;
-    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, j;
+    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, returning = 0, j;
     for (j = 0; j < n; j++) {
         int32_t fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0, high = (int32_t)(word[j] >> 26);
         int32_t done = (int32_t)word[j] & mask & fresh, most = (int32_t)issued[j], above, k, rest;
         int32_t rests = (high & wants) == 0 ? fresh : 0, rises = (high & phase) == phase ? -1 : 0;
+        int32_t paced = (high & queue) == 0 ? fresh : 0, pace, over;
         /* Who rests keeps S and the level's part of what it was issued, which is that less the rest, rounded down. */
         int32_t fewer = done - (int32_t)((uint64_t)(issued[j] << 6) * gone >> 32);
+        pace = most + fewer - done; /* who has no queue has no more left now: K falls with the time, its reports lag */
         most += (fewer < 0 ? fewer : 0) & rests & ~rises;
         above = (high & mask) - most;
         k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
@@ -2496,6 +2510,8 @@ QOS_PRIV __attribute__((always_inline)) void tokenpool_monitor_priv_add(struct t
         kept += (uint32_t)k;
         used += (uint32_t)done;
         left += (uint32_t)rest;
+        over = rest - pace;
+        returning += (uint32_t)((over > 0 ? over : 0) & paced);
         if (guard) { /* more than a quarter of the time */
             int32_t busy_mask = ((high & wants & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
             rest &= busy_mask;
@@ -2510,6 +2526,7 @@ QOS_PRIV __attribute__((always_inline)) void tokenpool_monitor_priv_add(struct t
     info->largest = (uint64_t)largest;
     info->busy += busy;
     monitor->busy_left += busy_left;
+    monitor->returning += returning;
 }
 
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
@@ -2520,7 +2537,7 @@ QOS_PRIV_NOINLINE void tokenpool_monitor_priv_scan(struct tokenpool_monitor *mon
     bool guard = (monitor->config.flags & TOKENPOOL_GUARD) != 0;
     uint32_t i, j, n;
     monitor->info.kept = monitor->info.left = monitor->info.used = monitor->info.largest = monitor->info.busy = 0;
-    monitor->busy_left = 0;
+    monitor->busy_left = monitor->returning = 0;
     for (i = 0; i < monitor->config.clients; i += n) {
         const qos_word_t *from = reports + i;
         n = (uint32_t)qos_min(monitor->config.clients - i, TOKENPOOL_PRIV_SUM);
@@ -2959,7 +2976,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
         monitor, qos_mul_div_ceil(TOKENPOOL_PRIV_FULL, qos_sat_sub(left_ns, ahead_ns), monitor->config.period_ns));
     tokenpool_monitor_priv_scan(monitor);
     /* reservations above the estimate have its part of the node: those of idle clients must not keep it idle */
-    left = qos_mul_div_floor(info->left, info->capacity, qos_max(info->capacity, info->reserved));
+    left = qos_mul_div_floor(info->left - monitor->returning, info->capacity, qos_max(info->capacity, info->reserved));
     room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), left);
     budget = qos_sat_sub(info->bound, info->kept + info->claimed);
     return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));

@@ -395,12 +395,65 @@ static void test_starts(void)
     }
 }
 
+/* Two clients that use a part of their reservations evenly, and a greedy one: it gets 0.8 of what they leave, also if all of C
+ * is reserved. */
+static void test_paced(void)
+{
+    static const uint64_t periods[] = {1000000, 20000000, 1000000000};
+    uint64_t worst = 100;
+    unsigned k, p, i, part;
+    for (k = 0; k < 3; k++)
+        for (p = 6; p <= 10; p += 2)
+            for (part = 1; part <= 3; part++) {
+                const uint64_t r[3] = {20, p * CAPACITY / 10 * 3 / 4,
+                                       p * CAPACITY / 10 / 4 - 20}; /* greedy, the others */
+                const uint64_t used[3] = {0, r[1] * part / 4, r[2] * 83 / 100};
+                uint64_t at, got[3] = {0}, sum[3] = {0}, n = 0, left, seen = 0, begun = 0;
+                steps = 512;
+                w.config.check_ns = 0;
+                world(periods[k], 1, 0);
+                CHECK_EQ(tokenpool_monitor_leave(&w.monitor[0], 3), QOS_OK);
+                for (i = 0; i < 3; i++) {
+                    CHECK_EQ(tokenpool_monitor_change(&w.monitor[0], i, r[i], 0, NULL), QOS_OK);
+                    tokenpool_client_set_queued(&w.client[i], i ? 0 : TOKENPOOL_BACKLOGGED);
+                }
+                for (at = 0; at < 30 * 512; at++) {
+                    uint64_t now = w.config.period_ns * 100 + at * w.config.period_ns / 512;
+                    tokenpool_monitor_run(&w.monitor[0], now);
+                    if (epoch_shown() != seen) {
+                        for (i = 0; i < 3 && seen >= 10; i++)
+                            sum[i] += got[i];
+                        n += seen >= 10;
+                        got[0] = got[1] = got[2] = 0;
+                        seen = epoch_shown();
+                        begun = at;
+                    }
+                    for (i = 0; i < 3; i++) {
+                        uint64_t most = i ? used[i] * (at - begun) / 512 : UINT64_MAX;
+                        while (got[i] < most && tokenpool_client_take(&w.client[i], now, 1) == QOS_OK) {
+                            got[i]++;
+                            tokenpool_client_complete(&w.client[i], 1);
+                        }
+                        tokenpool_client_run(&w.client[i], now, i ? 0 : 1);
+                    }
+                }
+                left = r[1] + r[2] - used[1] - used[2];
+                CHECK_CONTEXT("T %" PRIu64 " ns, 0.%u of C reserved, used a part of %u / 4", periods[k], p, part);
+                CHECK_GE((sum[0] + n * (r[1] + r[2])) * 10, n * (CAPACITY * 10 + 8 * left));
+                for (i = 1; i < 3; i++)
+                    CHECK_GE(sum[i] * 1000, n * used[i] * 990);
+                worst = qos_min(worst, (sum[0] + n * (r[1] + r[2]) - n * CAPACITY) * 100 / (n * left));
+            }
+    printf("of what clients leave that use a part evenly %" PRIu64 " %% is used at least\n", worst);
+}
+
 int main(void)
 {
     check_begin("property/tokenpool_clocks");
     check_rng_init(&rng, 1);
     test_service();
     test_surplus();
+    test_paced();
     test_idle();
     test_starts();
     test_faults();

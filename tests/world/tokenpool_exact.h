@@ -119,8 +119,8 @@ static struct {
     /* since tokens that are not served, reservations that are all of C, numbers near their end, values at their ends,
      * another storage in the same memory */
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
-    bool set_back, olds;                        /* the monitors' clocks go back; some of their readings are old ones */
-    uint64_t busy, busy_left, largest, of_pool; /* of the reports at the last check */
+    bool set_back, olds; /* the monitors' clocks go back; some of their readings are old ones */
+    uint64_t busy, busy_left, largest, of_pool, returning; /* of the reports at the last check */
     uint64_t capacity, capacity_before, grown, least_used,
         most_used; /* the estimate; growths in a row; of this monitor */
     size_t bytes;
@@ -177,7 +177,7 @@ static bool x_strayed(void)
 /* An epoch may be longer than T by that. */
 static uint64_t x_slack_ns(void)
 {
-    return x.allowed_ns + (x.far ? x.T / 256 : 0) + (x_strayed() ? 3 * x.T : 0);
+    return x.allowed_ns + (x.far || x.olds ? x.T / 256 : 0) + (x_strayed() ? 3 * x.T : 0);
 }
 /* An operation of the monitor failed in this epoch, or in the one before. */
 static bool x_failed(void)
@@ -395,6 +395,8 @@ static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
     x.last_claimed = claimed;
     m->started = m->begun = true;
     m->claimed = x.claimed = x.served = x.allowed_ns = 0;
+    for (i = 0; i < 2; i++) /* their time stands still */
+        x.allowed_ns += x_sub(x.monitor[i].latest_ns, x.now + x.monitor[i].offset_ns);
     x.taken = false;
     x.put = x.ordered ? 0 : (uint64_t)tokenpool_word_count(pool);
     for (i = 0; i < x.slots; i++) {
@@ -668,7 +670,10 @@ static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monit
 {
     const struct x_epoch *e = x_of(info->epoch);
     uint64_t kept = 0, left = 0, used = 0, largest = 0, busy = 0, busy_left = 0, of_pool = 0;
+    uint64_t level = storage[TOKENPOOL_OFFSET_PERIOD / 8 + 4];
     uint32_t i;
+    level = tokenpool_word_epoch(level) == info->epoch ? level >> 32 : X_FULL;
+    x.returning = 0;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
         uint64_t word = *x_report(s), issued = e->of[i].issued, rest = issued, k = issued;
@@ -677,6 +682,9 @@ static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monit
             k = x_kept(word, issued, info->epoch, false, &rest);
         kept += k;
         left += rest;
+        x.returning += !fresh || (word >> 53 & 1) || level >= X_FULL /* who has no queue is at its pace now */
+                           ? 0
+                           : x_sub(rest, (issued * level + X_FULL - 1) / X_FULL);
         used += fresh ? word & X_MASK : 0;
         of_pool += fresh ? x_sub(word & X_MASK, k) : 0;
         if (fresh ? (word >> 52 & 3) != 0 : s->demand != 0) {
@@ -712,7 +720,7 @@ static double x_guards(const struct tokenpool_monitor_state *info, uint64_t left
 }
 
 /* A check of a period whose pool is used: the pool is set to min(max(C (T - t) / T - L, 0), C + overrun - sum K - claimed),
- * of L only C's part, and less with the guard. */
+ * of L only C's part, and less with the guard. L counts who has no queue by the time, as reports lag. */
 static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
 {
     uint64_t age_ns = m->latest_ns - info->start_ns, left_ns = x_sub(x.T, age_ns);
@@ -723,7 +731,7 @@ static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monit
            pool = (double)x_sub(x.put, x.claimed);
     if (x.ordered || x.far || m->begun || !m->scanned || !info->converting || x.churns || age_ns >= x.T)
         return;
-    room -= (double)info->left * part;
+    room -= (double)(info->left - x.returning) * part;
     target = room < budget ? room : budget;
     target = target < guard ? target : guard;
     target = target < 0 ? 0 : target;
