@@ -557,7 +557,7 @@ struct htb_priv_late {
 enum htb_priv_phase { HTB_PRIV_BASE = 0, HTB_PRIV_TRIAL = 1, HTB_PRIV_AGAIN = 2 };
 enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 2 };
 #define HTB_PRIV_LATE_MAX 16
-#define HTB_PRIV_LOOK_NS UINT64_C(50000000)  /* a look of 64 requests may take so long; else it takes 8 */
+#define HTB_PRIV_LOOK_NS UINT64_C(200000000) /* a look of 64 requests may take so long; else it takes 8 */
 #define HTB_PRIV_FLIGHT_NS UINT64_C(1250000) /* where the bound begins */
 #define HTB_PRIV_FLIGHT_MAX_NS UINT64_C(1000000000)
 #define HTB_PRIV_FINE 4        /* the smallest step of the search is 1 / 2^4 */
@@ -581,13 +581,11 @@ struct htb_priv_flight {
     uint32_t longer;             /* looks are 4^longer times as long, as the demand or the device varies */
     uint32_t by;                 /* class that the bound is narrowed for; QOS_NONE */
     bool hurts;                  /* the trial delays own tokens */
-    bool brief;                  /* its looks were of few requests, as these take long */
     bool draining;               /* more is in flight than a bound that was narrowed */
     bool alone;                  /* one class has the device for itself */
     uint64_t base_ns;            /* the knee while another one is tried */
     uint64_t from_speed;         /* before the bound was narrowed for classes */
     uint64_t speed[3];           /* by phase: device time completed in 2^20 ns */
-    uint64_t best_speed, best_n; /* at any knee of this device; the requests of the look that showed it */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
     uint64_t asked, was_asked, found_for;   /* the least asked for at once, in 64 requests; when the knee last moved */
@@ -2147,16 +2145,15 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *
  *   the knee    BASE --- a search ---> TRIAL         a look: 64 requests, 4 and 16 times as many for smaller steps, 4
  *                ^  at the knee         |  at another times as many while looks at the knee differ by half a step; an
- *                |                      v             eighth of that if it takes longer than 50 ms times the factor
+ *                |                      v             eighth of that if it takes longer than 200 ms times the factor
  *                '--- kept, undone --- AGAIN  at the knee; hurt, or more are late than at the knee: undone
  *
- *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06. Wider is kept if more by 1/64 is completed than in both looks
- *               at the knee: below that, seeds of one device differ (of looks of fewer than 64 requests by 1/8).
- *               Narrower is kept if not less by 1/64 than at the best knee of this device, as small losses add up, and
- *               what the two looks at the knee differ by: they do where the caller gets no processor now and then. Of
- *               two knees the one with looks three times as long is the best, else the faster one. Twice the bound is
- *               kept at once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if these are
- *               slower by a third, after 256 if by a sixth
+ *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more is
+ *               completed than in both looks at the knee: by one request of the look, or by 1/64, as below that seeds
+ *               of one device differ. Narrower is kept if not less by that, and what the two looks at the knee differ
+ *               by: they do where the caller gets no processor now and then. Twice the bound is kept at once if such a
+ *               look shows 7/4 of the speed. A trial's look ends after 64 requests if these are slower by a third,
+ *               after 256 if by a sixth
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
@@ -2326,14 +2323,14 @@ QOS_PRIV uint64_t htb_priv_least(const struct htb_priv_flight *f)
     return qos_max(f->min_ns, qos_sat_sub(f->dry_ns, (f->active_ns - f->dry_at_ns) / 64));
 }
 
-/* The bound to try in the present direction: wider or narrower than what was in flight. */
+/* The bound to try in the present direction: wider by one request at least, or narrower than what was in flight. */
 QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 {
     uint64_t bound_ns = f->up ? htb_priv_filled(f, f->knee_ns) : qos_min(f->knee_ns, f->most_ns);
     if (f->up && !f->full)
         return f->knee_ns;
-    bound_ns =
-        f->up ? bound_ns + qos_max(bound_ns >> f->step, 1) : bound_ns - bound_ns / ((UINT64_C(1) << f->step) + 1);
+    bound_ns = f->up ? qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + 1)
+                     : bound_ns - bound_ns / ((UINT64_C(1) << f->step) + 1);
     if (f->up && htb_priv_log2(bound_ns) > f->narrow) {
         bound_ns = htb_priv_exp2(f->narrow);
         if (bound_ns < f->knee_ns + f->knee_ns / 32)
@@ -2389,7 +2386,6 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
         if (!f->searching && apart > f->settled_speed / 4) { /* another device: what was learned does not count */
             htb_priv_search(f, 0);
             f->from_speed = f->speed[0];
-            f->best_speed = f->best_n = 0;
         } else if (!f->searching && now_ns >= f->probe_ns) {
             htb_priv_search(f, HTB_PRIV_FINE);
         }
@@ -2407,12 +2403,11 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
-    const uint64_t least = (before + after) / (f->brief ? 16 : 128);
+    const uint64_t least = (before + after) / 2 / qos_min(f->n, 64);
     if (f->hurts)
         return false;
     return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
-                 : f->speed[HTB_PRIV_TRIAL] + least >=
-                       qos_max(qos_max(before, after), f->best_speed) + htb_priv_apart(before, after);
+                 : f->speed[HTB_PRIV_TRIAL] + least >= qos_max(before, after) + htb_priv_apart(before, after);
 }
 
 /* At the bound again after a trial. */
@@ -2422,10 +2417,6 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     uint64_t bound_ns = f->knee_ns;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN],
                    apart = htb_priv_apart(before, after);
-    if (f->n >= 3 * f->best_n || (f->n >= f->best_n && (before + after) / 2 > f->best_speed)) {
-        f->best_speed = (before + after) / 2;
-        f->best_n = f->n;
-    }
     if (apart > qos_max(before, after) >> (f->step + 1) && f->longer < 3) { /* no evidence: look for longer */
         f->longer++;
     } else if (htb_priv_better(tree)) {
@@ -2513,7 +2504,6 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     const uint64_t tried_ns = f->knee_ns;
     const bool doubled = f->phase == HTB_PRIV_TRIAL && htb_priv_doubled(f);
     f->speed[f->phase] = htb_priv_speed(f);
-    f->brief = f->n < 64;
     if (doubled && !f->hurts) { /* kept */
         f->speed[HTB_PRIV_BASE] = f->speed[HTB_PRIV_TRIAL];
         f->failed = 0;
