@@ -557,7 +557,7 @@ struct htb_priv_late {
 enum htb_priv_phase { HTB_PRIV_BASE = 0, HTB_PRIV_TRIAL = 1, HTB_PRIV_AGAIN = 2 };
 enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 2 };
 #define HTB_PRIV_LATE_MAX 16
-#define HTB_PRIV_LOOK_NS UINT64_C(200000000) /* a look of 64 requests may take so long; else it takes 8 */
+#define HTB_PRIV_LOOK_NS UINT64_C(100000000) /* a look of 64 requests may take so long; else it takes 8 */
 #define HTB_PRIV_FLIGHT_NS UINT64_C(1250000) /* where the bound begins */
 #define HTB_PRIV_FLIGHT_MAX_NS UINT64_C(1000000000)
 #define HTB_PRIV_FINE 4        /* the smallest step of the search is 1 / 2^4 */
@@ -576,16 +576,16 @@ struct htb_priv_flight {
     uint64_t knee_ns;                          /* what the throughput needs */
     uint16_t narrow;                           /* what the late classes need: the least of theirs */
     enum htb_priv_phase phase;
-    bool up, searching, full;    /* direction of the trial; look for the knee; a request had to wait for room */
-    uint32_t step, failed;       /* the bound changes by 1 + 2^-step; directions that failed at this step */
-    uint32_t longer;             /* looks are 4^longer times as long, as the demand or the device varies */
-    uint32_t by;                 /* class that the bound is narrowed for; QOS_NONE */
-    bool hurts;                  /* the trial delays own tokens */
-    bool draining;               /* more is in flight than a bound that was narrowed */
-    bool alone;                  /* one class has the device for itself */
-    uint64_t base_ns;            /* the knee while another one is tried */
-    uint64_t from_speed;         /* before the bound was narrowed for classes */
-    uint64_t speed[3];           /* by phase: device time completed in 2^20 ns */
+    bool up, searching, full; /* direction of the trial; look for the knee; a request had to wait for room */
+    uint32_t step, failed;    /* the bound changes by 1 + 2^-step; directions that failed at this step */
+    uint32_t longer;          /* looks are 4^longer times as long, as the demand or the device varies */
+    uint32_t by;              /* class that the bound is narrowed for; QOS_NONE */
+    bool hurts;               /* the trial delays own tokens */
+    bool draining;            /* more is in flight than a bound that was narrowed */
+    bool alone;               /* one class has the device for itself */
+    uint64_t base_ns;         /* the knee while another one is tried */
+    uint64_t from_speed;      /* before the bound was narrowed for classes */
+    uint64_t speed[3];        /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
     uint64_t asked, was_asked, found_for;   /* the least asked for at once, in 64 requests; when the knee last moved */
@@ -2145,7 +2145,7 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *
  *   the knee    BASE --- a search ---> TRIAL         a look: 64 requests, 4 and 16 times as many for smaller steps, 4
  *                ^  at the knee         |  at another times as many while looks at the knee differ by half a step; an
- *                |                      v             eighth of that if it takes longer than 200 ms times the factor
+ *                |                      v             eighth of that if it takes longer than 100 ms times the factor
  *                '--- kept, undone --- AGAIN  at the knee; hurt, or more are late than at the knee: undone
  *
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more is
@@ -2693,10 +2693,10 @@ QOS_PRIV void htb_priv_was_in_time(struct htb *tree, struct htb_priv_late *c)
     htb_priv_need(tree, c, bound);
 }
 
-/* Does the device complete less, by an eighth, than before the bound was narrowed? Few requests show it. */
+/* Does the device complete less, by an eighth, than before the bound was narrowed? A few requests do by chance. */
 QOS_PRIV bool htb_priv_is_slower(const struct htb_priv_flight *f)
 {
-    const bool shows = f->phase == HTB_PRIV_BASE && f->n >= 8 && f->done_ns >= 2 * f->bound_ns;
+    const bool shows = f->phase == HTB_PRIV_BASE && f->n >= 64 && f->done_ns >= 2 * f->bound_ns;
     return (shows ? htb_priv_speed(f) : f->speed[HTB_PRIV_BASE]) < f->from_speed - f->from_speed / 8;
 }
 
@@ -2709,7 +2709,7 @@ QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id)
 }
 
 /* Of a class with a rate only: how far is it behind, in the time that it asked for more? */
-QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint64_t own_ns, uint64_t others_ns,
+QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint64_t own_ns, uint64_t took_ns,
                                  uint64_t at_device_ns, bool room)
 {
     const uint64_t unit_ns = qos_max(tree->burst_ns, at_device_ns); /* a request that takes longer is no lateness */
@@ -2718,7 +2718,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     uint64_t octaves;
     uint32_t bound;
     c->stalled_ns = asks ? c->stalled_ns - made_up_ns : 0;
-    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + others_ns, own_ns - made_up_ns) : 0;
+    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + took_ns, own_ns - made_up_ns) : 0;
     octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, unit_ns / 2), 1024, unit_ns);
     c->wish = (uint16_t)(octaves == 0 ? HTB_PRIV_WIDE : qos_sat_sub(htb_priv_log2(tree->flight.knee_ns), octaves));
     if (tree->joined.lease && octaves > 6 * 1024) { /* nor do a 64th of what the other trees had in flight help */
@@ -2748,20 +2748,6 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     }
 }
 
-/* Are others why the class of this request is late? Not if it has the device for itself; nor, without latency_ns, if of
- * what is in flight its part is the half, and as large as of the device's speed: a narrower bound gives it little
- * more. */
-QOS_PRIV_NOINLINE bool htb_priv_others_are_why(const struct htb *tree, const struct htb_request *r)
-{
-    const struct htb_priv_class *c = &tree->cls[r->paid_by];
-    const uint64_t all_ns = tree->flight.now_ns, part_ns = qos_sat_mul(r->flight_ns, c->u.leaf.outstanding);
-    if (tree->joined.lease || c->u.leaf.latency_us)
-        return tree->joined.lease || part_ns < all_ns;
-    return part_ns < all_ns / 2 ||
-           qos_mul_div_floor(qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens), c->u.leaf.outstanding),
-                             qos_max(tree->flight.from_speed, UINT64_C(1) << 20), UINT64_C(1) << 20) < all_ns;
-}
-
 /* A request of a class that was late is complete. */
 QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r, uint64_t now_ns)
 {
@@ -2774,8 +2760,8 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
     if (c->retry_ns > now_ns && (latency_ns != 0 || !tree->joined.lease || c->wish == 0))
         return;
     if (latency_ns == 0)
-        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens),
-                           htb_priv_others_are_why(tree, r) ? elapsed_ns : 0, qos_elapsed_ns(r->sent_ns, now_ns), room);
+        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens), elapsed_ns,
+                           qos_elapsed_ns(r->sent_ns, now_ns), room);
     if (latency_ns == 0 || r->since_ns < f->pause_end_ns)
         return;
     c->seen++;
@@ -2929,8 +2915,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     i = htb_priv_watched(tree, r->paid_by);
     if (i != QOS_NONE)
         htb_priv_witness(tree, &f->cls[i], r, now_ns);
-    else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns) &&
-             htb_priv_others_are_why(tree, r))
+    else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns))
         htb_priv_watch_also(tree, r->paid_by);
     if (htb_priv_is_alone(tree, c) && !f->full)
         return;
