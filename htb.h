@@ -2589,6 +2589,7 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
 /* Narrowing does not help this class: what was narrowed for it is undone, and it rests. */
 QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
 {
+    uint32_t i;
     c->rest_ns = qos_min(qos_max(2 * c->rest_ns, 64 * (tree->flight.active_ns - c->begun_ns)), UINT64_C(64000000000));
     c->retry_ns = qos_sat_add(tree->now_ns, c->rest_ns);
     c->speed = htb_priv_log2(tree->flight.from_speed);
@@ -2597,8 +2598,12 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     c->credit = 0;
     c->score = 0;
     c->stalled_ns = 0;
+    for (i = 1; i < HTB_PRIV_LATE_MAX && !tree->joined.lease; i++) /* it may be why others are behind */
+        tree->flight.cls[i].behind_ns = qos_min(tree->flight.cls[i].behind_ns, tree->burst_ns);
     c->behind_ns = tree->joined.lease ? c->behind_ns : 0;
     htb_priv_narrow(tree);
+    if (tree->flight.phase == HTB_PRIV_BASE)
+        htb_priv_look_begin(tree, tree->flight.knee_ns);
 }
 
 /* Sets what a class needs. */
