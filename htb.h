@@ -70,10 +70,11 @@
  *                          are made up, if its limit is above R. A caller at the gate
  *                          may be B late. A slower device cuts all to the same part of R;
  *         a limit          at most L * t + one bucket + n in any time t, and what its
- *                          outstanding requests cost above their estimates.
+ *                          outstanding requests cost above their estimates; forced and
+ *                          urgent ones may take L * debt_ns more. These pass all others:
+ *                          give the class that sends them a rate or a limit.
  *     B is burst_ns, 10 ms by default. A bucket is 2 * R * B (its limit's 2 * L * B),
- *     unless request_max_tokens is set.
- *     The tokens of a class are never lent while the class wants them.
+ *     unless request_max_tokens is set. No class lends tokens that it wants itself.
  *   - Worst wait of a request of a class that stays within its rate R:
  *         gate             B + n / R
  *         queues           n / R + the dispatched requests + the tree's largest request,
@@ -92,8 +93,7 @@
  *     of weights matter. So do callers of htb_take that ask until they are refused and
  *     again at the time told, in whatever order they are asked, if nothing is queued
  *     there. Others at the gate are promised no share.
- *   - A group's limit stops borrowing only: the group may exceed it by what its classes
- *     reserve.
+ *   - A group's limit stops borrowing only: it may exceed it by what its classes reserve.
  *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other
  *     call is O(depth * (depth + log classes)) for each request that it moves and each
  *     class whose wait ends; changes of classes, htb_maximize may look at every class.
