@@ -82,18 +82,18 @@
  *   - Each client makes at most one failed claim between two fills of the pool, so the
  *     count of the pool word stays above -(clients x batch).
  *   - A backlogged client that has reservation left never waits in its engine. Without,
- *     it waits for the pool, at longest until its next period: T + check_ns.
+ *     it waits for the pool, at longest until its next period: T + check_ns; with GUARD
+ *     or ORDERED longer, for more than half a batch perhaps for ever.
  *   - The tokens of a client that dies end with their period. One that did not report in
  *     the last quarter of a period has no reservation until the period after it reports.
  *   - Two monitors of one storage fence each other by compare-and-swap. A takeover starts
  *     its first period at most T + lease_ns later. Without a monitor engines stop, or
  *     with TOKENPOOL_GO_ON continue with the reservations they had, on account of their
  *     slot's next epoch (safe while those fit), and wait for a clock that went back.
- *   - Engines and monitors are trusted to run this code. Reports are clamped to what
- *     their client was given, so a client that lies can have its own reservation issued
- *     twice, and move the estimate by its own tokens; one that forges its own report can
- *     spend its own reservation at each start. Terms are clamped to client_capacity. One
- *     stray store costs at most the tokens of one period; the storage is as before after
+ *   - Engines and monitors are trusted to run this code. Reports are clamped to what was
+ *     given: a liar can have its own R issued twice, move the estimate by its own tokens,
+ *     and by a forged report spend R at each start. Terms are clamped to client_capacity.
+ *     One stray store costs a period's tokens, without FIXED five; the storage heals in
  *     three. An engine whose report it hit gets QOS_ESTALE.
  *   - Pool, period with terms, and each report are regions of their own. Who has no more
  *     than the pool's key can take the pool only; in shared memory all keys are one.
