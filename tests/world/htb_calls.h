@@ -799,7 +799,7 @@ static void acc_change_root(void)
         if (rate[r] > UINT64_C(1) << 40 && acc_chance(900))
             rate[r] = acc.base[r];
     }
-    if (htb_change_root(&acc_tree, acc_shown(), NULL) != QOS_EINVAL)
+    if (!WORLD_V02 && htb_change_root(&acc_tree, acc_shown(), NULL) != QOS_EINVAL)
         ACC_FAIL("terms", "step %" PRIu32 ": htb_change_root takes no rates", acc.step);
     s = htb_change_root(&acc_tree, acc_shown(), rate);
     acc_see_ends();
@@ -1728,6 +1728,7 @@ static void acc_press(void)
     }
 }
 
+#if !WORLD_V02
 /* Promise `ranges`: a setting is refused if, and only if, it is out of its range: one of them, at a border or beside it. */
 static void acc_judge_ranges(void)
 {
@@ -1757,6 +1758,7 @@ static void acc_judge_ranges(void)
     if (wrong)
         ACC_FAIL("ranges", "a value of %s at its border, or beside it, is judged wrongly", wrong);
 }
+#endif
 
 /* ---- the program ------------------------------------------------------------------------------------------------- */
 
@@ -1897,7 +1899,9 @@ static void calls_run(struct world *w)
     acc.tags_unsure = acc.queues;
     acc.slop = 1;
     acc_told_id = ACC_NONE;
+#if !WORLD_V02
     acc_judge_ranges();
+#endif
     if (!acc_begin())
         return;
     for (i = acc_chance(500) ? acc.classes / 2 + 1 : 2 * acc.classes; i > 0 && !w->broken && !acc.ends; i--)
