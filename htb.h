@@ -557,7 +557,7 @@ struct htb_priv_late {
 enum htb_priv_phase { HTB_PRIV_BASE = 0, HTB_PRIV_TRIAL = 1, HTB_PRIV_AGAIN = 2 };
 enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 2 };
 #define HTB_PRIV_LATE_MAX 16
-#define HTB_PRIV_LOOK_NS UINT64_C(100000000) /* a look of 64 requests may take so long; else it takes 8 */
+#define HTB_PRIV_LOOK_NS UINT64_C(50000000)  /* a look of 64 requests may take so long; else it takes 8 */
 #define HTB_PRIV_FLIGHT_NS UINT64_C(1250000) /* where the bound begins */
 #define HTB_PRIV_FLIGHT_MAX_NS UINT64_C(1000000000)
 #define HTB_PRIV_FINE 4        /* the smallest step of the search is 1 / 2^4 */
@@ -2145,15 +2145,15 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *
  *   the knee    BASE --- a search ---> TRIAL         a look: 64 requests, 4 and 16 times as many for smaller steps, 4
  *                ^  at the knee         |  at another times as many while looks at the knee differ by half a step; an
- *                |                      v             eighth of that if it takes longer than 100 ms times the factor
+ *                |                      v             eighth of that if it takes longer than 50 ms times the factor
  *                '--- kept, undone --- AGAIN  at the knee; hurt, or more are late than at the knee: undone
  *
- *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more is
- *               completed than in both looks at the knee: by one request of the look, or by 1/64, as below that seeds
- *               of one device differ. Narrower is kept if not less by that, and what the two looks at the knee differ
- *               by: they do where the caller gets no processor now and then. Twice the bound is kept at once if such a
- *               look shows 7/4 of the speed. A trial's look ends after 64 requests if these are slower by a third,
- *               after 256 if by a sixth
+ *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more by
+ *               1/64 is completed than in both looks at the knee: below that, seeds of one device differ (of looks of
+ *               fewer than 64 requests by 1/8). Narrower is kept if not less by that, and what the two looks at the
+ *               knee differ by: they do where the caller gets no processor now and then. Twice the bound is kept at
+ *               once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if these are slower
+ *               by a third, after 256 if by a sixth
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
@@ -2403,7 +2403,7 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
-    const uint64_t least = (before + after) / 2 / qos_min(f->n, 64);
+    const uint64_t least = (before + after) / (f->n < 64 ? 16 : 128);
     if (f->hurts)
         return false;
     return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least

@@ -31,7 +31,6 @@ struct world {
     uint32_t owner[REQUESTS];
     uint32_t channels;
     bool hashed;
-    bool seeks;      /* a disk: the more it holds, the shorter are its ways */
     double capacity; /* device time of the profile per unit of real time */
     double later;    /* the same, from later_ns on */
     uint64_t later_ns;
@@ -53,11 +52,6 @@ static void start(struct world *w, uint32_t ch, uint64_t now)
 {
     uint64_t cost = tenant[w->owner[w->fifo[ch][w->head[ch]]]].cost;
     double speed = capacity_at(w, now);
-    uint32_t holds;
-    for (holds = 1; w->seeks && holds < 32; holds *= 2) /* 0.075 less for each half */
-        speed -= w->count[ch] >= 2 * holds ? 0
-                 : w->count[ch] <= holds   ? 0.075
-                                           : 0.075 * (2 * holds - w->count[ch]) / holds;
     w->free_ns[ch] = now + (uint64_t)((double)cost * w->channels / speed) + 1;
 }
 
@@ -309,25 +303,6 @@ static void alone_on_slow_channels(struct world *w)
     tenant = demo;
 }
 
-/* A disk whose requests take 4 ms when it holds 32, and 6.4 ms when it holds one: each doubling of what is in flight
- * gives 8 to 12 %, which a look must tell though it is of few requests. */
-static void disk(struct world *w)
-{
-    static const struct tenant mix[3] = {{16, 4 * MS, 270000000, 0}, {16, 4 * MS, 90000000, 0}, {64, 4 * MS, 0, 0}};
-    CHECK_CONTEXT("%s", "a disk");
-    memset(w, 0, sizeof *w);
-    tenant = mix;
-    w->channels = 1;
-    w->seeks = true;
-    w->capacity = w->later = 1;
-    run(w, 0, 20 * S, 60);
-    printf(" disk: %.3f and %.3f of the rates; %.2f ms, busy %.3f\n", w->reservation[0], w->reservation[1],
-           (double)w->bound_ns / 1e6, w->busy);
-    CHECK_WITHIN(least_of(w), 0.98, 10);
-    CHECK_WITHIN(w->busy, 0.95, 1.01);
-    tenant = demo;
-}
-
 int main(void)
 {
     static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
@@ -343,7 +318,6 @@ int main(void)
     two_that_are_late(&w);
     large_beside_small(&w);
     alone_on_slow_channels(&w);
-    disk(&w);
     for (hashed = check_state.scale > 2; hashed < 2; hashed++) /* in the shortest form: the harder device */
         for (k = 1; k < (check_state.scale > 1 ? 2 : 3); k++) {
             few_beside_a_victim(&w, channels[k], hashed != 0, 1);
