@@ -73,6 +73,7 @@
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
  *     device, is 1; else but for 2 (D - 1) c / w, the larger one. A service beyond two
  *     estimates counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
+ *     Until the means know of it, two windows of c / w of each come on top, in waits too.
  *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
  *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If
@@ -85,8 +86,7 @@
  *   - Wait. By reservation at most  2 c_f / R_f  and the time of D requests; by weight
  *     sum over all j of (w_j / w_f * c_f + c_j + w_j K)  of what reservations leave.
  *   - With weight_share_permille at least that part of the work goes by weight;
- *     reservations fit if they fit into the rest, and wait for one more, the time of D +
- *     1.
+ *     reservations fit if they fit in the rest, and wait for one more, the time of D + 1.
  *   - A forced request passes all others, also reservations: for the server's own work.
  *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
  *     they took (grant.cost) is charged.
@@ -290,9 +290,9 @@ struct tags_shared;
  * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
  * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns and
  * the longest time of one request at a limit (up to a second), until a now_ns reaches the latest again. A now_ns more
- * than a year ahead is ignored. So stale ones give no client anything, and wrong ones between right ones, however
- * many, at most a second and limit_burst_ns of its limit, if a second of it is a request or more, and what it owes for
- * forced requests.
+ * than a year ahead is ignored. So stale ones give no client anything (but see tags_complete for
+ * attribute), and wrong ones between right ones, however many, at most a second and limit_burst_ns of its limit, if a
+ * second of it is a request or more, and what it owes for forced requests.
  *
  * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
  * at their limits, or several that are due by reservation, take O(log n) for each of them: once for each of their
@@ -362,8 +362,8 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
 /* The device is done with it. service_ns: the time that the device spent on it. With one request at a time, that is
  * the time since its dispatch. With more, set config.attribute: the header measures, service_ns is ignored, and all
- * completions of one now_ns count as one look at the device. It measures by now_ns, so all calls need one clock, read
- * when they are made: a completion that is told an older time than a dispatch was charges its service to another one.
+ * completions of one now_ns count as one look at the device. It measures by now_ns, so dispatch and completion need one
+ * clock, read when they are made: with completions older by a service, one of two equal clients had 15 times the time.
  * grant->cost (0: as at dispatch) is charged where the cost at dispatch was; QOS_ERANGE: above config.cost_max.
  * QOS_ESTALE: the grant was given back before. */
 QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
@@ -535,8 +535,9 @@ struct tags_priv_rate {
 #define TAGS_PRIV_BLOCKS 5
 struct tags_priv_mean {
     uint64_t sum;                     /* of the open block, below 820 * 2^32; what the last division left included */
-    uint32_t block[TAGS_PRIV_BLOCKS]; /* means of the full ones, the oldest first */
-    uint16_t open, full;              /* requests in the open block; full blocks */
+    uint32_t block[TAGS_PRIV_BLOCKS]; /* means of the full ones */
+    uint16_t open;                    /* requests in the open block */
+    uint8_t full, next;               /* full blocks; where the next one goes, the oldest if all are full */
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_mean) == 32, "a mean is half a cache line");
 
@@ -1102,14 +1103,6 @@ QOS_PRIV void tags_priv_raise_v(const struct tags *tags, struct tags_priv_pool *
     pool->v = tags_priv_most_of(pool->v, top);
 }
 
-/* The client waits again after it was idle: at max(V, its own tag). */
-QOS_PRIV void tags_priv_return(const struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h)
-{
-    tags_priv_raise_v(tags, pool); /* others may have been served alone since */
-    if (tags_priv_less(h->tag, pool->v))
-        h->tag = pool->v;
-}
-
 /* What the request of a slot was charged to an id, its client or its group; NULL: it is of another. */
 QOS_PRIV struct tags_priv_charge *tags_priv_charge_of(struct tags *tags, uint32_t i, uint32_t id)
 {
@@ -1360,6 +1353,12 @@ QOS_PRIV bool tags_priv_at_most(uint64_t value, uint64_t most)
     return value <= most || value == QOS_NOTHING;
 }
 
+/* 0: none. */
+QOS_PRIV uint64_t tags_priv_limit_of(const struct tags_client *terms)
+{
+    return terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
+}
+
 /* The entries follow the head; both are 8-byte aligned. */
 QOS_PRIV struct tags_priv_shared_client *tags_priv_shared(const struct tags_shared *shared, uint32_t id)
 {
@@ -1442,7 +1441,7 @@ QOS_API enum qos_status tags_shared_change(struct tags_shared *shared, uint64_t 
         return QOS_ERANGE;
     if (id >= shared->clients)
         return QOS_ENOENT;
-    limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
+    limit = tags_priv_limit_of(terms);
     if (terms->reservation_per_s > TAGS_SHARED_RATE_MAX || limit > TAGS_SHARED_RATE_MAX)
         return QOS_ERANGE;
     c = tags_priv_shared(shared, id);
@@ -1553,22 +1552,6 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
         (void)tags_priv_claim_one(tags, &tags->limit[id], &c->limited, shared->limit_burst_ns, 0, true);
 }
 
-QOS_PRIV void tags_priv_refund_shared(const struct tags *tags, uint32_t id, uint64_t reserved_units,
-                                      uint64_t limited_units)
-{
-    struct tags_priv_shared_client *c = tags_priv_shared(tags->config.shared, id);
-    tags_priv_word_back(&c->reserved, reserved_units);
-    tags_priv_word_back(&c->limited, limited_units);
-}
-
-/* Are the terms those of the shared entry? */
-QOS_PRIV bool tags_priv_same_terms(const struct tags *tags, uint32_t id, const struct tags_client *terms)
-{
-    const struct tags_priv_shared_client *c = tags_priv_shared(tags->config.shared, id);
-    uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
-    return c->reservation_per_s == terms->reservation_per_s && c->limit_per_s == limit;
-}
-
 /* ==== chapter: parallel devices ====================================================================
  *
  *   Reward charges device time. The share tag advances at dispatch by the estimate F, the mean of the client's last N
@@ -1636,27 +1619,21 @@ QOS_PRIV uint64_t tags_priv_mean_of(const struct tags *tags, uint32_t id)
     return QOS_LIKELY(mean != UINT64_MAX) ? mean : tags_priv_first_mean(tags);
 }
 
-/* What a request that brings delta units from elsewhere is charged under reward. */
-QOS_PRIV uint64_t tags_priv_mean_amount(uint64_t mean, uint32_t delta)
-{
-    return delta ? qos_min(qos_sat_mul(mean, UINT64_C(1) + delta), TAGS_PRIV_AMOUNT_MAX) : mean;
-}
-
 QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t service_ns)
 {
     struct tags_priv_mean *m = &tags->mean[id];
-    uint32_t i;
-    m->sum += service_ns;
-    if (++m->open < tags->block_requests)
-        return;
-    if (m->full == tags->blocks)
-        for (i = 1; i < tags->blocks; i++)
-            m->block[i - 1] = m->block[i];
-    else
+    if (tags->block_requests > 1) {
+        m->sum += service_ns;
+        if (++m->open < tags->block_requests)
+            return;
+        service_ns = m->sum / tags->block_requests;
+        m->sum %= tags->block_requests;
+        m->open = 0;
+    }
+    m->block[m->next] = (uint32_t)service_ns; /* a mean: at most QOS_TOKENS_MAX */
+    m->next = (uint8_t)(m->next + 1u < tags->blocks ? m->next + 1u : 0);
+    if (m->full < tags->blocks)
         m->full++;
-    m->block[m->full - 1] = (uint32_t)(m->sum / tags->block_requests); /* a mean: at most QOS_TOKENS_MAX */
-    m->sum %= tags->block_requests;
-    m->open = 0;
 }
 
 /* The share tag that it was charged to, or the surplus tag; and its V. */
@@ -1795,14 +1772,6 @@ QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
     tags->slot[i].entered = tags->passed;
     tags->worked_last = i;
     tags->worked++;
-}
-
-/* It comes to the device. */
-QOS_PRIV void tags_priv_attribute(struct tags *tags, uint32_t i)
-{
-    tags->slot[i].entered = tags->passed;
-    if (tags->worked < tags->at_work_max)
-        tags_priv_begin_work(tags, i);
 }
 
 /* It leaves; if it was at work, the next one is. */
@@ -1994,11 +1963,6 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
 
 /* -- configuration and memory */
 
-QOS_PRIV bool tags_priv_knows_cost(const struct tags_config *config)
-{
-    return config->count_cost && config->at_limit == TAGS_REJECT;
-}
-
 /* NULL, or what is wrong; *status to match. */
 QOS_PRIV const char *tags_priv_check(const struct tags_config *c, enum qos_status *status)
 {
@@ -2052,7 +2016,7 @@ QOS_API const char *tags_config_error(const struct tags_config *config)
 
 QOS_API const char *tags_client_error(const struct tags_client *terms)
 {
-    const uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
+    const uint64_t limit = tags_priv_limit_of(terms);
     const struct qos_rule rules[] = {
         {terms->weight <= TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
         {terms->reservation_per_s <= QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
@@ -2122,7 +2086,7 @@ QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *poo
     __builtin_memset(pool->l.key, 0xff, t_bytes);
 }
 
-/* config: with its defaults filled in. */
+/* config: with its defaults filled in. What is not needed stays as it is: NULL. */
 QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, const struct tags_config *config)
 {
     struct tags_priv_pool *root = &tags->root;
@@ -2133,41 +2097,37 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     root->places = tags->ids - tags->grouped;
     tags->s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
     tags->t_nodes = tags_priv_t_at(tags->grouped) + tags_priv_nodes(root->places, 8, &root->t_levels, root->t_base);
-    tags->s = (struct tags_priv_node *)qos_layout_part(layout, tags->s_nodes, sizeof *tags->s, QOS_CACHE_LINE);
-    tags->r = (uint64_t *)qos_layout_part(layout, 8 * tags->t_nodes, sizeof *tags->r, QOS_CACHE_LINE);
-    tags->d = (uint64_t *)qos_layout_part(layout, 8 * tags->t_nodes, sizeof *tags->d, QOS_CACHE_LINE);
-    tags->l = (uint64_t *)qos_layout_part(layout, 8 * tags->t_nodes, sizeof *tags->l, QOS_CACHE_LINE);
-    tags->pool =
-        config->groups ? (struct tags_priv_pool *)qos_layout_part(layout, config->groups, sizeof *tags->pool, 8) : NULL;
-    tags->group = config->groups ? (uint32_t *)qos_layout_part(layout, config->clients, sizeof *tags->group, 8) : NULL;
-    tags->outer = config->groups ? (struct tags_priv_charge *)qos_layout_part(layout, (size_t)config->at_device_max + 1,
-                                                                              sizeof *tags->outer, 8)
-                                 : NULL; /* one more, for spare */
-    tags->slot = config->at_device_max ? (struct tags_priv_slot *)qos_layout_part(layout, config->at_device_max,
-                                                                                  sizeof *tags->slot, QOS_CACHE_LINE)
-                                       : NULL;
-    tags->hot = (struct tags_priv_hot *)qos_layout_part(layout, n, sizeof *tags->hot, 8);
-    tags->mean =
-        config->mode == TAGS_REWARD ? (struct tags_priv_mean *)qos_layout_part(layout, n, sizeof *tags->mean, 8) : NULL;
-    tags->limit = (struct tags_priv_rate *)qos_layout_part(layout, n, sizeof *tags->limit, 8);
-    tags->reserve = (struct tags_priv_rate *)qos_layout_part(layout, n, sizeof *tags->reserve, 8);
-    tags->queue = config->intrusive
-                      ? (struct tags_priv_queue *)qos_layout_part(layout, n, sizeof *tags->queue, sizeof(void *))
-                      : NULL;
-    tags->surplus =
-        config->at_limit == TAGS_ALLOW ? (struct qos_u128 *)qos_layout_part(layout, n, sizeof *tags->surplus, 8) : NULL;
-    tags->reserve_units =
-        config->count_cost ? (uint32_t *)qos_layout_part(layout, n, sizeof *tags->reserve_units, 8) : NULL;
-    tags->queued_cost =
-        tags_priv_knows_cost(config) ? (uint64_t *)qos_layout_part(layout, n, sizeof *tags->queued_cost, 8) : NULL;
-    tags->by_client = config->count_by_client
-                          ? (struct tags_priv_counters *)qos_layout_part(layout, n, sizeof *tags->by_client, 8)
-                          : NULL;
+    QOS_LAYOUT_SET(layout, tags->s, tags->s_nodes);
+    QOS_LAYOUT_SET(layout, tags->r, 8 * tags->t_nodes);
+    QOS_LAYOUT_SET(layout, tags->d, 8 * tags->t_nodes);
+    QOS_LAYOUT_SET(layout, tags->l, 8 * tags->t_nodes);
+    QOS_LAYOUT_SET(layout, tags->hot, n);
+    QOS_LAYOUT_SET(layout, tags->limit, n);
+    QOS_LAYOUT_SET(layout, tags->reserve, n);
+    if (config->groups) {
+        QOS_LAYOUT_SET(layout, tags->pool, config->groups);
+        QOS_LAYOUT_SET(layout, tags->group, config->clients);
+        QOS_LAYOUT_SET(layout, tags->outer, (size_t)config->at_device_max + 1); /* one more, for spare */
+    }
+    if (config->at_device_max)
+        QOS_LAYOUT_SET(layout, tags->slot, config->at_device_max);
+    if (config->mode == TAGS_REWARD)
+        QOS_LAYOUT_SET(layout, tags->mean, n);
+    if (config->intrusive)
+        QOS_LAYOUT_SET(layout, tags->queue, n);
+    if (config->at_limit == TAGS_ALLOW)
+        QOS_LAYOUT_SET(layout, tags->surplus, n);
+    if (config->count_cost)
+        QOS_LAYOUT_SET(layout, tags->reserve_units, n);
+    if (config->count_cost && config->at_limit == TAGS_REJECT)
+        QOS_LAYOUT_SET(layout, tags->queued_cost, n);
+    if (config->count_by_client)
+        QOS_LAYOUT_SET(layout, tags->by_client, n);
 }
 
 QOS_API size_t tags_memsize(const struct tags_config *config)
 {
-    struct tags scratch;
+    struct tags scratch; /* its pointers are not read */
     struct tags_config filled;
     struct qos_layout layout;
     if (tags_config_error(config))
@@ -2247,12 +2207,13 @@ QOS_PRIV uint64_t tags_priv_admissible(const struct tags *tags, uint32_t id, uin
 
 QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, const struct tags_client *terms)
 {
+    const struct tags_priv_shared_client *c = tags->config.shared ? tags_priv_shared(tags->config.shared, id) : NULL;
     uint64_t most, least = 0;
     if (!terms)
         return QOS_EINVAL;
     if (tags_client_error(terms))
         return QOS_ERANGE;
-    if (tags->config.shared && !tags_priv_same_terms(tags, id, terms))
+    if (c && (c->reservation_per_s != terms->reservation_per_s || c->limit_per_s != tags_priv_limit_of(terms)))
         return QOS_EINVAL;
     most = tags_priv_admissible(tags, id, tags_priv_held(tags, id));
     if (id >= tags->config.clients)
@@ -2307,7 +2268,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
     uint64_t clock = tags_priv_clock(tags, pool), weight = qos_default(terms->weight, 1), old = tags_priv_weight(h);
     uint64_t oldest, spacing;
-    uint64_t limit = terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
+    uint64_t limit = tags_priv_limit_of(terms);
     if (h->at_device)
         tags_priv_rescale_slots(tags, id, weight, terms->reservation_per_s, limit);
     if (old && old != weight) {
@@ -2512,7 +2473,8 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
     else if (h->at_device == 0)
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, h->at_device != 0));
-    tags_priv_return(tags, pool, h);
+    tags_priv_raise_v(tags, pool); /* others may have been served alone since */
+    h->tag = tags_priv_most_of(pool->v, h->tag);
 }
 
 /* Its queue was empty: into the trees. */
@@ -2924,8 +2886,9 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
 /* What the share tags are charged, and to which credit of the weight phase. */
 TAGS_PRIV_INLINE void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
 {
-    slot->amount = tags->mean ? tags_priv_mean_amount(tags_priv_mean_of(tags, slot->own.id), slot->delta)
-                              : (uint64_t)slot->cost + slot->delta;
+    slot->amount = tags->mean ? tags_priv_mean_of(tags, slot->own.id) : (uint64_t)slot->cost + slot->delta;
+    if (tags->mean && slot->delta) /* it brings work from elsewhere */
+        slot->amount = qos_min(qos_sat_mul(slot->amount, UINT64_C(1) + slot->delta), TAGS_PRIV_AMOUNT_MAX);
     if (QOS_LIKELY(tags->config.weight_share_permille == 0))
         return;
     if (phase == TAGS_PHASE_RESERVATION || phase == TAGS_PHASE_GROUP)
@@ -3018,8 +2981,9 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *p
     } else {
         grant->slot = tags_priv_slot_take(tags);
         grant->serial = slot->serial;
-        if (tags->config.attribute)
-            tags_priv_attribute(tags, grant->slot);
+        slot->entered = tags->passed;
+        if (tags->worked < tags->at_work_max) /* 0 without attribute */
+            tags_priv_begin_work(tags, grant->slot);
         tags_priv_count_at_device(tags, id, true);
     }
     return true;
@@ -3272,7 +3236,8 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, struct tags_priv_pool *pool, u
     if (tags->config.shared) {
         reserved = charge->reserve_ns > reserve_floor ? reserved : 0;
         limited = charge->limit_ns > limit_floor ? limited : 0;
-        tags_priv_refund_shared(tags, id, reserved, limited);
+        tags_priv_word_back(&tags_priv_shared(tags->config.shared, id)->reserved, reserved);
+        tags_priv_word_back(&tags_priv_shared(tags->config.shared, id)->limited, limited);
     }
     if (reserved)
         reserved = tags_priv_rate_refund(&tags->reserve[id], charge->reserve_ns, reserve_floor, reserved);
