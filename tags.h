@@ -444,17 +444,13 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   share loses up to 30 %; without the bound, what others got meanwhile is owed to it for ever. TAGS_ALLOW: above
  *   limits, surplus tags decide, on an axis of their own, so that nobody owes for what nobody else could use.
  *
- *   The paper keeps tags in real time (AdjustTags), an idle client's too: a pause of F / w seconds erases a charge,
- *   and with large weights that is microseconds. examples/simulate has that rule.
- *
- *   A client's tag may run ahead of V by reservations, when they give it more than its share. The paper brings it
- *   back once a test has found, K times in a row, that the client's share exceeds its reservation again. Here the
- *   lead is bounded instead: a request of the reservation phase is not charged to the share tag if the tag would then
- *   lead V by more than lead_requests of the client's and the lag: one of the largest requests for each other one that
- *   waits, over the sum of their weights. Nothing has to be detected, and the client has its share back at once
- *   (Figure 6(b)). V is the least tag, so it stands while each of the others is served once: without the lag, a client
- *   with small requests got up to nearly its reservation besides its share. Where most of the weight goes by
- *   reservation, V stands for longer: those with large requests and small weights may lose a quarter of their shares.
+ *   A client's tag may run ahead of V by reservations, when they give it more than its share. That lead is bounded: a
+ *   request of the reservation phase is not charged to the share tag if the tag would then lead V by more than
+ *   lead_requests of the client's and the lag: one of the largest requests for each other one that waits, over the sum
+ *   of their weights. So the client has its share back at once when its share exceeds its reservation again. V is the
+ *   least tag, so it stands while each of the others is served once: without the lag, a client with small requests got
+ *   up to nearly its reservation besides its share. Where most of the weight goes by reservation, V stands for longer:
+ *   those with large requests and small weights may lose a quarter of their shares.
  *
  *   The reservation clock is real time minus the time that was dropped. A tag is due when the clock has reached it. Of
  *   several that are due, the one goes first whose deadline is first: its tag after the next request, tag + n / R. (By
@@ -1389,12 +1385,11 @@ QOS_API const char *tags_shared_config_error(const struct tags_shared_config *co
     }
 }
 
-QOS_PRIV struct tags_priv_shared_client *tags_priv_shared_layout(struct qos_layout *layout,
-                                                                 const struct tags_shared_config *config)
+/* The head is as large as an entry. */
+QOS_PRIV void tags_priv_shared_layout(struct qos_layout *layout, const struct tags_shared_config *config)
 {
-    (void)qos_layout_part(layout, 1, sizeof(struct tags_shared), 8);
-    return (struct tags_priv_shared_client *)qos_layout_part(layout, config->clients,
-                                                             sizeof(struct tags_priv_shared_client), 8);
+    qos_layout_begin(layout, NULL);
+    (void)qos_layout_part(layout, (size_t)config->clients + 1, sizeof(struct tags_priv_shared_client), 8);
 }
 
 QOS_API size_t tags_shared_memsize(const struct tags_shared_config *config)
@@ -1402,8 +1397,7 @@ QOS_API size_t tags_shared_memsize(const struct tags_shared_config *config)
     struct qos_layout layout;
     if (tags_shared_config_error(config))
         return 0;
-    qos_layout_begin(&layout, NULL);
-    (void)tags_priv_shared_layout(&layout, config);
+    tags_priv_shared_layout(&layout, config);
     return qos_layout_size_bytes(&layout);
 }
 
@@ -1411,24 +1405,18 @@ QOS_API enum qos_status tags_shared_init(struct tags_shared *shared, uint64_t no
                                          const struct tags_shared_config *config)
 {
     struct qos_layout layout;
-    struct tags_priv_shared_client *client;
     enum qos_status status;
-    uint32_t i;
     if (tags_shared_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
-    qos_layout_begin(&layout, NULL);
-    (void)tags_priv_shared_layout(&layout, config);
+    tags_priv_shared_layout(&layout, config);
     status = qos_layout_check(&layout, shared, size_bytes);
     if (status != QOS_OK)
         return status;
-    qos_layout_begin(&layout, shared);
-    client = tags_priv_shared_layout(&layout, config);
+    __builtin_memset((void *)shared, 0, qos_layout_size_bytes(&layout));
     shared->base_ns = now_ns;
     shared->reserve_lag_ns = tags_priv_default(config->reserve_lag_ns, TAGS_DEFAULT_RESERVE_LAG_NS);
     shared->limit_burst_ns = tags_priv_default(config->limit_burst_ns, TAGS_DEFAULT_LIMIT_BURST_NS);
     shared->clients = config->clients;
-    for (i = 0; i < config->clients; i++)
-        client[i].reserved = client[i].limited = client[i].reservation_per_s = client[i].limit_per_s = 0;
     return QOS_OK;
 }
 
@@ -1908,7 +1896,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   A dispatch (Algorithm 2, with what ERRATA and hard use have shown):
  *   1. Clients whose limit tag is due come back.
  *   2. Reservation phase: the earliest deadline of those that are due. A client that is at its limit steps aside and
- *      the next one is looked at. (Algorithm 2 does not look at limits here; Section V does.)
+ *      the next one is looked at.
  *   3. Weight phase: the least share tag, in the same way; its reservation tag is not charged. With
  *      config.weight_share_permille the weight phase comes first while work is due to it: dispatches by reservation
  *      add permille of their work to a credit, and while that is above 0, those by weight take (1000 - permille) of
