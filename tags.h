@@ -73,7 +73,7 @@
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
  *     device, is 1; else but for 2 (D - 1) c / w, the larger one. A service beyond two
  *     estimates counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
- *     Until the means know of it, two windows of c / w of each come on top, in waits too.
+ *     Until the means know it, four windows of c / w of each come on top, in waits too.
  *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
  *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If

@@ -476,8 +476,8 @@ static void oracle_pair(uint32_t f, uint32_t m)
         charged = least_charged(m);
     if (!ps) /* those at the device may be charged an estimate that is wrong by a service, in each direction */
         most += 2 * (run.depth - 1) * fmax(a->longest_ns / wf, b->longest_ns / wm);
-    if (!ps && !used) /* a service beyond two estimates: two windows (0.2: 1.2 of 50) until they are learned */
-        most += (WORLD_TAGS_V02 ? 60 : 10) * (a->longest_ns / wf + b->longest_ns / wm);
+    if (!ps && !used) /* a service beyond two estimates: four windows (0.2: 1.2 of 50) until they are learned */
+        most += (WORLD_TAGS_V02 ? 60 : 20) * (a->longest_ns / wf + b->longest_ns / wm);
     if (b->limit > 0 && !WORLD_TAGS_V02) /* m waited at its limit */
         most += usual_lag(f, m, false, ps);
     if (a->reservation > 0 && !WORLD_TAGS_V02) /* it led V */
@@ -807,7 +807,7 @@ static void oracle_starve(void)
         most = weights / (double)t->terms.weight * (run.ps ? t->largest : t->longest_ns) + sum + (run.depth + 1) * sum +
                credit;
         if (!run.ps)
-            most += (WORLD_TAGS_V02 ? 60 : 10) * (weights / (double)t->terms.weight * t->longest_ns + sum) +
+            most += (WORLD_TAGS_V02 ? 60 : 20) * (weights / (double)t->terms.weight * t->longest_ns + sum) +
                     (run.calm ? 0 : run.lag_ns); /* f may be charged a pause, up to its part of the lag */
         if (waits[e->client] && t->limit <= 0 && gap > most + lost_ns(t) + (double)run.device_config.pause_ns * 0.01) {
             world_fail(run.w, run.ps ? "wait_weight" : "wait_reward", e->at_ns,
