@@ -550,14 +550,14 @@ struct htb_priv_late {
     uint32_t before;      /* late ones of 64 in the last look at the knee */
     uint64_t behind_ns, at_ns;  /* rate only: how far its service is behind its rate, as of then on the active clock */
     uint64_t stalled_ns;        /* rate only: what pauses took from it, at most lag_ns, less what it has made up for */
-    uint64_t begun_ns;          /* when it began to narrow, on the active clock */
+    uint64_t begun_ns, unit_ns; /* when it began to narrow, on the active clock; rate only: u as of then */
     uint64_t retry_ns, rest_ns; /* it narrows nothing before; the next rest is twice as long */
 };
 
 enum htb_priv_phase { HTB_PRIV_BASE = 0, HTB_PRIV_TRIAL = 1, HTB_PRIV_AGAIN = 2 };
 enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 2 };
 #define HTB_PRIV_LATE_MAX 16
-#define HTB_PRIV_LOOK_NS UINT64_C(50000000)  /* a look of 64 requests may take so long; else it takes 8 */
+#define HTB_PRIV_LOOK_NS UINT64_C(100000000) /* a look of 64 requests may take so long; else it takes 8 */
 #define HTB_PRIV_FLIGHT_NS UINT64_C(1250000) /* where the bound begins */
 #define HTB_PRIV_FLIGHT_MAX_NS UINT64_C(1000000000)
 #define HTB_PRIV_FINE 4        /* the smallest step of the search is 1 / 2^4 */
@@ -594,15 +594,16 @@ struct htb_priv_flight {
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
     uint64_t took_ns, cost_ns;          /* of the latest 64 requests or so: at the device; device time */
-    uint64_t hidden_ns, had_ns, had;    /* the last pause; what was at the device: its time, requests still there */
-    uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/64 of the time; on the active clock */
-    uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
-    uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
-    uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
-    uint64_t alone_from_ns;             /* when one is alone, if no other asks; on the active clock */
-    uint64_t lone_ns, lone_speed;       /* its bound now; its speed under half of that, 0: not known */
-    uint64_t lone_retry_ns;             /* it gets no wider before; on the active clock */
-    struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
+    uint64_t gap_end_ns, hidden_ns, had_ns,
+        had; /* the last gap that may be one; what was at the device: its time, requests still there */
+    uint64_t dry_ns, dry_at_ns;   /* idle as the caller was late, less 1/64 of the time; on the active clock */
+    uint64_t lent_ns;             /* when no own tokens waited for room, on the active clock */
+    uint64_t gate_end_ns;         /* until then the device is taken to serve gate requests */
+    uint64_t alone_ns;            /* the bound for one that is alone: what a newcomer may wait for */
+    uint64_t alone_from_ns;       /* when one is alone, if no other asks; on the active clock */
+    uint64_t lone_ns, lone_speed; /* its bound now; its speed under half of that, 0: not known */
+    uint64_t lone_retry_ns;       /* it gets no wider before; on the active clock */
+    struct htb_priv_late *cls;    /* HTB_PRIV_LATE_MAX */
 };
 
 /* What a class that was refused at the gate needs (chapter on the gate). */
@@ -2145,15 +2146,15 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *
  *   the knee    BASE --- a search ---> TRIAL         a look: 64 requests, 4 and 16 times as many for smaller steps, 4
  *                ^  at the knee         |  at another times as many while looks at the knee differ by half a step; an
- *                |                      v             eighth of that if it takes longer than 50 ms times the factor
+ *                |                      v             eighth of that if it takes longer than 100 ms times the factor
  *                '--- kept, undone --- AGAIN  at the knee; hurt, or more are late than at the knee: undone
  *
- *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more by
- *               1/64 is completed than in both looks at the knee: below that, seeds of one device differ (of looks of
- *               fewer than 64 requests by 1/8). Narrower is kept if not less by that, and what the two looks at the
- *               knee differ by: they do where the caller gets no processor now and then. Twice the bound is kept at
- *               once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if these are slower
- *               by a third, after 256 if by a sixth
+ *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more is
+ *               completed than in both looks at the knee: by one request of the look, or by 1/64, as below that seeds
+ *               of one device differ. Narrower is kept if not less by half of that, and what the two looks at the knee
+ *               differ by: they do where the caller gets no processor now and then. Twice the bound is kept at once if
+ *               such a look shows 7/4 of the speed. A trial's look ends after 64 requests if these are slower by a
+ *               third, after 256 if by a sixth
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
@@ -2176,13 +2177,13 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       hopeless  10 late requests while it narrows, beside one of 64, and up to 20 more, as it was in time before:
  *                 narrowing does not keep the promise
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
- *       where u is burst_ns, or what its request took at the device, if longer. So it gets its rate exactly, in the
- *       mean, and never more of the device's speed than that takes; twice its rate while it makes up for a pause.
- *       Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2 or
- *       1.5: a class is late under too small a knee, too
+ *       where u is burst_ns, or what a request took at the device as it began, if longer. So it gets its rate exactly,
+ *       in the mean, and never more of the device's speed than that takes; twice its rate while it makes up for a
+ *       pause. Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2
+ *       or 1.5: a class is late under too small a knee, too
  *       hopeless  the least bound is reached, and the device is slower by an eighth than before
- *     hurts     own tokens have waited for room for two bursts on end, and the device is slower by an eighth than it
- *               was before: others lose what is theirs, or the class itself does
+ *     hurts     own tokens of other classes have waited for room for two bursts on end, and the device is slower by an
+ *               eighth than it was before: they lose what is theirs
  *
  *   alone     no other class has asked for lag_ns: the bound is as wide as a newcomer may wait for: burst_ns, half of
  *             the least latency_ns that any class has had, or the knee, if that is more. A narrower one is for nobody,
@@ -2198,7 +2199,7 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * tokens for it, up to lag_ns. It was the caller, and the time counts, if what was at the device is complete after that
  * sooner than the device can do it. Trees that have joined take the least bound of all.
  *
- * A bound below one request lets one go: where that is larger than twice the bound, trials begin from it.
+ * A bound below one request lets one go: where that is larger than twice the bound, trials begin from two of it.
  *
  * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
  * once the others are seen later. */
@@ -2329,6 +2330,8 @@ QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
     uint64_t bound_ns = f->up ? htb_priv_filled(f, f->knee_ns) : qos_min(f->knee_ns, f->most_ns);
     if (f->up && !f->full)
         return f->knee_ns;
+    if (f->up && bound_ns != f->knee_ns) /* one alone: a disk gains nothing by a second one, much by a choice */
+        bound_ns *= 2;
     bound_ns = f->up ? qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + 1)
                      : bound_ns - bound_ns / ((UINT64_C(1) << f->step) + 1);
     if (f->up && htb_priv_log2(bound_ns) > f->narrow) {
@@ -2403,11 +2406,11 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
-    const uint64_t least = (before + after) / (f->n < 64 ? 16 : 128);
+    const uint64_t least = (before + after) / 2 / qos_min(f->n, 64);
     if (f->hurts)
         return false;
     return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
-                 : f->speed[HTB_PRIV_TRIAL] + least >= qos_max(before, after) + htb_priv_apart(before, after);
+                 : f->speed[HTB_PRIV_TRIAL] + least / 2 >= qos_max(before, after) + htb_priv_apart(before, after);
 }
 
 /* At the bound again after a trial. */
@@ -2543,9 +2546,10 @@ QOS_PRIV_NOINLINE void htb_priv_doubt_pause(struct htb *tree, uint64_t now_ns)
     const uint64_t speed = f->speed[HTB_PRIV_BASE];
     const uint64_t needs_ns = qos_mul_div_floor(f->had_ns, UINT64_C(1) << 20, speed);
     const uint64_t could_ns = qos_min(f->hidden_ns, needs_ns);
-    if (speed == 0 || now_ns - f->pause_end_ns >= needs_ns - could_ns + could_ns / 8)
+    if (speed == 0 || now_ns - f->gap_end_ns >= needs_ns - could_ns + could_ns / 8)
         return;
-    f->active_ns += f->hidden_ns;
+    if (f->pause_end_ns == f->gap_end_ns)
+        f->active_ns += f->hidden_ns;
     if (f->hidden_ns > needs_ns)
         htb_priv_ran_dry(tree, f->hidden_ns - needs_ns);
 }
@@ -2561,6 +2565,12 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
     const bool pause =
         gap_ns > most_ns && gap_ns / 2 > qos_mul_div_floor(r->flight_ns, f->took_ns, qos_max(f->cost_ns, 1));
     uint32_t i;
+    if (gap_ns > most_ns) {
+        f->gap_end_ns = now_ns;
+        f->hidden_ns = gap_ns - most_ns;
+        f->had_ns = f->now_ns;
+        f->had = tree->dispatch.at_device;
+    }
     if (pause) {
         f->pause_end_ns = now_ns;
         f->lent_ns = f->active_ns + gap_ns;
@@ -2568,9 +2578,6 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
         f->stalled_at_ns = f->active_ns;
         for (i = 1; i < HTB_PRIV_LATE_MAX; i++)
             f->cls[i].stalled_ns = qos_min(f->cls[i].stalled_ns + gap_ns - most_ns, tree->lag_ns);
-        f->hidden_ns = gap_ns - most_ns;
-        f->had_ns = f->now_ns;
-        f->had = tree->dispatch.at_device;
     } else if (f->active_ns - f->stalled_at_ns > tree->lag_ns) {
         f->stalled_ns = 0;
     }
@@ -2582,7 +2589,7 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
     f->gap_ns = f->gap_ns == 0 ? gap_ns /* the first one shows what is usual */
                                : qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
     f->last_ns = now_ns;
-    if (!pause && f->had != 0 && r->sent_ns < f->pause_end_ns && --f->had == 0)
+    if (gap_ns <= most_ns && f->had != 0 && r->sent_ns < f->gap_end_ns && --f->had == 0)
         htb_priv_doubt_pause(tree, now_ns);
 }
 
@@ -2717,7 +2724,8 @@ QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id)
 QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint64_t own_ns, uint64_t took_ns,
                                  uint64_t at_device_ns, bool room)
 {
-    const uint64_t unit_ns = qos_max(tree->burst_ns, at_device_ns); /* a request that takes longer is no lateness */
+    /* A request that takes longer is no lateness. (Narrower, it takes less: what was behind must not count as more.) */
+    const uint64_t unit_ns = c->bound == HTB_PRIV_WIDE ? qos_max(tree->burst_ns, at_device_ns) : c->unit_ns;
     const bool asks = tree->cls[c->id].u.leaf.outstanding + tree->cls[c->id].u.leaf.queued > 1;
     const uint64_t made_up_ns = qos_min(own_ns / 2, c->stalled_ns);
     uint64_t octaves;
@@ -2739,6 +2747,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         if (octaves == 0 || room || c->retry_ns > tree->now_ns || tree->flight.from_speed == 0)
             return;
         c->from = htb_priv_log2(tree->flight.bound_ns);
+        c->unit_ns = unit_ns;
     }
     if (octaves == 0) {
         c->rest_ns = 0;
@@ -2793,8 +2802,10 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     const bool trial = f->phase == HTB_PRIV_TRIAL && f->knee_ns < f->base_ns;
+    /* The class that the bound is narrowed for waits for what it gets by that. */
+    const bool helped = f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
     uint32_t i;
-    if (tree->own.count == 0 || (!trial && f->bound_ns >= f->knee_ns))
+    if (tree->own.count == helped || (!trial && f->bound_ns >= f->knee_ns))
         f->lent_ns = qos_max(f->lent_ns, f->active_ns);
     if (qos_sat_sub(f->active_ns, f->lent_ns) <= (trial ? tree->burst_ns / 2 : tree->burst_ns + tree->burst_ns / 2))
         return false; /* own tokens wait, but not on end */
@@ -3317,7 +3328,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->maximize.step = c.maximize_step;
     tree->maximize.interval_ns = c.maximize_interval_ns;
     tree->maximize.rate_max = c.maximize_rate_max;
-    tree->maximize.slow_from = QOS_RATE_MAX;
+    tree->maximize.slow_from = UINT64_MAX;
     tree->lag_ns = c.lag_ns;
     tree->now_ns = tree->tag_offset = tree->maximize.last_ns = c.start_ns;
     tree->bound = c.bound;
@@ -3575,7 +3586,7 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
     for (r = 0; r < tree->resources; r++)
         tree->maximize.base_per_s[r] = rate_per_s[r];
     tree->maximize.rate_max = qos_max(tree->maximize.rate_max, rate_per_s[0]);
-    tree->maximize.slow_from = QOS_RATE_MAX;
+    tree->maximize.slow_from = UINT64_MAX;
     htb_priv_set_root(tree, rate_per_s, now_ns);
     return QOS_OK;
 }
