@@ -2420,7 +2420,9 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     uint64_t bound_ns = f->knee_ns;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN],
                    apart = htb_priv_apart(before, after);
-    if (apart > qos_max(before, after) >> (f->step + 1) && f->longer < 3) { /* no evidence: look for longer */
+    /* No evidence, unless a wider bound gives plainly more than both: look for longer. */
+    if (apart > qos_max(before, after) >> (f->step + 1) && f->longer < 3 &&
+        !(f->up && f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + 2 * apart)) {
         f->longer++;
     } else if (htb_priv_better(tree)) {
         bound_ns = f->base_ns; /* here: the bound that was tried */
