@@ -2804,8 +2804,8 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     const bool trial = f->phase == HTB_PRIV_TRIAL && f->knee_ns < f->base_ns;
-    /* The class that the bound is narrowed for waits for what it gets by that. */
-    const bool helped = f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
+    /* The class that the bound is narrowed for waits for what it gets by that; not if other trees have the device. */
+    const bool helped = !tree->joined.lease && f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
     uint32_t i;
     if (tree->own.count == helped || (!trial && f->bound_ns >= f->knee_ns))
         f->lent_ns = qos_max(f->lent_ns, f->active_ns);

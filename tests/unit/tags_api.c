@@ -1138,8 +1138,8 @@ static void taken_for_serial(void)
     for (i = 0; i < 400; i++, now += MS) {
         for (k = 0; k < 4; k++)
             CHECK_EQ(tags_pull(&tags, now, 1, &g[k]), QOS_OK);
-        for (k = 4; k-- > 0;)
-            CHECK_EQ(tags_complete(&tags, now += MS, &g[k], 0), QOS_OK);
+        for (k = 4; k > 0; k--)
+            CHECK_EQ(tags_complete(&tags, now += MS, &g[k - 1], 0), QOS_OK);
     }
     CHECK(report(QOS_NONE).as_serial);
     for (i = 0; i < 65536 / 4 + 1; i++, now += MS) {
