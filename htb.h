@@ -2086,7 +2086,7 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
 }
 
 QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, uint64_t now_ns);
-QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns);
+QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, const uint64_t *tokens, uint64_t now_ns);
 
 QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
                                      const uint64_t *tokens, struct htb_request *request)
@@ -2099,7 +2099,7 @@ QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb
     tree->dispatch.at_device--;
     htb_priv_run_clock(tree, request, now_ns);
     if (tree->bound == HTB_BY_FLIGHT)
-        htb_priv_watch(tree, request, now_ns);
+        htb_priv_watch(tree, request, tokens ? tokens : request->tokens, now_ns);
     htb_priv_leave(tree, request, outcome == HTB_NOT_DONE ? NULL : tokens ? tokens : request->tokens, now_ns);
     return QOS_OK;
 }
@@ -2765,7 +2765,8 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
 }
 
 /* A request of a class that was late is complete. */
-QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r, uint64_t now_ns)
+QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r,
+                               const uint64_t *tokens, uint64_t now_ns)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t latency_ns = (uint64_t)tree->cls[c->id].u.leaf.latency_us * 1000;
@@ -2776,7 +2777,7 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
     if (c->retry_ns > now_ns && (latency_ns != 0 || !tree->joined.lease || c->wish == 0))
         return;
     if (latency_ns == 0)
-        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, r->tokens), elapsed_ns,
+        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, tokens), elapsed_ns,
                            qos_elapsed_ns(r->sent_ns, now_ns), room);
     if (latency_ns == 0 || r->since_ns < f->pause_end_ns)
         return;
@@ -2910,8 +2911,8 @@ QOS_PRIV bool htb_priv_plainly_worse(const struct htb_priv_flight *f)
            htb_priv_speed(f) < before - before / (f->n == 64 ? 3 : 6);
 }
 
-/* A request is complete: what does it show of its class, and of the bound? */
-QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
+/* A request is complete, and has cost `tokens`: what does it show of its class, and of the bound? */
+QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     struct htb_priv_class *c = &tree->cls[r->paid_by];
@@ -2932,7 +2933,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
     }
     i = htb_priv_watched(tree, r->paid_by);
     if (i != QOS_NONE)
-        htb_priv_witness(tree, &f->cls[i], r, now_ns);
+        htb_priv_witness(tree, &f->cls[i], r, tokens, now_ns);
     else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns))
         htb_priv_watch_also(tree, r->paid_by);
     if (htb_priv_is_alone(tree, c) && !f->full)
@@ -2947,7 +2948,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, uint
         return;
     }
     f->n++;
-    f->done_ns += r->flight_ns;
+    f->done_ns += tokens == r->tokens ? r->flight_ns : htb_priv_device_ns(tree, tokens);
     if (f->alone)
         htb_priv_look_alone(tree);
     else if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&

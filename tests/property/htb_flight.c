@@ -34,7 +34,8 @@ struct world {
     double capacity; /* device time of the profile per unit of real time */
     double later;    /* the same, from later_ns on */
     uint64_t later_ns;
-    uint64_t burst_ns; /* not 0: full and half capacity in turn, each for this time */
+    uint64_t burst_ns;    /* not 0: full and half capacity in turn, each for this time */
+    uint64_t understates; /* not 0: the first tenant's requests are said to cost so many times less than they do */
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
     uint64_t free_ns[CHANNELS_MAX]; /* when the channel's request is done */
     uint64_t done[3];
@@ -109,7 +110,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
         for (i = 0; i < tenant[id].requests; i++, k++) {
             w->owner[k] = id;
             w->request[k].class_id = id + 1;
-            w->request[k].tokens[0] = tenant[id].cost;
+            w->request[k].tokens[0] = tenant[id].cost / (id == 0 && w->understates ? w->understates : 1);
             CHECK_EQ(htb_submit(&w->tree, now, &w->request[k]), QOS_OK);
         }
     }
@@ -135,7 +136,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
                 w->head[i] = (w->head[i] + 1) % REQUESTS;
                 w->count[i]--;
                 w->done[w->owner[q]] += tenant[w->owner[q]].cost;
-                CHECK_EQ(htb_complete(&w->tree, now, HTB_DONE, NULL, &w->request[q]), QOS_OK);
+                CHECK_EQ(htb_complete(&w->tree, now, HTB_DONE, &tenant[w->owner[q]].cost, &w->request[q]), QOS_OK);
                 CHECK_EQ(htb_submit(&w->tree, now, &w->request[q]), QOS_OK);
             }
     }
@@ -288,6 +289,22 @@ static void large_beside_small(struct world *w)
     tenant = demo;
 }
 
+/* A class whose requests cost three times what was said before keeps its rate: what they did cost is said at the end. */
+static void costs_known_at_the_end(struct world *w)
+{
+    static const struct tenant mix[3] = {{8, 410000, 400000000, 0}, {64, 410000, 1, 0}, {32, 410000, 0, 0}};
+    CHECK_CONTEXT("%s", "costs known at the end");
+    memset(w, 0, sizeof *w);
+    tenant = mix;
+    w->channels = 8;
+    w->capacity = w->later = 1;
+    w->understates = 3;
+    run(w, 0, 5 * S, 25);
+    printf(" 8 channels, costs that are known at the end: %.3f of its rate; busy %.3f\n", w->reservation[0], w->busy);
+    CHECK_WITHIN(w->reservation[0], 0.98, 10);
+    tenant = demo;
+}
+
 /* One that is alone has the whole device, also where a request takes longer than burst_ns. */
 static void alone_on_slow_channels(struct world *w)
 {
@@ -318,6 +335,7 @@ int main(void)
     two_that_are_late(&w);
     large_beside_small(&w);
     alone_on_slow_channels(&w);
+    costs_known_at_the_end(&w);
     for (hashed = check_state.scale > 2; hashed < 2; hashed++) /* in the shortest form: the harder device */
         for (k = 1; k < (check_state.scale > 1 ? 2 : 3); k++) {
             few_beside_a_victim(&w, channels[k], hashed != 0, 1);
