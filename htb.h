@@ -93,7 +93,7 @@
  *     of weights matter. So do callers of htb_take that ask until they are refused and
  *     again at the time told, in whatever order they are asked, if nothing is queued
  *     there. Others at the gate are promised no share.
- *   - A group's limit stops borrowing only: it may exceed it by what its classes reserve.
+ *   - A group's limit stops borrowing only: its classes' reservations may exceed it.
  *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other
  *     call is O(depth * (depth + log classes)) for each request that it moves and each
  *     class whose wait ends; changes of classes, htb_maximize may look at every class.
@@ -594,16 +594,16 @@ struct htb_priv_flight {
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
     uint64_t took_ns, cost_ns;          /* of the latest 64 requests or so: at the device; device time */
-    uint64_t gap_end_ns, hidden_ns, had_ns,
-        had; /* the last gap that may be one; what was at the device: its time, requests still there */
-    uint64_t dry_ns, dry_at_ns;   /* idle as the caller was late, less 1/64 of the time; on the active clock */
-    uint64_t lent_ns;             /* when no own tokens waited for room, on the active clock */
-    uint64_t gate_end_ns;         /* until then the device is taken to serve gate requests */
-    uint64_t alone_ns;            /* the bound for one that is alone: what a newcomer may wait for */
-    uint64_t alone_from_ns;       /* when one is alone, if no other asks; on the active clock */
-    uint64_t lone_ns, lone_speed; /* its bound now; its speed under half of that, 0: not known */
-    uint64_t lone_retry_ns;       /* it gets no wider before; on the active clock */
-    struct htb_priv_late *cls;    /* HTB_PRIV_LATE_MAX */
+    uint64_t gap_end_ns, hidden_ns;     /* the last gap that may be a pause: its end; how much longer than usual */
+    uint64_t had_ns, had;               /* what was at the device then: its time; requests still there */
+    uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/64 of the time; on the active clock */
+    uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
+    uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
+    uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
+    uint64_t alone_from_ns;             /* when one is alone, if no other asks; on the active clock */
+    uint64_t lone_ns, lone_speed;       /* its bound now; its speed under half of that, 0: not known */
+    uint64_t lone_retry_ns;             /* it gets no wider before; on the active clock */
+    struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
 };
 
 /* What a class that was refused at the gate needs (chapter on the gate). */
@@ -2327,14 +2327,18 @@ QOS_PRIV uint64_t htb_priv_least(const struct htb_priv_flight *f)
 /* The bound to try in the present direction: wider by one request at least, or narrower than what was in flight. */
 QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 {
-    uint64_t bound_ns = f->up ? htb_priv_filled(f, f->knee_ns) : qos_min(f->knee_ns, f->most_ns);
-    if (f->up && !f->full)
+    uint64_t bound_ns = qos_min(f->knee_ns, f->most_ns);
+    if (!f->up) {
+        bound_ns -= bound_ns / ((UINT64_C(1) << f->step) + 1);
+        return qos_min(qos_max(bound_ns, htb_priv_least(f)), f->max_ns);
+    }
+    if (!f->full)
         return f->knee_ns;
-    if (f->up && bound_ns != f->knee_ns) /* one alone: a disk gains nothing by a second one, much by a choice */
+    bound_ns = htb_priv_filled(f, f->knee_ns);
+    if (bound_ns != f->knee_ns) /* one alone: a disk gains nothing by a second one, much by a choice */
         bound_ns *= 2;
-    bound_ns = f->up ? qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + 1)
-                     : bound_ns - bound_ns / ((UINT64_C(1) << f->step) + 1);
-    if (f->up && htb_priv_log2(bound_ns) > f->narrow) {
+    bound_ns = qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + 1);
+    if (htb_priv_log2(bound_ns) > f->narrow) {
         bound_ns = htb_priv_exp2(f->narrow);
         if (bound_ns < f->knee_ns + f->knee_ns / 32)
             return f->knee_ns;
@@ -2896,9 +2900,9 @@ QOS_PRIV void htb_priv_look_alone(struct htb *tree)
         f->lone_retry_ns = f->active_ns + 64 * (f->active_ns - f->begun_ns);
         f->lone_speed = 0;
         f->lone_ns = bound_ns / 2;
-    } else {
+    } else if (2 * bound_ns <= f->max_ns) {
         f->lone_speed = speed;
-        f->lone_ns = qos_min(2 * bound_ns, f->max_ns);
+        f->lone_ns = 2 * bound_ns;
     }
     htb_priv_look_begin(tree, f->knee_ns);
 }
@@ -3152,7 +3156,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     node->parent = parent;
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
     QOS_ASSERT(node->depth <= tree->depth_max);
-    node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_FORMER | (group ? HTB_PRIV_GROUP : 0u));
+    node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_FORMER | HTB_PRIV_RESTED | (group ? HTB_PRIV_GROUP : 0u));
     if (group) {
         c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
         tree->turn[id].idle = 0;
@@ -4662,7 +4666,7 @@ QOS_PRIV bool htb_priv_waits_for_device(struct htb *tree, uint64_t now_ns)
         htb_priv_refill(tree, id, now_ns);
         waits = waits || (!(node->flags & HTB_PRIV_RESTED) && tree->cls[id].u.leaf.outstanding != 0 &&
                           node->pair.rate.level >= node->pair.rate.depth);
-        htb_priv_mark(tree, id, HTB_PRIV_RESTED, false);
+        htb_priv_mark(tree, id, HTB_PRIV_RESTED, tree->cls[id].u.leaf.outstanding == 0);
     }
     return waits;
 }

@@ -372,6 +372,18 @@ static void waits_at_the_device(void)
         CHECK(r == &request[0]);
         CHECK_EQ(htb_maximize(&w.tree, now += 50 * MS, false), i == 2 ? HTB_UNCAPPED : HTB_BROKEN);
     }
+    /* Nothing is outstanding at a look: who comes after it, or is new, has not asked all the time until the next one. */
+    CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &request[0]), QOS_OK);
+    CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_UNCAPPED);
+    reserve(&w, 2, 0, 100000, 0, now);
+    for (i = 0; i < 2; i++) {
+        request[i].class_id = i + 1;
+        CHECK_EQ(htb_submit(&w.tree, now, &request[i]), QOS_OK);
+        r = htb_dispatch(&w.tree, now);
+        CHECK(r == &request[i]);
+    }
+    CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_UNCAPPED);
+    CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_BROKEN);
     world_close(&w);
 }
 
