@@ -290,9 +290,9 @@ struct tags_shared;
  * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
  * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns and
  * the longest time of one request at a limit (up to a second), until a now_ns reaches the latest again. A now_ns more
- * than a year ahead is ignored. So stale ones give no client anything (but see tags_complete for
- * attribute), and wrong ones between right ones, however many, at most a second and limit_burst_ns of its limit, if a
- * second of it is a request or more, and what it owes for forced requests.
+ * than a year ahead is ignored. So stale ones give no client anything (but see tags_complete for attribute), and wrong
+ * ones between right ones, however many, at most a second and limit_burst_ns of its limit, if a second of it is a
+ * request or more, and what it owes for forced requests.
  *
  * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
  * at their limits, or several that are due by reservation, take O(log n) for each of them: once for each of their

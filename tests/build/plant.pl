@@ -10,7 +10,7 @@
 #
 #     == name_of_the_bug
 #     free text: why a programmer might make it
-#     caught by property/htb_tree           a test; several lines: each of them must catch it
+#     caught by property/htb_trees          a test; several lines: each of them must catch it
 #     caught by adversary/htb share         the case `share` of a test whose cases have names (QOS_TEST_CASE)
 #     a hang counts                         (optional) the bug makes a loop endless
 #     in htb_priv_take                      (optional) the old text is searched in this function only

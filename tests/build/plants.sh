@@ -20,7 +20,7 @@ out=build/plants
 rm -rf "$out"
 mkdir -p "$out"
 
-source_of() { # property/htb_tree -> tests/property/htb_tree.c or .cc
+source_of() { # property/htb_trees -> tests/property/htb_trees.c or .cc
     local s
     for s in "tests/$1.c" "tests/$1.cc"; do [ -f "$s" ] && echo "$s" && return; done
     return 1

@@ -10,7 +10,7 @@ mkdir -p "$out"
 
 # tests/world/HEADER.promises: a line for each sentence, in any order:
 #     promise ORACLE[,ORACLE...] | words at the begin of the sentence     an oracle is a name that world_fail is given, or a
-#                                                                         test that judges it: property/htb_exact
+#                                                                         test that judges it: property/htb_trees
 #     precondition, definition or advice | words
 #     open | words | why nothing judges this promise yet: counted and printed
 #     all ORACLE | why: an oracle that no sentence names (every request ends once)

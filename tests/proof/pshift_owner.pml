@@ -7,7 +7,7 @@
  *
  * Never: more than L requests with tokens of one period; more than 2 L in three ticks. Each define leaves out one rule;
  * tests/build/owner_model.sh shows that they are needed (all but SAME_NUMBER: no search has found a fault without it). Times are ages, or what is left, and stop to count where they make
- * no difference. Not in it: tokens that move between servers (property/pshift_controller), and that a start must answer a grant
+ * no difference. Not in it: tokens that move between servers (world/pshift), and that a start must answer a grant
  * before it is believed: who believes any report charges more, not less. */
 
 #ifndef LAST

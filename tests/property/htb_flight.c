@@ -162,6 +162,16 @@ static double least_of(const struct world *w)
 
 static unsigned devices, feasible;
 
+/* A steady device, and these three tenants instead of the demo's. */
+static void set_up(struct world *w, const struct tenant *three, uint32_t channels, bool hashed, double capacity)
+{
+    memset(w, 0, sizeof *w);
+    tenant = three;
+    w->channels = channels;
+    w->hashed = hashed;
+    w->capacity = w->later = capacity;
+}
+
 /* The best fixed bound is for the device's final capacity. The controller starts at capacity `before`, and has three
  * seconds to adapt. */
 static void one_device(struct world *w, uint32_t channels, bool hashed, double before, double capacity,
@@ -220,10 +230,7 @@ static void few_requests(struct world *w, uint32_t channels, uint32_t requests, 
     few[2].requests = REQUESTS - requests - channels;
     few[0].cost = few[1].cost = few[2].cost = MS / channels;
     CHECK_CONTEXT("%u channels, %u requests, lends %d", channels, requests, lends);
-    memset(w, 0, sizeof *w);
-    tenant = few;
-    w->channels = channels;
-    w->capacity = w->later = 1;
+    set_up(w, few, channels, false, 1);
     run(w, 0, S, 5);
     printf("%2u channels, %2u requests for half of the device: %.3f of that (at most %.3f), the other %.3f of its own; "
            "busy %.3f\n",
@@ -241,11 +248,7 @@ static void few_beside_a_victim(struct world *w, uint32_t channels, bool hashed,
 {
     static const struct tenant mix[3] = {{32, 7700, 200000000, 0}, {2, 72900, 300000000, 0}, {78, 72900, 0, 0}};
     CHECK_CONTEXT("%u channels, hashed %d, capacity %.2f", channels, hashed, capacity);
-    memset(w, 0, sizeof *w);
-    tenant = mix;
-    w->channels = channels;
-    w->hashed = hashed;
-    w->capacity = w->later = capacity;
+    set_up(w, mix, channels, hashed, capacity);
     run(w, 0, S, 4);
     printf("%2u channels%s, capacity %.2f: beside one with too few requests %.3f of its own; busy %.3f\n", channels,
            hashed ? " hashed" : "       ", capacity, w->reservation[0], w->busy);
@@ -259,11 +262,7 @@ static void two_that_are_late(struct world *w)
 {
     static const struct tenant mix[3] = {{32, 90000, 270000000, 0}, {32, 90000, 200000000, 0}, {48, 90000, 0, 0}};
     CHECK_CONTEXT("%s", "two with a rate");
-    memset(w, 0, sizeof *w);
-    tenant = mix;
-    w->channels = 8;
-    w->hashed = true;
-    w->capacity = w->later = 0.9;
+    set_up(w, mix, 8, true, 0.9);
     run(w, 0, 2 * S, 8);
     printf(" 8 channels hashed, two with a rate: %.3f and %.3f of it; busy %.3f\n", w->reservation[0],
            w->reservation[1], w->busy);
@@ -271,16 +270,13 @@ static void two_that_are_late(struct world *w)
     tenant = demo;
 }
 
-/* Requests 16 times as large as the others, which come a second later and take 20 ms of one of 8 channels: under a bound
- * below one of them each is alone at the device. That gap is no pause of the device, it is what the bound costs. */
+/* Requests 16 times as large as the others, which take 20 ms of one of 8 channels: under a bound below one of them each
+ * is alone at the device. That gap is no pause of the device, it is what the bound costs. */
 static void large_beside_small(struct world *w)
 {
     static const struct tenant mix[3] = {{32, 150000, 500000000, 0}, {32, 2400000, 100000000, 0}, {1, 150000, 0, 0}};
     CHECK_CONTEXT("%s", "large beside small");
-    memset(w, 0, sizeof *w);
-    tenant = mix;
-    w->channels = 8;
-    w->capacity = w->later = 1;
+    set_up(w, mix, 8, false, 1);
     run(w, 0, 3 * S, 8);
     printf(" 8 channels, large beside small: %.3f and %.3f of the reservations; busy %.3f\n", w->reservation[0],
            w->reservation[1], w->busy);
@@ -294,10 +290,7 @@ static void costs_known_at_the_end(struct world *w)
 {
     static const struct tenant mix[3] = {{8, 410000, 400000000, 0}, {64, 410000, 1, 0}, {32, 410000, 0, 0}};
     CHECK_CONTEXT("%s", "costs known at the end");
-    memset(w, 0, sizeof *w);
-    tenant = mix;
-    w->channels = 8;
-    w->capacity = w->later = 1;
+    set_up(w, mix, 8, false, 1);
     w->understates = 3;
     run(w, 0, 5 * S, 25);
     printf(" 8 channels, costs that are known at the end: %.3f of its rate; busy %.3f\n", w->reservation[0], w->busy);
@@ -310,10 +303,7 @@ static void alone_on_slow_channels(struct world *w)
 {
     static const struct tenant mix[3] = {{64, 12500000, 100000000, 0}, {0, 1, 1, 0}, {0, 1, 0, 0}};
     CHECK_CONTEXT("%s", "alone on slow channels");
-    memset(w, 0, sizeof *w);
-    tenant = mix;
-    w->channels = 8;
-    w->capacity = w->later = 1;
+    set_up(w, mix, 8, false, 1);
     run(w, 0, 20 * S, 40);
     printf(" 8 channels, one that is alone, 100 ms a request: busy %.3f\n", w->busy);
     CHECK_WITHIN(w->busy, 0.95, 1.01);

@@ -812,8 +812,8 @@ static void acc_change_root(void)
     acc_say("root", 0, rate[0]);
     if (may ? s == QOS_OK || !(may & ACC_BIT(s)) : s != QOS_OK)
         ACC_FAIL("terms", "step %" PRIu32 ": htb_change_root says %s", acc.step, qos_strerror(s));
+    acc.slow_from = s == QOS_OK ? UINT64_MAX : acc.slow_from;
     for (r = 0; r < acc.resources && s == QOS_OK; r++) {
-        acc.slow_from = UINT64_MAX;
         acc.base[r] = rate[r];
         acc_set(&acc.node[acc.root].rate[r], true, rate[r], acc.node[acc.root].terms.burst_ns);
         acc.was_capped = acc.lacked = MAYBE;
