@@ -12,7 +12,6 @@ mkdir -p "$out"
 #     promise ORACLE[,ORACLE...] | words at the begin of the sentence     an oracle is a name that world_fail is given, or a
 #                                                                         test that judges it: property/htb_trees
 #     precondition, definition or advice | words
-#     open | words | why nothing judges this promise yet: counted and printed
 #     all ORACLE | why: an oracle that no sentence names (every request ends once)
 # Of two headers at once (NAME_....promises) the sentences are those of docs/which-header.md below the heading that the first line
 # names, and their oracles may be those of tests/world/NAME.c, too, which NAME_....c includes.
@@ -44,7 +43,7 @@ judge() { # HEADER NAME PROMISES ADAPTER [INCLUDED]: prints what is wrong
         open $f, "<", $promises or die;
         while (<$f>) {
             next if /^#|^\s*$/;
-            my ($kind, $list, $words) = /^(promise|all)\s+(\S+)\s*\|\s*(.*?)\s*$/ ? ($1, $2, $3) : /^(precondition|definition|advice|open)\s*\|\s*(.*?)\s*(?:\|.*)?$/ ? ($1, "", $2) : ();
+            my ($kind, $list, $words) = /^(promise|all)\s+(\S+)\s*\|\s*(.*?)\s*$/ ? ($1, $2, $3) : /^(precondition|definition|advice)\s*\|\s*(.*?)\s*$/ ? ($1, "", $2) : ();
             if (!$kind) { print "$promises: line $. is none of promise, precondition, definition, advice, all\n"; next }
             for (split /,/, $list) {
                 $named{$_} = 1;
@@ -72,7 +71,7 @@ for list in tests/world/*.promises; do
     # shellcheck disable=SC2086
     judge "$header" "$name" "$list" "tests/world/$name.c" $included >"$out/$name.txt"
     if [ -s "$out/$name.txt" ]; then cat "$out/$name.txt"; bad=1; fi
-    echo "$name: $(grep -c '^promise' "$list") promises, $(grep -c '^open' "$list") not judged, $(wc -l <"$out/$name.oracles") oracles, $(wc -l <"$out/$name.sentences") sentences"
+    echo "$name: $(grep -c '^promise' "$list") promises, $(wc -l <"$out/$name.oracles") oracles, $(wc -l <"$out/$name.sentences") sentences"
 done
 # Planted: a new sentence, a promise whose oracle is gone, an oracle that nobody promised.
 name=htb list=tests/world/htb.promises

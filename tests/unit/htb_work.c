@@ -1,6 +1,7 @@
 // proves: an exchange of joined trees costs O(classes with demand), counted in basic blocks that are run, not in time:
 // proves: 100 times as many classes that ask for nothing, but did so once, may cost 1.2 times as much. A take in a joined
-// proves: tree costs at most twice what one costs in a tree alone
+// proves: tree costs at most twice what one costs in a tree alone; O(depth) while nothing waits, else O(64 * depth * depth)
+// proves: however many claims there are; a queued request O(depth * (depth + log classes)).
 // flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
@@ -98,6 +99,77 @@ static double take(bool joined)
     return (double)(blocks - before) / 1000;
 }
 
+/* A chain of groups of this depth below the root, and `classes` leaves at its end. Classes that wait: by a claim at the
+ * gate, or with a request in the queue. */
+enum waits { NOBODY, AT_THE_GATE, IN_QUEUES };
+static double chain(uint32_t depth, uint32_t classes, enum waits waits)
+{
+    static struct htb_request request[10000];
+    struct htb_config config;
+    struct htb_class c;
+    struct check_mem memory;
+    uint64_t now = 0, calls = 0, passed = 0, before, sum = 0;
+    uint32_t i, first = depth, parent = 0;
+    memset(&config, 0, sizeof config);
+    memset(&c, 0, sizeof c);
+    config.classes = first + classes;
+    config.depth_max = depth;
+    config.rate_per_s[0] = 1000000;
+    config.bound = HTB_BY_RATE;
+    check_mem_new(&memory, htb_memsize(&config), 64, 0);
+    CHECK_EQ(htb_init(&tree[0], memory.mem, memory.size, &config), QOS_OK);
+    for (i = 1; i < first + classes; i++) {
+        c.parent = parent;
+        c.group = i < first;
+        CHECK_EQ(htb_reserve(&tree[0], 0, i, &c, NULL), QOS_OK);
+        parent = c.group ? i : parent;
+    }
+    memset(request, 0, sizeof request);
+    for (i = 0; i < classes; i++) {
+        request[i].class_id = first + i;
+        request[i].tokens[0] = 1000;
+        if (waits == IN_QUEUES)
+            CHECK_EQ(htb_submit(&tree[0], now, &request[i]), QOS_OK);
+        else if (waits == AT_THE_GATE)
+            passed += htb_take(&tree[0], now, first + i, 1000) == QOS_OK;
+    }
+    while (calls < 1000) { /* each ms the root has the tokens of a request; at the gate four ask */
+        now += waits == AT_THE_GATE ? MS / 4 : MS;
+        before = blocks;
+        if (waits == IN_QUEUES) {
+            struct htb_request *r = htb_dispatch(&tree[0], now);
+            if (!r)
+                continue;
+            CHECK_EQ(htb_complete(&tree[0], now, HTB_DONE, NULL, r), QOS_OK);
+            CHECK_EQ(htb_submit(&tree[0], now, r), QOS_OK);
+        } else {
+            passed += htb_take(&tree[0], now, first + (uint32_t)(calls * 7919 % classes), 1000) == QOS_OK;
+        }
+        sum += blocks - before;
+        calls++;
+    }
+    if (waits != IN_QUEUES)
+        CHECK_WITHIN((double)passed, waits == NOBODY ? 1000 : 200, waits == NOBODY ? 1000 : 600);
+    CHECK(check_mem_free(&memory));
+    return (double)sum / (double)calls;
+}
+
+static void costs(void)
+{
+    const double free_low = chain(2, 100, NOBODY), free_deep = chain(32, 100, NOBODY);
+    const double few = chain(8, 100, AT_THE_GATE), many = chain(8, 10000, AT_THE_GATE),
+                 deep = chain(32, 100, AT_THE_GATE);
+    const double queue_few = chain(8, 100, IN_QUEUES), queue_many = chain(8, 10000, IN_QUEUES);
+    printf("a take, nothing waits: %.1f blocks at depth 2, %.1f at 32\n", free_low, free_deep);
+    printf("a take beside claims: %.1f blocks with 100 classes, %.1f with 10,000, %.1f at depth 32 for 8\n", few, many,
+           deep);
+    printf("a request in the queue: %.1f blocks with 100 classes, %.1f with 10,000\n", queue_few, queue_many);
+    CHECK_WITHIN(free_deep / free_low, 1, 16);
+    CHECK_WITHIN(many / few, 0, 2);
+    CHECK_WITHIN(deep / few, 1, 16);
+    CHECK_WITHIN(queue_many / queue_few, 0, 2);
+}
+
 int main(void)
 {
     const double alone = take(false), joined = take(true);
@@ -105,6 +177,7 @@ int main(void)
     check_begin("unit/htb_work");
     printf("a take: %.1f blocks, in a joined tree %.1f\n", alone, joined);
     CHECK_WITHIN(joined / alone, 0, 2);
+    costs();
     for (moves = 0; moves < 2; moves++) {
         const double few = exchange(ACTIVE * 10, moves != 0), many = exchange(ACTIVE * 1000, moves != 0);
         printf("demand %-20s %7.1f blocks an exchange, %7.1f with 100 times as many classes\n",
