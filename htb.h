@@ -3798,6 +3798,16 @@ QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, 
     htb_priv_note(tree, payer); /* the class may move before the exchange */
 }
 
+/* A request at the gate waits to borrow, up to the first node at its limit; that one wants more of its limit. */
+QOS_PRIV void htb_priv_ask(struct htb *tree, uint32_t id, uint32_t blocked)
+{
+    for (; tree->joined.lease && id != QOS_NONE; id = id == blocked ? QOS_NONE : tree->node[id].parent) {
+        htb_priv_note(tree, id);
+        tree->joined.lease[id].asked = true;
+        tree->joined.lease[id].refused = tree->joined.lease[id].refused || id != blocked;
+    }
+}
+
 #if HTB_HAS_SHARED
 
 QOS_API const char *htb_shared_config_error(const struct htb_shared_config *config)
@@ -4424,12 +4434,7 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
             tree->maximize.starved = true;
         htb_priv_end_claims(tree, id, now_ns);
         htb_priv_make_claim(tree, id, &way, n_sub, now_ns);
-        /* It waits to borrow, up to the first node at its limit; that one wants more of its limit. */
-        for (; tree->joined.lease && id != QOS_NONE; id = id == way.blocked ? QOS_NONE : tree->node[id].parent) {
-            htb_priv_note(tree, id);
-            tree->joined.lease[id].asked = true;
-            tree->joined.lease[id].refused = tree->joined.lease[id].refused || id != way.blocked;
-        }
+        htb_priv_ask(tree, id, way.blocked);
         return false;
     }
     htb_priv_charge(tree, id, way.payer, n_sub, now_ns);
@@ -4532,6 +4537,13 @@ QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, uint32_t id, const s
     return (int64_t)qos_min(qos_sat_mul(b->rate, debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 
+/* A forced request has to wait, too: a joined tree may have no part of the rates that pay it. */
+QOS_COLD QOS_PRIV enum qos_status htb_priv_in_debt(struct htb *tree, uint32_t id)
+{
+    htb_priv_ask(tree, id, QOS_NONE);
+    return QOS_EDEBT;
+}
+
 /* htb_force for a resolved class; *payer gets who pays. The caller places the class again. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer)
@@ -4540,10 +4552,11 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
     uint32_t at, r;
     bool pays = false;
     htb_priv_sub_tokens(tree, n, n_sub);
-    for (at = id; !pays; at = pays ? at : tree->node[at].parent) { /* ends: the root has all rates */
+    for (at = id; !pays; at = pays ? at : tree->node[at].parent) {
         pays = true;
         for (r = 0; r < tree->resources; r++)
             pays = pays && (n[r] == 0 || htb_priv_pair_of(tree, at, r)->rate.rate != 0);
+        pays = pays || at == tree->classes; /* without a part of its rate in this tree it owes too much already */
     }
     *payer = at;
     for (at = id, pays = false; at != QOS_NONE; at = tree->node[at].parent) {
@@ -4555,12 +4568,12 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
             if (n[r] == 0)
                 continue;
             if (borrows && p->limit.rate != QOS_UNLIMITED && p->limit.level < -htb_priv_most_debt(tree, at, &p->limit))
-                return QOS_EDEBT;
-            if (!pays || p->rate.rate == 0)
+                return htb_priv_in_debt(tree, id);
+            if (!pays || (p->rate.rate == 0 && at != *payer))
                 continue;
             if (at == *payer ? p->rate.level < -htb_priv_most_debt(tree, at, &p->rate)
                              : p->rate.level < HTB_PRIV_FLOOR + n_sub[r]) /* or the floor would cut off debt */
-                return QOS_EDEBT;
+                return htb_priv_in_debt(tree, id);
         }
     }
     htb_priv_charge(tree, id, *payer, n_sub, now_ns);

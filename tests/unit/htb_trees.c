@@ -590,6 +590,31 @@ static void both_paths(void)
         world_close(&many[k]);
 }
 
+/* What must not wait, in a tree that has no part of the root's rate: it has too much debt until exchanges give it one. */
+static void force_without_a_part(void)
+{
+    struct htb_config config = world_config();
+    uint64_t now, n[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
+    open_shared(2, 8);
+    world_open(&w[0], &config);
+    world_open(&w[1], &config);
+    CHECK_EQ(htb_join(&w[0].tree, 0, shared, 0), QOS_OK);
+    CHECK_EQ(htb_join(&w[1].tree, 0, shared, 1), QOS_OK);
+    for (now = MS; now < S; now += MS) {
+        (void)drain(&w[0], 1, 100, now);
+        (void)htb_exchange(&w[0].tree, now);
+        (void)htb_exchange(&w[1].tree, now);
+    }
+    CHECK_EQ(info_of(&w[1].tree).rate_per_s[0], 0);
+    CHECK_EQ(htb_force(&w[1].tree, now, 0, n), QOS_EDEBT);
+    for (; htb_force(&w[1].tree, now, 0, n) != QOS_OK && now < S + 50 * MS; now += MS) {
+        (void)drain(&w[0], 1, 100, now);
+        (void)htb_exchange(&w[1].tree, now);
+        (void)htb_exchange(&w[0].tree, now);
+    }
+    CHECK_GE(S + 50 * MS - 1, now);
+}
+
 int main(void)
 {
     static const uint64_t rates[] = {1, 2, 3, 5, 10, 30, 100, 1000};
@@ -602,6 +627,7 @@ int main(void)
             any_rate(trees, rates[i], true);
         }
     part_of_the_time();
+    force_without_a_part();
     both_paths();
     a_move_before_the_exchange();
     weights_over_trees(4);
