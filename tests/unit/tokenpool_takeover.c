@@ -462,6 +462,7 @@ static void test_lost_answers(void)
 static void test_adoption(void)
 {
     const uint64_t admitted = tokenpool_storage_report(2, 0) / 8 - 16;
+    unsigned bit;
     base(0);
     rig_join(0, 1000, 0);
     rig_join(1, 2000, 5000);
@@ -474,6 +475,19 @@ static void test_adoption(void)
     CHECK_EQ(rig_info().lost, 1);
     CHECK(!rig_slot(0).joined && rig_slot(1).joined && rig_slot(1).reservation == 2000 && rig_slot(1).limit == 5000);
     CHECK_EQ(rig_info().reserved, 2000);
+    /* Any one bit that changed is noticed. */
+    for (bit = 0; bit < 256; bit++) {
+        base(0);
+        rig_join(0, 1000 + bit, 0);
+        rig_join(1, 2000, 5000);
+        rig_run(&monitor, 0);
+        storage[admitted] ^= UINT64_C(1) << bit % 64;
+        resume(&monitor, memory);
+        rig_run(&monitor, MS);
+        rig_run(&monitor, 2 * S);
+        CHECK_CONTEXT("bit %u", bit % 64);
+        CHECK(rig_info().lost == 1 && !rig_slot(0).joined && rig_slot(1).joined);
+    }
     /* A client that was silent when the monitor was replaced keeps its admission. */
     base(0);
     rig_join(0, 6000, 0);

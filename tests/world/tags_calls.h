@@ -1069,9 +1069,9 @@ static void k_force(uint32_t i)
     lead = c->share - calls.v - one * debt;
     e = 3e-12L + (calls.reward ? 1e-6L + 1e-3L * one : 0);
     may = k_debt_units(c) <= most && lead < e;
-    /* On the bound itself rounding decides, where 1 / w is no binary fraction. */
-    if (may &&
-        (lead > 1e-15L || (lead > -1e-15L && s == QOS_EDEBT && ((uint64_t)k_weight(c) & ((uint64_t)k_weight(c) - 1)))))
+    /* On the bound itself rounding decides, where 1 / w or a mean is no binary fraction. */
+    if (may && (lead > 1e-15L || (lead > -1e-15L && s == QOS_EDEBT &&
+                                  (calls.reward || ((uint64_t)k_weight(c) & ((uint64_t)k_weight(c) - 1))))))
         calls.unsure = true;
     if (calls.unsure)
         return;
