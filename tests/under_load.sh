@@ -23,13 +23,13 @@ end() {
     [ -z "$disk" ] || { losetup -d "$disk"; rm -f "$out/disk"; }
     [ -z "$zram" ] || zramctl --reset "$zram"
     load=() disk= mount= group= zram= frozen=
-    unset TMPDIR
+    unset TMPDIR QOS_TEST_DIR
 }
 trap end EXIT
 mounted() { # DEVICE: tests find their files there
     mkfs.ext4 -q "$1" && mkdir -p "$out/mount" && mount "$1" "$out/mount" || { echo "no file system on $1"; exit 1; }
     mount=$PWD/$out/mount
-    export TMPDIR=$mount
+    export TMPDIR=$mount QOS_TEST_DIR=$mount
 }
 throttled() {
     truncate -s 8G "$out/disk"

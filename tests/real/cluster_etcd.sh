@@ -9,7 +9,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/pshift_cluster gate=$PWD/build/examples/memcached_gate client=$PWD/tests/real/peers/gate_client.pl
 for t in "$tool" "$gate"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
-work=$(mktemp -d "$PWD/build/cluster_etcd-XXXXXX") && memory=$(memory_dir) || exit 1
+work=$(work_dir cluster_etcd) && memory=$(memory_dir) || exit 1
 failed=0 hub=qe$$
 declare -A pid key
 spaces=()

@@ -12,7 +12,7 @@ client=$PWD/tests/real/peers/gate_client.pl
 for t in build/examples/pshift_cluster build/examples/memcached_gate build/examples/cluster_agent build/examples/ngx_http_qos_module.so; do
     [ -e "$t" ] || make -s "$t" || exit 1
 done
-d=$(mktemp -d "$PWD/build/cluster_nginx-XXXXXX") || exit 1
+d=$(work_dir cluster_nginx) || exit 1
 failed=0 base=$((21000 + RANDOM % 8000))
 declare -A pid
 trap 'kill -9 "${pid[@]}" 2>/dev/null; kill -TERM $cluster 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT

@@ -10,7 +10,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0
 root=$PWD
-work=$(mktemp -d "$PWD/build/help_examples-XXXXXX") || exit 1
+work=$(work_dir help_examples) || exit 1
 trap 'rm -rf "$work"' EXIT
 export PATH=$root/build/examples:$PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -16,7 +16,7 @@ live=$PWD/build/examples/qos_live
 [ -x "$live" ] || make -s build/examples/qos_live || exit 1
 python=/usr/bin/python3 # Debian's, which has pymemcache
 ask="timeout 300 $python tests/real/memcached_gate.py"
-d=$(mktemp -d "$PWD/build/memcached_gate-XXXXXX") || exit 1
+d=$(work_dir memcached_gate) || exit 1
 failed=0 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 base=${BASE:-$((21000 + RANDOM % 8000))} # below those of clients

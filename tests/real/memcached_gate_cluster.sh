@@ -10,7 +10,7 @@ set -u
 gate=$PWD/build/examples/memcached_gate controller=$PWD/build/examples/pshift_cluster
 for t in "$gate" "$controller"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
 ask="timeout 300 /usr/bin/python3 tests/real/memcached_gate.py"
-d=$(mktemp -d "$PWD/build/memcached_cluster-XXXXXX") && memory=$(memory_dir) || exit 1
+d=$(work_dir memcached_cluster) && memory=$(memory_dir) || exit 1
 failed=0 base=$((21000 + RANDOM % 8000)) # ports below those of clients
 declare -A pid
 trap 'kill -9 "${pid[@]}" $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$d" "$memory"' EXIT

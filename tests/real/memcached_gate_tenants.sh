@@ -10,7 +10,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 gate=${GATE:-$PWD/build/examples/memcached_gate}
 [ -x "$gate" ] || make -s build/examples/memcached_gate || exit 1
-d=$(mktemp -d "$PWD/build/memcached_tenants-XXXXXX") || exit 1
+d=$(work_dir memcached_tenants) || exit 1
 failed=0 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$d/tenants" tests/real/peers/memcached_tenants.c || exit 1

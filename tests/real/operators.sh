@@ -11,7 +11,7 @@ for t in "$gate" "$live" "$agent" "$module"; do [ -x "$t" ] || make -s "build/ex
 for tool in promtool prometheus systemd-analyze groff jq curl nginx; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
-d=$(mktemp -d "$PWD/build/operators-XXXXXX") || exit 1
+d=$(work_dir operators) || exit 1
 failed=0 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
 base=$((21000 + RANDOM % 8000))

@@ -10,7 +10,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 tool=$PWD/build/examples/pshift_cluster
 [ -x "$tool" ] || make -s build/examples/pshift_cluster || exit 1
-work=$(mktemp -d "$PWD/build/pshift_cluster-XXXXXX") || exit 1
+work=$(work_dir pshift_cluster) || exit 1
 failed=0 unsure= other= long=${QOS_LONG:-}
 trap '[ -z "$other" ] || kill "$other"; wait; rm -rf "$work"' EXIT
 # Allow root and more ranks than cores; idle ranks yield.

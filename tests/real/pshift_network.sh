@@ -18,7 +18,7 @@ set -u
 tool=$PWD/build/examples/pshift_cluster
 [ -x "$tool" ] || make -s build/examples/pshift_cluster || exit 1
 [ "$(id -u)" = 0 ] || { echo "SKIP pshift_network: network namespaces need root"; exit 77; }
-programs=$(mktemp -d "$PWD/build/pshift_network-XXXXXX") || exit 1
+programs=$(work_dir pshift_network) || exit 1
 work=$(memory_dir) || exit 1 # journals: other tests' writes make no node wait
 failed=0 hub=qh$$ nodes=8 long=${QOS_LONG:-}
 declare -A pid address

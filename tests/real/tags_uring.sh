@@ -5,11 +5,11 @@
 # needs: io_uring
 #
 # Each run is judged by what it measured itself: each tenant's part of the device's time. No other run is compared.
-# Inconclusive: reads from the disk cost this machine no more than reads from memory; one stall took much of a run; or
-# the device gave too little for the reservation.
+# Inconclusive: reads from the disk cost this machine no more than reads from memory, or 5 ms and more (by fio); one stall took
+# much of a run; or the device gave too little for the reservation.
 set -u
 . "$(dirname "$0")/../lib.sh"
-work=$(mktemp -d "$PWD/build/tags_uring-XXXXXX") || exit 1
+work=$(work_dir tags_uring) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0 unsure=
 # jq's names for the parts of a run: hot, cold, and the share of the device's time that cold had.
@@ -24,6 +24,16 @@ check_if() {
     if holds "$2" "$3"; then check_time "$1" "$2" "$4"; else late "$1 (not so: $3)"; fi
 }
 watch_disk "$work"
+# One read at a time, as in the runs below.
+witness() {
+    local disk memory
+    disk=$(disk_iops "$watched_file" 4k --iodepth=1)
+    cat "$watched_file" >/dev/null
+    memory=$(disk_iops "$watched_file" 4k --iodepth=1 --direct=0 --invalidate=0 --ioengine=psync)
+    if [ "$disk" -lt 200 ]; then echo "a read takes the disk $((1000 / (disk + 1))) ms, by fio: each is a pause here"
+    elif [ "$memory" -lt $((4 * disk)) ]; then echo "by fio the disk does $disk reads a second, the memory $memory"
+    else return 1; fi
+}
 timeout -k 5 400 examples/uring_files/hotcold.sh "$work" >"$work/table" 2>"$work/err" || {
     status=$?
     cat "$work"/*.log "$work/err" | tail -30

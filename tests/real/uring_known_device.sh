@@ -7,7 +7,7 @@ set -u
 . bench/kernel/device.bash
 [ "$(id -u)" = 0 ] || { echo "SKIP a loop device of known speed needs root"; exit 77; }
 [ -x build/examples/uring_files ] || make -s build/examples/uring_files || exit 1
-work=$(mktemp -d "$PWD/build/uring_known_device-XXXXXX") || exit 1
+work=$(work_dir uring_known_device) || exit 1
 trap 'close_device; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 failed=0 unsure= low=0 device_was_late=0

@@ -8,7 +8,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 tool=${TOOL:-build/examples/uring_files}
 [ -x "$tool" ] || make -s build/examples/uring_files || exit 1
-work=$(mktemp -d "$PWD/build/uring_tenants-XXXXXX") || exit 1
+work=$(work_dir uring_tenants) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 failed=0

@@ -4,7 +4,7 @@
 # needs: io_uring
 set -u
 . "$(dirname "$0")/../lib.sh"
-work=$(mktemp -d "$PWD/build/uring_trees-XXXXXX") || exit 1
+work=$(work_dir uring_trees) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 failed=0 unsure=
