@@ -93,8 +93,8 @@
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what was
  *     given: a liar can have its own R issued twice, move the estimate by its own tokens,
  *     and by a forged report spend R at each start. Terms are clamped to client_capacity.
- *     One stray store costs a period's tokens, without FIXED five; the storage heals in
- *     three. An engine whose report it hit gets QOS_ESTALE.
+ *     One stray store costs at most the tokens of one period; the storage is as before
+ *     after three. An engine whose report it hit gets QOS_ESTALE.
  *   - Pool, period with terms, and each report are regions of their own. Who has no more
  *     than the pool's key can take the pool only; in shared memory all keys are one.
  */
@@ -2087,6 +2087,7 @@ struct tokenpool_monitor {
     /* At the end of a period: */
     uint64_t of_pool, hidden;     /* I/Os of pool tokens; tokens of those who did not say their last */
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
+    uint64_t said;                /* I/Os, as reported */
     uint64_t late, latest;        /* tokens left though wanted: of all clients, and the most of one */
     uint64_t excused;             /* how many are no sign of a slow node */
     uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
@@ -2096,6 +2097,7 @@ struct tokenpool_monitor {
     uint32_t level;               /* of 2^26: what clients that rest keep of their reservations */
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
     uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
+    bool starved;                  /* in the last period: many tokens were left, and all waited for some */
     bool unheard, grew;            /* in this period: a client did not say its last; it began with a growth */
     bool crowd;                    /* at the end of a period, for the next: many wait */
     struct tokenpool_monitor_state info;
@@ -2448,7 +2450,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     monitor->window_used = monitor->window_at = monitor->grown = monitor->vain = monitor->trusted = 0;
     monitor->gap = monitor->since = 0;
     monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = 0;
-    monitor->grew = false;
+    monitor->grew = monitor->starved = false;
     monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
@@ -2575,6 +2577,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
     bool last = heard && (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST;
     monitor->used[id] = (uint32_t)done;
+    monitor->said += heard ? word & TOKENPOOL_TOKENS_MAX : 0;
     monitor->of_pool += qos_sat_sub(done, qos_min(kept, issued));
     if (monitor->state[id] == TOKENPOOL_PRIV_FRESH || (monitor->state[id] == TOKENPOOL_PRIV_FREE && heard) ||
         (monitor->state[id] == TOKENPOOL_PRIV_LIVE && !last)) {
@@ -2629,6 +2632,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   taken back in vain: the node becomes slower all the time. The next fall is not taken back; after two in vain in a
  *   row the next two are not, up to four. A growth after which tokens are left doubles the time to the next one, up to
  *   8 periods.
+ *
+ *   If all who want tokens waited for them, and an eighth of Omega or more is left, the tokens are lost: by a stray
+ *   store, or as the monitor paused. At a node that is slower clients wait for I/Os. So such a period teaches nothing,
+ *   unless the one before was the same; nor does one in which U is above what was claimed at the last look, long ago.
  *
  *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
  *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
@@ -2692,12 +2699,20 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     /* The last reports come up to final_ns before the end: what is served after them is not left. */
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
-    bool unmet, vain;
+    uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
+    bool unmet, vain, starved, stray;
     if (config->flags & TOKENPOOL_FIXED)
         return;
     if (monitor->unheard) /* they may have used what they had, and all of the pool that others did not */
         known += monitor->hidden + qos_sat_sub(monitor->info.claimed, monitor->of_pool);
     left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + within));
+    starved = monitor->waiting && monitor->waiting == monitor->wanting && !monitor->grew && left > omega / 8;
+    stray = starved && !monitor->starved;
+    monitor->starved = starved;
+    if (stray || (monitor->said > used && late_ns > 2 * config->check_ns)) {
+        monitor->used_before = monitor->used_fallen = 0;
+        return;
+    }
     if (monitor->used_fallen) {
         vain = used < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8 + monitor->latest;
         monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
@@ -2738,7 +2753,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
-    monitor->late = monitor->latest = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
+    monitor->late = monitor->latest = monitor->said = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
     monitor->unheard = false;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
@@ -3014,8 +3029,7 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
     if (ordered) {
         uint64_t served = qos_min(info->claimed + target, tokenpool_monitor_priv_pace(monitor));
         served = qos_min(served, count > 0 ? (uint64_t)count : 0);
-        if (served > info->put)
-            tokenpool_monitor_priv_serve(monitor, served);
+        tokenpool_monitor_priv_serve(monitor, qos_max(served, info->put)); /* a stray store ends here */
         return;
     }
     monitor->target = (int64_t)target;

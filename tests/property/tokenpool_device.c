@@ -2,7 +2,8 @@
 // proves: 99 % of each reservation that such sharing can meet is met, without it 99 % of min(R, an equal share), though
 // proves: nobody is told what waits and a client's I/Os are milliseconds apart, also after a fall, and while steps up are
 // proves: tried. After a fall below the sum of the reservations what idle clients leave is used, and the estimate follows
-// proves: within 5 periods; after a step up and a fall no later step beyond the node stays
+// proves: within 5 periods; after a step up and a fall no later step beyond the node stays. A stray store into the pool word
+// proves: costs at most the tokens of one period, a pause of the monitor its time, and neither is taken for a fall
 // links: -lm
 // variants: native
 // coverage: report
@@ -22,7 +23,10 @@ struct one {
 static struct {
     struct one of[MOST];
     unsigned clients, steps; /* steps: of a period */
-    double most;             /* of one client in a period */
+    unsigned hit,
+        quiet; /* steps of all: when a stray store hits the pool word; from here to `loud` the monitor pauses */
+    unsigned loud, stray; /* stray: its kind */
+    double most;          /* of one client in a period */
 } node;
 static struct tokenpool_monitor monitor;
 static struct tokenpool_config config;
@@ -93,8 +97,14 @@ static void period(unsigned p, double rate)
         node.of[i].done = 0;
     for (step = 0; step < node.steps; step++) {
         uint64_t now = (UINT64_C(1) + p) * QOS_NS_PER_S + step * (QOS_NS_PER_S / node.steps);
-        while (tokenpool_monitor_next_ns(&monitor, now) <= now)
+        unsigned at = p * node.steps + step;
+        while ((at < node.quiet || at >= node.loud) && tokenpool_monitor_next_ns(&monitor, now) <= now)
             tokenpool_monitor_run(&monitor, now);
+        if (at && at == node.hit) /* a count of 0, of too many; noise; the period word */
+            storage[0] = node.stray == 0   ? (uint32_t)storage[0]
+                         : node.stray == 1 ? (uint32_t)storage[0] | UINT64_C(1000000) << 32
+                         : node.stray == 2 ? UINT64_C(0xb5ccda663430f9ae)
+                                           : storage[TOKENPOOL_OFFSET_PERIOD / 8];
         for (i = 0; i < node.clients; i++) {
             struct one *c = &node.of[i];
             c->queued = fmin(c->queued + c->wants / node.steps, c->wants);
@@ -224,6 +234,48 @@ static void test_fall_after_step(void)
     }
 }
 
+/* Tokens that are lost say nothing of the node: five backlogged clients, a store of each kind at any time, a pause of each
+ * length. What the periods from then on have less than those before. */
+static void test_lost(void)
+{
+    static const uint32_t flags[] = {0, TOKENPOOL_GUARD, TOKENPOOL_ORDERED, TOKENPOOL_GUARD | TOKENPOOL_ORDERED};
+    unsigned k, i, p;
+    double most = 0, most_paused = 0;
+    for (k = 0; k < 4 * 4 * 5 * 2; k++) {
+        unsigned at = k / 16 % 5 * 100 + 3050, pause = k < 80 ? 0 : 100 + 150 * (k % 4);
+        double before = 0, lost = 0;
+        begin(10000, 10000, flags[k / 4 % 4]);
+        for (i = 0; i < 5; i++)
+            add(400, 20000, true);
+        attach();
+        node.stray = k % 4;
+        node.hit = pause ? 0 : at;
+        node.quiet = at;
+        node.loud = at + pause;
+        CHECK_CONTEXT("flags %u, %s %u at %.1f", flags[k / 4 % 4], pause ? "paused, steps" : "store of kind",
+                      pause ? pause : k % 4, at / 500.);
+        for (p = 0; p < 18; p++) {
+            double done = 0;
+            struct tokenpool_monitor_state info;
+            period(p, 10000);
+            CHECK_EQ(tokenpool_monitor_info(&monitor, &info), QOS_OK);
+            for (i = 0; i < node.clients; i++)
+                done += (double)node.of[i].done;
+            before += p == 4 || p == 5 ? done / 2 : 0;
+            lost += p >= 6 && p < 14 ? fmax(before - done, 0) / before : 0;
+            if (p >= 10)
+                CHECK_GE(done, 0.95 * before);
+        }
+        if (pause)
+            most_paused = fmax(most_paused, lost - pause / 500.);
+        else
+            most = fmax(most, lost);
+    }
+    printf("lost: %.2f periods at most by a store, by a pause %.2f more than it lasts\n", most, most_paused);
+    CHECK_LE(most, 1);
+    CHECK_LE(most_paused, 0.3);
+}
+
 int main(void)
 {
     check_begin("property/tokenpool_device");
@@ -235,5 +287,7 @@ int main(void)
         test_fall_below();
     if (check_case("fall_after_step"))
         test_fall_after_step();
+    if (check_case("lost"))
+        test_lost();
     return check_end();
 }
