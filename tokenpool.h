@@ -2481,7 +2481,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
 
 /* Adds the reports of a block to the sums. Lanes of 32 bits without branches, so that the loop vectorises and its time
  * does not depend on who reported, or rests: all fields are below 2^26, so that differences have a sign. With the 128
- * bits that each x86-64 has, four clients take some 80 instructions, a third of them for the level; a copy of the four
+ * bits that each x86-64 has, four clients take some 92 instructions, a third of them for the level; a copy of the four
  * takes 14, a plain read 20. Plain loops with the first three sums over private arrays take 0.7 of the time
  * (bench/tokenpool). Always inlined, as gcc -O3 makes copies of it for the constants, and vectorises none of them. */
 QOS_PRIV __attribute__((always_inline)) void tokenpool_monitor_priv_add(struct tokenpool_monitor *monitor,
@@ -2496,39 +2496,39 @@ QOS_PRIV __attribute__((always_inline)) void tokenpool_monitor_priv_add(struct t
     const uint8_t *demand = monitor->demand + first;
     struct tokenpool_monitor_state *info = &monitor->info;
     int32_t largest = (int32_t)info->largest;
-    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, returning = 0, j;
+    uint32_t kept = 0, left = 0, used = 0, busy = 0, busy_left = 0, returning = 0, resting = 0, j;
     for (j = 0; j < n; j++) {
         int32_t fresh = (int32_t)(word[j] >> 59) == tag ? -1 : 0, high = (int32_t)(word[j] >> 26);
-        int32_t done = (int32_t)word[j] & mask & fresh, most = (int32_t)issued[j], above, k, rest;
-        int32_t rests = (high & wants) == 0 ? fresh : 0, rises = (high & phase) == phase ? -1 : 0;
-        int32_t paced = (high & queue) == 0 ? fresh : 0, pace, over;
-        /* Who rests keeps S and the level's part of what it was issued, which is that less the rest, rounded down. */
-        int32_t fewer = done - (int32_t)((uint64_t)(issued[j] << 6) * gone >> 32);
-        pace = most + fewer - done; /* who has no queue has no more left now: K falls with the time, its reports lag */
-        most += (fewer < 0 ? fewer : 0) & rests & ~rises;
-        above = (high & mask) - most;
-        k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
-        rest = k > done ? k - done : 0;
+        int32_t done = (int32_t)word[j] & mask & fresh, most = (int32_t)issued[j];
+        int32_t paced = (high & queue) == 0 ? fresh : 0, still = (high & wants) == 0 ? paced : 0;
+        int32_t rises = (high & phase) == phase ? -1 : 0, above = (high & mask) - most;
+        int32_t k = most + ((above < 0 ? above : 0) & fresh); /* no client keeps more than it was issued */
+        int32_t rest = k > done ? k - done : 0;
+        /* Who has no queue has at most the level's part left, which is R less a part, rounded down: it returns the rest
+         * with its next report, or has returned it if it rests. */
+        int32_t over = rest + (int32_t)((uint64_t)(issued[j] << 6) * gone >> 32) - most;
+        over = (over > 0 ? over : 0) & paced;
         kept += (uint32_t)k;
         used += (uint32_t)done;
         left += (uint32_t)rest;
-        over = rest - pace;
-        returning += (uint32_t)((over > 0 ? over : 0) & paced);
+        returning += (uint32_t)over;
+        over &= still & ~rises;
+        resting += (uint32_t)over;
         if (guard) { /* more than a quarter of the time */
             int32_t busy_mask = ((high & wants & fresh) | (demand[j] & ~fresh)) ? -1 : 0;
-            rest &= busy_mask;
+            rest = (rest - over) & busy_mask;
             busy += busy_mask & 1;
             busy_left += (uint32_t)rest;
             largest = rest > largest ? rest : largest;
         }
     }
-    info->kept += kept;
-    info->left += left;
+    info->kept += kept - resting;
+    info->left += left - resting;
     info->used += used;
     info->largest = (uint64_t)largest;
     info->busy += busy;
     monitor->busy_left += busy_left;
-    monitor->returning += returning;
+    monitor->returning += returning - resting;
 }
 
 /* Reads all reports: sums of K, K - N and N, the largest residual. Most of a check's time; its stack is its own. */
