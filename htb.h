@@ -539,11 +539,10 @@ struct htb_priv_lease {
 /* A class whose requests are or were late (chapter on flight). */
 struct htb_priv_late {
     uint32_t id;          /* QOS_NONE: none; that of the root: the other trees */
-    uint16_t wish;        /* rate only: what it asks of other trees */
     uint16_t bound, from; /* what it narrows the bound to, HTB_PRIV_WIDE: nothing; where that began; logarithms */
     uint16_t speed;       /* of the device before it narrowed in vain; logarithm */
     uint16_t step;        /* by how much the next late request narrows it */
-    int16_t credit;       /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
+    int32_t credit;       /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
     int32_t score;        /* late requests so far, less 1/64 of all, in 64ths; never below -HTB_PRIV_TRUSTED of them */
     uint32_t move, run;   /* the last move; requests in time since then */
     uint32_t seen, lates; /* latency_ns given: requests in this look, late ones of them */
@@ -564,7 +563,7 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 #define HTB_PRIV_STEP_MAX 256u /* a quarter of an octave: the way back up takes hundreds of requests */
 #define HTB_PRIV_STEP_MIN 16u  /* 1.1 %, a third of what total may lack */
 #define HTB_PRIV_GOOD 176      /* one late of 176, as one of 100 is allowed and the bound is never quite right */
-#define HTB_PRIV_CLUSTER 64    /* late ones of one burst that count; the credit has 16 bits */
+#define HTB_PRIV_CLUSTER 64    /* late ones of one burst that count */
 #define HTB_PRIV_HOPELESS 10   /* late requests: the way down to a quarter is 9 */
 #define HTB_PRIV_TRUSTED 20    /* and so many more, if it was in time before: late ones come in clusters */
 #define HTB_PRIV_WIDE 65535u   /* the bound of a class that narrows nothing */
@@ -1898,12 +1897,14 @@ QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_requ
 }
 
 /* When there is room at the device for the next request: by flight, while what is in flight is below the bound. A gate
- * request is taken to be there for the time of its tokens; an idle device does not wait for that. QOS_NEVER: a request
- * must complete first. */
+ * request is taken to be there for the time of its tokens; an idle device does not wait for that. In trees that have
+ * joined own tokens have room up to the knee: what is narrowed in all of them must not keep those out that it is for.
+ * QOS_NEVER: a request must complete first. */
 QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
 {
     const struct htb_priv_flight *f = &tree->flight;
-    const uint64_t room_ns = qos_sat_sub(f->bound_ns, f->now_ns);
+    const bool own = tree->joined.lease && payer < tree->classes;
+    const uint64_t room_ns = qos_sat_sub(own ? qos_max(f->bound_ns, f->knee_ns) : f->bound_ns, f->now_ns);
     const struct htb_request *next;
     if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->dispatch.dispatch_max || room_ns == 0)
         return QOS_NEVER;
@@ -1920,8 +1921,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
     while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->dispatch.dispatch_max) {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
-        if (tree->flight.now_ns >= tree->flight.bound_ns ||
-            (tree->flight.gate_end_ns > now_ns && htb_priv_room_ns(tree, payer) > now_ns)) {
+        if (htb_priv_room_ns(tree, payer) > now_ns) {
             tree->flight.full = tree->flight.full || payer != QOS_NONE;
             break;
         }
@@ -2016,9 +2016,9 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     full = tree->dispatch.at_device >= tree->dispatch.device_max;
     if (!full && tree->dispatch.waiting != 0)
         return given_ns;
-    if ((full && tree->gates == 0) || htb_priv_room_ns(tree, QOS_NONE) == QOS_NEVER)
-        return QOS_NEVER;
     turn = htb_priv_servable(tree);
+    if ((full && tree->gates == 0) || htb_priv_room_ns(tree, turn) == QOS_NEVER)
+        return QOS_NEVER;
     if (turn != QOS_NONE) /* it may become another's */
         event_ns = qos_min(htb_priv_room_ns(tree, turn), htb_priv_heap_min_key(&tree->event));
     else
@@ -2258,7 +2258,7 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
     if (c->id != QOS_NONE)
         htb_priv_mark(tree, c->id, HTB_PRIV_WATCHED, false);
     c->id = id;
-    c->bound = c->wish = HTB_PRIV_WIDE;
+    c->bound = HTB_PRIV_WIDE;
     c->step = HTB_PRIV_STEP_MAX / 2;
     c->credit = 0;
     c->score = 0;
@@ -2474,7 +2474,7 @@ QOS_PRIV void htb_priv_unwatch(struct htb *tree, uint32_t id)
     if (i == QOS_NONE)
         return;
     tree->flight.cls[i].id = QOS_NONE;
-    tree->flight.cls[i].bound = tree->flight.cls[i].wish = HTB_PRIV_WIDE;
+    tree->flight.cls[i].bound = HTB_PRIV_WIDE;
     htb_priv_narrow(tree);
 }
 
@@ -2487,7 +2487,7 @@ QOS_PRIV void htb_priv_look_back(struct htb *tree)
         struct htb_priv_late *c = &f->cls[i];
         c->before = (uint32_t)(UINT64_C(64) * c->lates / qos_max(c->seen, 1));
         if (f->active_ns - c->at_ns > tree->lag_ns)
-            c->bound = c->wish = HTB_PRIV_WIDE;
+            c->bound = HTB_PRIV_WIDE;
     }
     htb_priv_narrow(tree);
 }
@@ -2611,9 +2611,9 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     c->credit = 0;
     c->score = 0;
     c->stalled_ns = 0;
-    for (i = 1; i < HTB_PRIV_LATE_MAX && !tree->joined.lease; i++) /* it may be why others are behind */
+    for (i = 1; i < HTB_PRIV_LATE_MAX; i++) /* it may be why others are behind */
         tree->flight.cls[i].behind_ns = qos_min(tree->flight.cls[i].behind_ns, tree->burst_ns);
-    c->behind_ns = tree->joined.lease ? c->behind_ns : 0;
+    c->behind_ns = 0;
     htb_priv_narrow(tree);
     if (tree->flight.phase == HTB_PRIV_BASE)
         htb_priv_look_begin(tree, tree->flight.knee_ns);
@@ -2680,7 +2680,7 @@ QOS_PRIV void htb_priv_was_late(struct htb *tree, struct htb_priv_late *c, const
     c->lates++;
     if ((room && c->bound == HTB_PRIV_WIDE) || htb_priv_no_later(f, c))
         return;
-    c->credit = (int16_t)(c->credit - HTB_PRIV_GOOD < least ? least : c->credit - HTB_PRIV_GOOD);
+    c->credit = c->credit - HTB_PRIV_GOOD < least ? least : c->credit - HTB_PRIV_GOOD;
     if (r->since_ns < f->changed_ns || f->draining)
         return;
     if (f->phase == HTB_PRIV_BASE && narrows)
@@ -2699,7 +2699,7 @@ QOS_PRIV void htb_priv_was_in_time(struct htb *tree, struct htb_priv_late *c)
     uint32_t bound = c->bound + (uint32_t)qos_max(c->step / 64u, 1);
     c->run++;
     c->score -= c->score > -64 * HTB_PRIV_TRUSTED;
-    c->credit = (int16_t)(c->credit + (c->credit < 2 * HTB_PRIV_GOOD));
+    c->credit += c->credit < 2 * HTB_PRIV_GOOD;
     QOS_ASSERT(c->credit <= 2 * HTB_PRIV_GOOD);
     if (c->credit < HTB_PRIV_GOOD || c->bound == HTB_PRIV_WIDE)
         return;
@@ -2739,14 +2739,9 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     c->stalled_ns = asks ? c->stalled_ns - made_up_ns : 0;
     c->behind_ns = asks ? qos_sat_sub(c->behind_ns + took_ns, own_ns - made_up_ns) : 0;
     octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, unit_ns / 2), 1024, unit_ns);
-    c->wish = (uint16_t)(octaves == 0 ? HTB_PRIV_WIDE : qos_sat_sub(htb_priv_log2(tree->flight.knee_ns), octaves));
-    if (tree->joined.lease && octaves > 6 * 1024) { /* nor do a 64th of what the other trees had in flight help */
-        htb_priv_give_up(tree, c);
-        c->behind_ns = c->wish = 0;
-        return;
-    }
     if (c->bound == HTB_PRIV_WIDE) {
-        if (tree->flight.searching && tree->flight.step < 2) { /* the knee may be too small */
+        /* The knee may be too small. (In joined trees a search has no end while others have the device.) */
+        if (!tree->joined.lease && tree->flight.searching && tree->flight.step < 2) {
             c->behind_ns = qos_min(c->behind_ns, unit_ns);
             return;
         }
@@ -2778,7 +2773,7 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
     const bool room = qos_sat_sub(r->sent_ns, turn_ns) > qos_elapsed_ns(r->sent_ns, now_ns);
     const uint64_t elapsed_ns = qos_min(f->active_ns - c->at_ns, qos_elapsed_ns(r->since_ns, now_ns));
     c->at_ns = f->active_ns;
-    if (c->retry_ns > now_ns && (latency_ns != 0 || !tree->joined.lease || c->wish == 0))
+    if (c->retry_ns > now_ns)
         return;
     if (latency_ns == 0)
         htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, tokens), elapsed_ns,
@@ -2809,8 +2804,8 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     const bool trial = f->phase == HTB_PRIV_TRIAL && f->knee_ns < f->base_ns;
-    /* The class that the bound is narrowed for waits for what it gets by that; not if other trees have the device. */
-    const bool helped = !tree->joined.lease && f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
+    /* The class that the bound is narrowed for waits for what it gets by that. */
+    const bool helped = f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
     uint32_t i;
     if (tree->own.count == helped || (!trial && f->bound_ns >= f->knee_ns))
         f->lent_ns = qos_max(f->lent_ns, f->active_ns);
@@ -2964,10 +2959,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
 QOS_PRIV uint64_t htb_priv_worst(const struct htb *tree)
 {
     uint32_t i, least = HTB_PRIV_WIDE;
-    for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
-        const struct htb_priv_late *c = &tree->flight.cls[i];
-        least = (uint32_t)qos_min(least, qos_min(c->bound, c->wish != 0 ? c->wish : HTB_PRIV_WIDE));
-    }
+    for (i = 1; i < HTB_PRIV_LATE_MAX; i++)
+        least = (uint32_t)qos_min(least, tree->flight.cls[i].bound);
     return HTB_PRIV_WIDE - least;
 }
 
@@ -3353,7 +3346,7 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     tree->flight.last_ns = c.start_ns;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
-        tree->flight.cls[i].bound = tree->flight.cls[i].wish = HTB_PRIV_WIDE;
+        tree->flight.cls[i].bound = HTB_PRIV_WIDE;
     }
     tree->joined.exchange_ns = tree->own_expiry_ns = QOS_NEVER;
     tree->notice = QOS_NONE;
@@ -3727,7 +3720,7 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *                      weights. While they wait, what it served is the mean over 8 exchanges: a large request does not
  *                      move parts to and fro, which are idle on the way. What it lacks is owed to it, so its debt ends
  * If no tree wants a node, its parts stay. With HTB_BY_FLIGHT each tree bounds its own flight, and narrows it for the
- * most late class of all trees.
+ * most late class of all trees; requests with own tokens have room up to the tree's knee.
  *
  * Promises, for T = interval_ns and trees that exchange in time
  *   limit          at most L * t + N buckets + N * n in any time t, even if trees exchange late

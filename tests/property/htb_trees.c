@@ -174,9 +174,9 @@ static void weights(uint32_t trees)
     CHECK_WITHIN((double)(heavy + light) / (double)ROOT / 5, 0.98, 1.01);
 }
 
-/* One serial device serves all trees, and each tree bounds its own time in flight. The reserved class is in tree 0.
- * The classes that fill the device are in the other trees, which must narrow their bounds for it. */
-static void flight(uint32_t trees)
+/* One serial device serves all trees, and each tree bounds its own time in flight. The reserved class is in the first
+ * `reserved` trees. The class that fills the device is in the trees from `bulk` on, which must narrow their bounds. */
+static void flight(uint32_t trees, uint32_t reserved, uint32_t bulk)
 {
     static struct {
         struct htb_request *r;
@@ -200,14 +200,14 @@ static void flight(uint32_t trees)
         }
         for (k = 0; k < trees; k++) {
             struct htb_request *r;
-            id = k == 0 ? 1 : 3;
             (void)htb_exchange(&tree[k], now);
-            for (i = 0; i < DEPTH; i++)
-                if (request[k][id][i].state == HTB_IDLE) {
-                    request[k][id][i].class_id = id;
-                    request[k][id][i].tokens[0] = id == 1 ? 4096 : 16384;
-                    CHECK_EQ(htb_submit(&tree[k], now, &request[k][id][i]), QOS_OK);
-                }
+            for (id = 1; id <= 3; id += 2)
+                for (i = 0; i < DEPTH && (id == 1 ? k < reserved : k >= bulk); i++)
+                    if (request[k][id][i].state == HTB_IDLE) {
+                        request[k][id][i].class_id = id;
+                        request[k][id][i].tokens[0] = id == 1 ? 4096 : 16384;
+                        CHECK_EQ(htb_submit(&tree[k], now, &request[k][id][i]), QOS_OK);
+                    }
             while ((r = htb_dispatch(&tree[k], now)) != NULL) {
                 i = (head + count) % (TREES * CLASSES * DEPTH);
                 queue[i].r = r;
@@ -217,11 +217,11 @@ static void flight(uint32_t trees)
             }
         }
     }
-    CHECK_CONTEXT("%u trees on one device", trees);
+    CHECK_CONTEXT("%u trees on one device, the reserved class in %u of them", trees, reserved);
     first = served[1] - first;
     all = served[1] + served[3] - all;
-    printf("%u trees on one device: reservation %.3f, busy %.3f\n", trees, (double)first / 3 / (double)class[1].rate,
-           (double)all / 3 / (double)ROOT);
+    printf("%u trees on one device, %u reserve, others from %u on: reservation %.3f, busy %.3f\n", trees, reserved, bulk,
+           (double)first / 3 / (double)class[1].rate, (double)all / 3 / (double)ROOT);
     CHECK_WITHIN((double)first / 3 / (double)class[1].rate, 0.97, 4);
     CHECK_WITHIN((double)all / 3 / (double)ROOT, 0.97, 1.01);
 }
@@ -236,9 +236,13 @@ int main(void)
         for (i = 0; i < runs; i++)
             moving_demand(trees, i);
         weights(trees);
-        if (trees > 1)
-            flight(trees);
     }
+    flight(2, 1, 1);
+    flight(4, 1, 1);
+    flight(2, 1, 0);
+    flight(3, 1, 0);
+    flight(4, 1, 0);
+    flight(4, 4, 0);
     free(shared);
     return check_end();
 }
