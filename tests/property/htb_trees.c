@@ -220,8 +220,8 @@ static void flight(uint32_t trees, uint32_t reserved, uint32_t bulk)
     CHECK_CONTEXT("%u trees on one device, the reserved class in %u of them", trees, reserved);
     first = served[1] - first;
     all = served[1] + served[3] - all;
-    printf("%u trees on one device, %u reserve, others from %u on: reservation %.3f, busy %.3f\n", trees, reserved, bulk,
-           (double)first / 3 / (double)class[1].rate, (double)all / 3 / (double)ROOT);
+    printf("%u trees on one device, %u reserve, others from %u on: reservation %.3f, busy %.3f\n", trees, reserved,
+           bulk, (double)first / 3 / (double)class[1].rate, (double)all / 3 / (double)ROOT);
     CHECK_WITHIN((double)first / 3 / (double)class[1].rate, 0.97, 4);
     CHECK_WITHIN((double)all / 3 / (double)ROOT, 0.97, 1.01);
 }
