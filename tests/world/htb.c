@@ -34,6 +34,9 @@
     X(GROUP_WEIGHT, "group_weight", "0 3")                                                                             \
     X(MAXIMIZER, "maximizer", "no yes")                                                                                \
     X(LOOPS, "loops", "each_alone together backwards")
+/* Programs of calls read a few fields only; they have at least 20 steps. */
+#define WORLD_APART(field, value, other)                                                                               \
+    ((field) == F_PROGRAM && (value) > 0 && (other) != F_NODES && (other) != F_QUEUES && (other) != F_BOUND)
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "0 1 2 3 10 30 100 300")                                                                      \
     X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \

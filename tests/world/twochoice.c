@@ -557,7 +557,8 @@ static void check_logs(void)
                   me->disk.file[me->handle[log]].now_len);
 }
 
-static void acknowledge(uint64_t change)
+/* wrote: the commit had something to sync; only such count towards mark_commits. */
+static void acknowledge(uint64_t change, bool wrote)
 {
     uint64_t w, b;
     if (change <= me->acked_change)
@@ -577,7 +578,8 @@ static void acknowledge(uint64_t change)
             if (me->settled[x->object][b] != UINT64_MAX && x->begun > 0)
                 me->settled[x->object][b] = UINT64_MAX; /* a write of this run replaces what a crash left */
     }
-    me->newest[me->acks++ % NEWEST] = change;
+    if (wrote)
+        me->newest[me->acks++ % NEWEST] = change;
 }
 
 /* ---- what happens ---- */
@@ -981,7 +983,7 @@ static void step_commit(void)
         if (me->log_lost && new_since(p->change, me->acked_change) && new_since(p->change, me->compacted))
             FAULT("acknowledged", "a commit is durable after a failed sync, and no compaction has ended");
         TRACE("%" PRIu64 " change %" PRIu64 " is durable\n", now, p->change);
-        acknowledge(p->change);
+        acknowledge(p->change, p->commit.logs != 0);
         if (p->swaps == me->swaps && p->after_end && me->ended)
             me->unmarked = -1;
         if (p->swaps == me->swaps) {
@@ -1728,7 +1730,7 @@ static void fill(uint64_t n)
         end_write(me->write_count);
     }
     if (!me->disk.off && twochoice_table_commit(&me->table) == QOS_OK) {
-        acknowledge(number_of_latest());
+        acknowledge(number_of_latest(), true);
         me->first_state = number_of_latest();
         copy_map(&me->states[0], latest());
         me->state_count = 1;

@@ -346,26 +346,39 @@ static void world_picture(const struct world *w)
 static uint32_t world_met[WORLD_FIELDS_MAX][WORLD_VALUES_MAX];
 static uint32_t *world_pairs; /* [field, value][field, value] */
 
-static void world_count(const struct world *w)
+#define WORLD_FIRST ((uint32_t)F_COUNT + (uint32_t)F_COHORT) /* of cohorts the first speaks for all */
+
+/* Counts a world: how many of its pairs of values were not met before. */
+static uint32_t world_count(const struct world *w, bool adds)
 {
-    uint32_t f, g;
+    uint32_t f, g, new_pairs = 0;
     if (!world_pairs)
         world_pairs = (uint32_t *)world_alloc((size_t)WORLD_FIELDS_MAX * WORLD_VALUES_MAX,
                                               WORLD_FIELDS_MAX * WORLD_VALUES_MAX * sizeof *world_pairs);
-    for (f = 0; f < WORLD_FIELD_COUNT; f++) {
-        world_met[f][w->choice[f]]++;
-        for (g = 0; g < f; g++)
-            world_pairs[((size_t)f * WORLD_VALUES_MAX + w->choice[f]) * WORLD_FIELDS_MAX * WORLD_VALUES_MAX +
-                        (size_t)g * WORLD_VALUES_MAX + w->choice[g]]++;
+    for (f = 0; f < WORLD_FIRST; f++) {
+        world_met[f][w->choice[f]] += adds;
+        for (g = 0; g < f; g++) {
+            uint32_t *n =
+                &world_pairs[((size_t)f * WORLD_VALUES_MAX + w->choice[f]) * WORLD_FIELDS_MAX * WORLD_VALUES_MAX +
+                             (size_t)g * WORLD_VALUES_MAX + w->choice[g]];
+            new_pairs += *n == 0;
+            *n += adds;
+        }
     }
+    return new_pairs;
 }
 
-/* How often each value was met, and how many pairs of values never were. Of cohorts the first speaks for all. */
+/* Fields without a meaning in worlds in which another one has this value. */
+#ifndef WORLD_APART
+#define WORLD_APART(field, value, other) false
+#endif
+
+/* How often each value was met, and how many pairs of values never were. */
 static uint64_t world_coverage(bool print)
 {
     uint32_t f, g, v, x;
     uint64_t never = 0, pairs = 0, rarest = UINT64_MAX;
-    for (f = 0; f < (uint32_t)F_COUNT + (uint32_t)F_COHORT; f++) {
+    for (f = 0; f < WORLD_FIRST; f++) {
         if (print)
             printf("    %-18s", world_field[f].name);
         for (v = 0; v < world_field[f].values; v++) {
@@ -373,8 +386,11 @@ static uint64_t world_coverage(bool print)
                 printf(" %s:%" PRIu32, world_field[f].word[v], world_met[f][v]);
             for (g = 0; world_pairs && g < f; g++)
                 for (x = 0; x < world_field[g].values; x++) {
-                    uint64_t n = world_pairs[((size_t)f * WORLD_VALUES_MAX + v) * WORLD_FIELDS_MAX * WORLD_VALUES_MAX +
-                                             (size_t)g * WORLD_VALUES_MAX + x];
+                    uint64_t n;
+                    if (WORLD_APART(g, x, f))
+                        continue;
+                    n = world_pairs[((size_t)f * WORLD_VALUES_MAX + v) * WORLD_FIELDS_MAX * WORLD_VALUES_MAX +
+                                    (size_t)g * WORLD_VALUES_MAX + x];
                     pairs++;
                     never += n == 0;
                     rarest = n < rarest ? n : rarest;
@@ -425,16 +441,24 @@ static void world_kind(struct world *w, double at_s)
     fflush(stdout);
 }
 
-/* Runs seeds first, first + 1, ... until `count` are done or `seconds` of processor time are over. */
-static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool shrink, bool kinds, bool stop)
+/* Runs seeds first, first + 1, ... until `count` are done or `seconds` of processor time are over. pairs: and then those of
+ * the next million that have a pair of values which was not met. */
+static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool shrink, bool kinds, bool stop,
+                           bool pairs)
 {
     double begin = world_seconds();
-    uint64_t seed, events = 0, broken = 0, n = 0;
+    uint64_t seed, events = 0, broken = 0, n = 0, more = 0;
     uint32_t i;
-    for (seed = first; n < count && world_seconds() - begin < seconds; seed++, n++) {
+    for (seed = first;; seed++) {
         struct world w;
+        const bool over = n >= count || world_seconds() - begin >= seconds;
+        if (over && (!pairs || more++ == 1000000))
+            break;
         world_draw(&w, seed);
-        world_count(&w);
+        if (world_count(&w, !over) == 0 && over)
+            continue;
+        (void)(over && world_count(&w, true));
+        n++;
         world_do(&w);
         events += w.events;
         if (!w.broken)
@@ -457,10 +481,10 @@ static uint64_t world_many(uint64_t first, uint64_t count, double seconds, bool 
             break;
     }
     printf("%s: %" PRIu64 " worlds, %" PRIu64 " events, %.1f s, %.0f events/s; %" PRIu64 " worlds broken in %" PRIu32
-           " ways\n",
+           " ways, %.0f of 10^6 worlds\n",
            WORLD_HEADER, n, events, world_seconds() - begin,
            (double)events / (world_seconds() - begin > 0 ? world_seconds() - begin : 1), broken,
-           world_classes + world_kinds);
+           world_classes + world_kinds, (world_classes + world_kinds) * 1e6 / (double)n);
     for (i = 0; i < world_classes; i++)
         printf("    %-24s %6" PRIu64 " worlds, the first after %.1f s, seed %" PRIu64 "\n", world_class[i].oracle,
                world_class[i].count, world_class[i].at_s, world_class[i].seed);
@@ -597,7 +621,7 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
         return w.broken != NULL;
     }
     if (seconds > 0) {
-        bool broken = world_many(from, count, seconds, shrink, kinds, stop) > 0;
+        bool broken = world_many(from, count, seconds, shrink, kinds, stop, pairs) > 0;
         if (world_coverage(pairs) && pairs)
             broken = true;
         return broken;
@@ -607,7 +631,7 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
     for (seed = 1; seed <= last; seed++) {
         const struct world_open *o = open;
         world_draw(&w, seed);
-        world_count(&w);
+        (void)world_count(&w, true);
         world_do(&w);
         events += w.events;
         while (o && o->seed && o->seed != seed)
