@@ -109,31 +109,34 @@ extern "C" {
 
 /* ---- configuration and public types ------------------------------------------------------------------ */
 
-#define TWOCHOICE_MAX_FRAGMENTS 65536      /* the default: 4 MiB of memory: 64 GiB redirected in pieces of 1 MiB */
-#define TWOCHOICE_MAX_WRITES 1024          /* the default: 80 KiB */
-#define TWOCHOICE_MAX_PULLS 64             /* the default: each start of one looks at all */
-#define TWOCHOICE_MARK_COMMITS 64          /* the default */
-#define TWOCHOICE_MIN_WRITE_BYTES 1024     /* the default, Section VI-A1: a round trip costs more than such a write */
+#define TWOCHOICE_MAX_FRAGMENTS 65536      /* default: 4 MiB of memory, 64 GiB in pieces of 1 MiB */
+#define TWOCHOICE_MAX_WRITES 1024          /* default: 80 KiB */
+#define TWOCHOICE_MAX_PULLS 64             /* default: each start of one looks at all */
+#define TWOCHOICE_MARK_COMMITS 64          /* default */
+#define TWOCHOICE_MIN_WRITE_BYTES 1024     /* default (Section VI-A1): a round trip costs more */
 #define TWOCHOICE_SERVERS_MAX 65535        /* server ids are 0..65534 */
 #define TWOCHOICE_LOCAL UINT32_MAX         /* target: the home server itself */
-#define TWOCHOICE_UNBOUND (UINT32_MAX - 1) /* target of a write_begin: not known yet */
+#define TWOCHOICE_UNBOUND (UINT32_MAX - 1) /* target: not known yet */
+
 #define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)     /* in one table */
 #define TWOCHOICE_OPEN_MAX 65536                        /* writes, or pulls, open at once in one table */
-#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years of 10^6 a second; a restart takes 2^21 */
-#define TWOCHOICE_RECORD_BYTES 48                       /* every record of the log */
-#define TWOCHOICE_LOG_VERSION 3                         /* version 2 is read, too */
-#define TWOCHOICE_MARK_LOG 2                            /* beside the logs 0 and 1: 1024 bytes */
-#define TWOCHOICE_ACCEPT_PREFIX 1u                      /* recover: keep what comes before the damage, and report it */
-#define TWOCHOICE_WRITES_MAX 1024                       /* writes in one request */
-#define TWOCHOICE_REQUESTS_MAX 256                      /* open at once in one placement */
-#define TWOCHOICE_RESERVATIONS_MAX 65536                /* at one server */
-#define TWOCHOICE_TIME_MAX (UINT64_C(1) << 42)          /* 73 minutes: a longer time counts as this */
-#define TWOCHOICE_LEN_MAX (UINT64_C(1) << 36)           /* a longer write counts as this in an intake */
-#define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u             /* "2CHO" */
+#define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years at 10^6/s; a restart takes 2^21 */
+
+#define TWOCHOICE_RECORD_BYTES 48  /* every record of the log */
+#define TWOCHOICE_LOG_VERSION 3    /* version 2 is read, too */
+#define TWOCHOICE_MARK_LOG 2       /* beside the logs 0 and 1: 1024 bytes */
+#define TWOCHOICE_ACCEPT_PREFIX 1u /* recover: keep what is before the damage, and report it */
+
+#define TWOCHOICE_WRITES_MAX 1024              /* writes in one request */
+#define TWOCHOICE_REQUESTS_MAX 256             /* open at once in one placement */
+#define TWOCHOICE_RESERVATIONS_MAX 65536       /* at one server */
+#define TWOCHOICE_TIME_MAX (UINT64_C(1) << 42) /* 73 minutes: a longer time counts as this */
+#define TWOCHOICE_LEN_MAX (UINT64_C(1) << 36)  /* a longer write counts as this */
+#define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u    /* "2CHO" */
 #define TWOCHOICE_MESSAGE_VERSION 2
 #define TWOCHOICE_MESSAGE_BYTES ((size_t)QOS_FRAME_HEADER_BYTES + 64u)
 
-/* Handles. The complete structs are in their chapters. */
+/* Handles; the structs are in their chapters. */
 struct twochoice_table;
 struct twochoice_maintainer;
 struct twochoice_placement;
@@ -143,57 +146,57 @@ struct twochoice_intake;
 struct twochoice_piece {
     uint64_t object, offset, end; /* offset < end <= UINT64_MAX: an object holds bytes 0..2^64-2 */
     uint64_t version;             /* stamp of the write that put it there; 0: at home */
-    uint32_t target;              /* server, or TWOCHOICE_LOCAL */
+    uint32_t target;              /* or TWOCHOICE_LOCAL */
 };
 
-/* The caller's storage: three byte arrays, the logs 0 and 1 and the mark (TWOCHOICE_MARK_LOG). When a program starts,
- * log 0 is the active one. Each callback returns 0 for success, and calls no function of the table. */
+/* The caller's storage: the logs 0 and 1 and the mark (TWOCHOICE_MARK_LOG). At a program's start log 0 is the active
+ * one. Each callback returns 0 for success, and calls no function of the table. */
 struct twochoice_storage {
     void *ctx;
-    /* Makes an empty log under this number in new storage blocks, which read as zeros where they were never written: a
-     * new file, never an old one cut to nothing. What had the number is given up, also a sync that still runs. */
+    /* An empty log under this number in new storage blocks, which read as zeros where never written: a new file, never
+     * an old one cut to nothing. What had the number is given up, also a sync that still runs. */
     int (*create)(void *ctx, int log);
-    /* Reads up to len_bytes at offset; *got is 0 only at the end. */
+    /* Up to len_bytes at offset; *got is 0 only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
-    /* Writes len_bytes at offset, which is never beyond the end; not yet durable. */
+    /* At offset, which is never beyond the end; not yet durable. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
-    /* Returns when all that was created and written before is durable. May run in any thread. After a failure all
-     * calls for this log fail until create, for the mark until its next write: a kernel reports lost data once, perhaps
-     * to another thread's call. */
+    /* Returns when all created and written before is durable. In any thread. After a failure all calls for this log
+     * fail until create, for the mark until its next write: a kernel reports lost data once, perhaps to another
+     * thread. */
     int (*sync)(void *ctx, int log);
-    /* Makes `log` the active one, atomically and durably: it will be log 0 at the next start. In this run both keep
-     * their numbers. Failure means: nothing changed. May run in any thread, while either log is written and synced. */
+    /* Makes `log` the active one, atomically and durably: log 0 at the next start. In this run both keep their numbers.
+     * Failure: nothing changed. In any thread, while either log is written and synced. */
     int (*swap)(void *ctx, int log);
 };
 
 struct twochoice_table_config {
-    uint32_t max_fragments; /* 1..TWOCHOICE_FRAGMENTS_MAX; 0: TWOCHOICE_MAX_FRAGMENTS */
-    uint32_t max_writes;    /* begun and not ended, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_WRITES */
-    uint32_t max_pulls;     /* open at once, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_PULLS */
-    uint32_t home;          /* this server's id, 0..65534; written into the log */
-    uint64_t max_log_bytes; /* of each log, at least 96 * (max_fragments + 2), so that a compacted log always fits;
+    uint32_t max_fragments;                  /* 1..TWOCHOICE_FRAGMENTS_MAX; 0: TWOCHOICE_MAX_FRAGMENTS */
+    uint32_t max_writes;                     /* begun and not ended, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_WRITES */
+    uint32_t max_pulls;                      /* open at once, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_PULLS */
+    uint32_t home;                           /* this server's id, 0..65534; in the log */
+    uint64_t max_log_bytes;                  /* of each log, at least 96 * (max_fragments + 2): a compacted log fits;
                              * 0, QOS_UNLIMITED: only the device is the limit. Compact when it is half full. */
-    uint32_t mark_commits;  /* commits from one mark to the next; 0: TWOCHOICE_MARK_COMMITS */
-    const struct twochoice_storage *storage; /* copied; NULL: no log, the table is lost with the process */
+    uint32_t mark_commits;                   /* commits from one mark to the next; 0: TWOCHOICE_MARK_COMMITS */
+    const struct twochoice_storage *storage; /* copied; NULL: no log: lost with the process */
 };
 
 struct twochoice_table_state {
     uint32_t fragments, max_fragments, nodes_used, nodes, writes_open, pulls_open;
-    uint64_t stamp;                    /* latest one given out */
-    uint64_t changes, durable_changes; /* since init; durable: covered by a commit */
+    uint64_t stamp;                    /* latest given out */
+    uint64_t changes, durable_changes; /* since init; durable: by a commit */
     uint64_t log_bytes, max_log_bytes;
-    uint32_t next_log; /* the log that a compaction writes, and then swaps in */
+    uint32_t next_log; /* that a compaction writes, then swaps in */
     bool compacting;
-    bool log_broken; /* the storage failed: no change is recorded until a compaction has ended */
+    bool log_broken; /* no change is recorded until a compaction has ended */
 };
 
 struct twochoice_recovery {
     uint64_t records;       /* replayed, the header not counted */
     uint64_t valid_bytes;   /* of the log */
-    uint64_t dropped_bytes; /* behind them: a torn tail, which was never acknowledged */
+    uint64_t dropped_bytes; /* behind them: a torn tail, never acknowledged */
 };
 
-/* A commit under way: what it makes durable, and of which logs. */
+/* A commit under way: of what, in which logs. */
 struct twochoice_commit {
     uint32_t logs; /* bit l: storage.sync(ctx, l) is needed */
     struct {
@@ -203,24 +206,23 @@ struct twochoice_commit {
 };
 
 enum twochoice_compact_todo {
-    TWOCHOICE_COMPACT_STEP = 0,   /* call compact_step again */
-    TWOCHOICE_COMPACT_COMMIT = 1, /* all is copied: call it again after a commit that begins now */
-    TWOCHOICE_COMPACT_SWAP = 2    /* call storage.swap(ctx, counts.next_log), in any thread, and then compact_end */
+    TWOCHOICE_COMPACT_STEP = 0,   /* call it again */
+    TWOCHOICE_COMPACT_COMMIT = 1, /* all is copied: again after a commit that begins now */
+    TWOCHOICE_COMPACT_SWAP = 2    /* storage.swap(ctx, counts.next_log), in any thread, then compact_end */
 };
 
 struct twochoice_maintainer_config {
     uint32_t servers;          /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
     uint64_t rate_bytes_per_s; /* of all pulls, 1..QOS_RATE_MAX; 0: 64 MiB/s; QOS_UNLIMITED: no limit */
-    uint64_t piece_bytes;      /* most that one pull takes, 1..QOS_TOKENS_MAX; 0: 1 MiB */
+    uint64_t piece_bytes;      /* of one pull at most, 1..QOS_TOKENS_MAX; 0: 1 MiB */
     uint64_t idle_load;        /* a server is idle up to this load; any */
-    uint64_t idle_ns;          /* the home must have been idle for this long; a target's load is used for this long;
-                                * 0: 100 ms */
+    uint64_t idle_ns;          /* so long the home must have been idle; so long a target's load is used; 0: 100 ms */
 };
 
 enum twochoice_todo {
-    TWOCHOICE_WAIT = 0,     /* nothing to do before next_ns; if that is now: call again when there is time */
-    TWOCHOICE_ASK_LOAD = 1, /* ask piece.target for its load, and pass it to twochoice_maintainer_remote_load */
-    TWOCHOICE_COPY = 2      /* the pull has started: read piece, ready, write, finish; or cancel */
+    TWOCHOICE_WAIT = 0,     /* nothing before next_ns; if that is now: again when there is time */
+    TWOCHOICE_ASK_LOAD = 1, /* ask piece.target for its load: twochoice_maintainer_remote_load */
+    TWOCHOICE_COPY = 2      /* a pull began: read piece, ready, write, finish; or cancel */
 };
 struct twochoice_order {
     enum twochoice_todo todo;
@@ -229,12 +231,12 @@ struct twochoice_order {
     uint64_t next_ns; /* QOS_NEVER: until something changes */
 };
 
-/* The messages of a request. Client to server: RESERVE, RELEASE. Server to client: ANSWER, ASK. */
+/* Client to server: RESERVE, RELEASE. Server to client: ANSWER, ASK. */
 enum twochoice_message_type {
     TWOCHOICE_RESERVE = 1, /* count writes of len_bytes may come */
     TWOCHOICE_ANSWER = 2,  /* the bounds */
     TWOCHOICE_ASK = 3,     /* the bounds, and: send one write now */
-    TWOCHOICE_RELEASE = 4  /* no write comes any more; also the answer to an ASK that is declined */
+    TWOCHOICE_RELEASE = 4  /* no write comes; also the answer to an ASK that is declined */
 };
 enum twochoice_server_state { TWOCHOICE_UP = 0, TWOCHOICE_DOWN = 1, TWOCHOICE_FULL = 2 };
 struct twochoice_message {
@@ -242,11 +244,11 @@ struct twochoice_message {
     uint32_t state; /* ANSWER, ASK: enum twochoice_server_state; not UP: the reservation is refused */
     uint32_t count; /* RESERVE: 1..TWOCHOICE_WRITES_MAX */
     uint64_t client, request;
-    uint64_t turn;       /* number of the reservation: a message of an older one changes nothing */
-    uint64_t len_bytes;  /* RESERVE: of the longest write that may come */
-    uint64_t wait_ns;    /* ANSWER, ASK: so long until a write begins, for what the server knows */
-    uint64_t service_ns; /* and so long for itself; 0: not known yet */
-    uint64_t idle_ns;    /* the server has not worked for so long: its times are as old */
+    uint64_t turn;       /* of the reservation: a message of an older one changes nothing */
+    uint64_t len_bytes;  /* RESERVE: of the longest that may come */
+    uint64_t wait_ns;    /* ANSWER, ASK: until a write begins, as far as known */
+    uint64_t service_ns; /* and for itself; 0: not known yet */
+    uint64_t idle_ns;    /* the server was idle so long: its times are as old */
 };
 
 struct twochoice_placement_config {
@@ -255,10 +257,11 @@ struct twochoice_placement_config {
     uint32_t max_requests;    /* open at once, 1..TWOCHOICE_REQUESTS_MAX; 0: 4 */
     bool include_home;        /* the homes of the writes are among the 2k servers (Section V-A) */
     uint64_t min_write_bytes; /* smaller writes go home at once; 0: TWOCHOICE_MIN_WRITE_BYTES; QOS_NOTHING: none does */
-    uint64_t timeout_ns;      /* a write that has not ended by then goes to another server; 0: 200 ms. A now_ns older by
-                               * less than a quarter of it was read earlier; by more: the clock was set back */
-    uint64_t client;          /* this client's id, in its messages; unique */
-    uint64_t seed;            /* any */
+    /* A write that has not ended goes to another server, too: more than the longest takes at a busy one; 0: 200 ms. A
+     * now_ns older by less than a quarter of it was read earlier; by more: the clock was set back. */
+    uint64_t timeout_ns;
+    uint64_t client; /* this client's id; unique */
+    uint64_t seed;   /* any */
 };
 
 /* A write to place. */
@@ -275,9 +278,10 @@ enum twochoice_place_todo {
 struct twochoice_place_order {
     enum twochoice_place_todo todo;
     uint32_t server, write; /* BIND: write is its index in the request */
-    bool again;             /* BIND: it was sent before, and is overdue or failed there: under a new stamp. A write at
-                             * its home is sent again only if it failed. Record one at a time; cancel the others */
-    uint64_t tag;           /* of the request: the caller's */
+    /* BIND: it was sent, and is overdue or failed: now under a new stamp. At its home one is sent again only if it
+     * failed. Record one at a time; cancel the others. */
+    bool again;
+    uint64_t tag; /* of the request: the caller's */
     struct twochoice_message message;
     uint64_t next_ns; /* WAIT; QOS_NEVER: only when something is heard */
 };
@@ -286,16 +290,15 @@ struct twochoice_intake_config {
     uint32_t server;           /* this server's id */
     uint32_t max_reservations; /* 1..TWOCHOICE_RESERVATIONS_MAX; 0: 4096. Full: the answer is FULL */
     uint32_t max_per_client;   /* the same for one client; 0: 64 */
-    uint32_t parallel;         /* operations that the device works on at once; 0: 1 */
-    uint64_t op_cost_bytes; /* of an operation beside its bytes, 1..TWOCHOICE_LEN_MAX; 0: 64 KiB; QOS_NOTHING: none */
-    uint64_t timeout_ns;    /* an ask without an answer is given up after 8 leads and a service, at most this;
-                                * 0: 50 ms */
+    uint32_t parallel;         /* at once in the device; 0: 1 */
+    uint64_t op_cost_bytes;    /* of an operation beside its bytes, 1..TWOCHOICE_LEN_MAX; 0: 64 KiB; QOS_NOTHING */
+    uint64_t timeout_ns; /* an ask without an answer is given up after 8 leads and a service, this at most; 0: 50 ms */
 };
 struct twochoice_intake_state {
-    uint64_t ops, cost_bytes;     /* in flight; cost_bytes: len_bytes + op_cost_bytes of each */
-    uint64_t mib_ns;              /* time for an operation of 1 MiB, as learned; 0: not known */
+    uint64_t ops, cost_bytes;     /* in flight; len_bytes + op_cost_bytes of each */
+    uint64_t mib_ns;              /* for 1 MiB, as learned; 0: not known */
     uint64_t lead_ns;             /* from an ask to its write, as learned */
-    uint32_t reservations, asked; /* asked: writes asked for that have not come */
+    uint32_t reservations, asked; /* asked: for writes that have not come */
     uint64_t lost;                /* asks without an answer so far */
 };
 
@@ -328,57 +331,51 @@ struct twochoice_intake_state {
 
 /* ---- the API ------------------------------------------------------------------------------------------
  *
- * Pointers are not NULL unless a comment allows it.
- * X_config_error: NULL, or a sentence that says what is wrong. X_memsize: bytes, aligned to 64, that X_init wants; 0 if
- * the configuration is wrong. X_init: QOS_ERANGE or QOS_EINVAL (configuration), QOS_EINVAL (mem is NULL), QOS_EALIGN,
- * QOS_EMEMORY. */
+ * Pointers are not NULL unless a comment says so. X_config_error: NULL, or a sentence that says what is wrong.
+ * X_memsize: bytes, aligned to 64, that X_init wants; 0 if the configuration is wrong. X_init: QOS_ERANGE or QOS_EINVAL
+ * (configuration), QOS_EINVAL (mem is NULL), QOS_EALIGN, QOS_EMEMORY. */
 
-/* Without a storage the table is ready after init, and everything is at home; with one, call format or recover next. */
+/* Without a storage the table is ready after init, all at home; with one, call format or recover next. */
 QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config);
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
                                                            const struct twochoice_table_config *config);
 
-/* Starts an empty log, durable on return; what the log held is gone, and targets must have dropped all that they hold
- * for this home. QOS_EBUSY: the table has a log: only one call of format or recover succeeds after an init. QOS_EINVAL:
- * no storage. QOS_EIO. */
+/* An empty log, durable on return; what it held is gone: targets must have dropped all that they hold for this home.
+ * QOS_EBUSY: it has a log: one format or recover succeeds after an init. QOS_EINVAL: no storage. QOS_EIO. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *table);
-/* Rebuilds the table, which has no log yet (QOS_EBUSY), from log 0, writes it to a new log and swaps that in. Call it
- * at every start. flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: the storage was never formatted: format it.
- * QOS_ECORRUPT: a record that may have been acknowledged is damaged or missing; recovery->valid_bytes is its place.
- * QOS_EVERSION: written by another version. QOS_EINVAL: another server's log, or no storage. QOS_EFULL: more fragments
- * than max_fragments. QOS_EIO. After an error the table is empty, and what the log says is unchanged. recovery may be
- * NULL. Writes that were open are gone. O(records). */
+/* Rebuilds the table, which has no log yet (QOS_EBUSY), from log 0, writes a new log and swaps it in: at every start.
+ * flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: never formatted: format it. QOS_ECORRUPT: a record that may have
+ * been acknowledged, at recovery->valid_bytes, is damaged or missing. QOS_EVERSION: written by another version.
+ * QOS_EINVAL: another server's log, or no storage. QOS_EFULL: more than max_fragments. QOS_EIO. After an error the
+ * table is empty, the log says what it said. recovery may be NULL. Writes that were open are gone. O(records). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
                                                               struct twochoice_recovery *recovery);
 
-/* A write of [offset, offset + len_bytes) of the object to server `target` (0..65534, not the home) or, with
- * TWOCHOICE_LOCAL, at home, or, with TWOCHOICE_UNBOUND, where write_bind says. The stamp names the write, and at its
- * target the piece.
- *   begin    reserves the room that write_end needs. len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE).
- *            QOS_EFULL: no room, or max_writes are open: write at home, pull or compact. QOS_EAGAIN: at home, another
- *            write or a pull is writing there; otherwise 2^19 stamps were given out since the last commit.
+/* A write of [offset, offset + len_bytes) of the object to server `target` (0..65534, not the home), at home
+ * (TWOCHOICE_LOCAL), or where write_bind says (TWOCHOICE_UNBOUND). The stamp names the write and its piece.
+ *   begin    reserves what write_end needs. len_bytes >= 1, offset + len_bytes <= UINT64_MAX (QOS_ERANGE). QOS_EFULL:
+ *            no room, or max_writes are open: write at home, pull or compact. QOS_EAGAIN: at home, another write or a
+ *            pull writes there; else 2^19 stamps were given out since a commit.
  *   bind     the target of a write that began as TWOCHOICE_UNBOUND, once, before any of its bytes is sent. Again with
- *            the same target: QOS_OK; with another one: QOS_EBUSY; cancel then, and begin again with a new stamp, as
- *            bytes under the old one may still arrive. QOS_EAGAIN: at home, as in begin; nothing has changed.
- *            QOS_EINVAL: the home's own id. QOS_ERANGE. QOS_ENOENT: no such open write. An unbound write has room for
- *            any target, no byte refers to it, refers() is true for its stamp; a crash cancels it as every open write.
- *   end      the data is durable at its target: the write counts, and replaces what the table said about the range.
- *            Acknowledge it after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more).
- *            QOS_EAGAIN: they are more than max; `replaced` has the first of them, and nothing has changed. Call again
- *            with more room (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and
- *            never will: begin again with a new stamp.
- *            QOS_EFULL: a write at home was promised nothing, and there is no room now: pull or compact, and call
- *            again. QOS_EIO: compact, and call again or cancel. QOS_EINVAL: it is not bound. O(log n) a piece replaced.
- *            Called again after QOS_OK it gives QOS_OK and *n = 0, and nothing changes. QOS_ESTALE: the stamp is too
- *            old to know whether the write counted: 16 * max_writes newer ones were begun. Or it was begun before a
- *            restart and had not counted, or was at home and replaced nothing, or the log had no room to tell: half of
- *            max_log_bytes wants to hold 48 bytes a fragment, 12 for each of max_writes, and 336 more. Then read before
- *            writing again.
- *   cancel   the write is not to be. At home, only when the device is done with its data. QOS_ENOENT. QOS_EIO: an end
- *            of it failed, and a crash may bring its record back: compact first.
- *   next     the open write with the smallest stamp above `stamp`; false: none. For clients that died: cancel what is
- *            older than a stamp that you noted long ago. O(max_writes). */
+ *            the same target: QOS_OK; another: QOS_EBUSY: cancel, and begin again: bytes under the old stamp may still
+ *            arrive. QOS_EAGAIN: at home, as in begin. QOS_EINVAL: the home's own id. QOS_ERANGE. QOS_ENOENT: no such
+ *            open write. An unbound write has room for any target, and refers() is true for it; a crash cancels it, as
+ *            all open ones.
+ *   end      the data is durable at its target: the write counts, and replaces what the table said. Acknowledge it
+ *            after a commit. replaced: the redirected pieces that it replaced, at most max (1 or more). QOS_EAGAIN:
+ *            they are more than max; `replaced` has the first, and nothing has changed. Call with more room
+ *            (max_fragments is enough), or cancel and write in parts. QOS_ENOENT: it never counted, and never will:
+ *            begin again. QOS_EFULL: a write at home that was promised nothing has no room now: pull or compact, and
+ *            call again. QOS_EIO: compact, and call again or cancel. QOS_EINVAL: it is not bound. O(log n) a piece
+ *            replaced. Again after QOS_OK: QOS_OK, *n = 0, and nothing changes. QOS_ESTALE: too old to know whether it
+ *            counted: 16 * max_writes newer ones were begun. Or it was begun before a restart and did not count, or
+ *            replaced nothing at home, or the log had no room to tell: half of max_log_bytes wants 48 bytes a fragment,
+ *            12 for each of max_writes, and 336. Read before writing again.
+ *   cancel   not to be. At home, only when the device is done with its data. QOS_ENOENT. QOS_EIO: an end of it failed,
+ *            a crash may bring its record back: compact first.
+ *   next     the open write with the smallest stamp above `stamp`; false: none. Of clients that died: cancel what is
+ *            older than a stamp noted long ago. O(max_writes). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_begin(struct twochoice_table *table, uint64_t object,
                                                                   uint32_t target, uint64_t offset, uint64_t len_bytes,
                                                                   uint64_t *stamp);
@@ -391,44 +388,43 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_write_cancel(struct twocho
 QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uint64_t stamp,
                                         struct twochoice_piece *piece);
 
-/* A commit makes all changes so far durable. begin: remembers them; then storage.sync for each bit of commit->logs, in
- * any thread, while the owner continues; end: synced: all succeeded. Several may be under way. QOS_OK from end: all
- * changes before begin are durable. QOS_EIO: nothing more can be acknowledged until a compaction has ended, also if a
- * late sync may have failed in a newer log of that number. QOS_EAGAIN (end): the log that was synced is not the active
- * one any more: begin again. twochoice_table_commit does all three. */
+/* A commit makes all changes so far durable. begin notes them; storage.sync for each bit of commit->logs, in any
+ * thread; end: synced: all succeeded. Several may be under way. QOS_OK from end: all changes before begin are durable.
+ * QOS_EIO: nothing is acknowledged until a compaction has ended, also if a late sync may have failed in a newer log of
+ * that number. QOS_EAGAIN (end): the synced log is not the active one any more: begin again. twochoice_table_commit
+ * does all three. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_begin(struct twochoice_table *table,
                                                                    struct twochoice_commit *commit);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_end(struct twochoice_table *table,
                                                                  const struct twochoice_commit *commit, bool synced);
 
-/* Where the byte at `offset` is, and the end of the range for which that holds. offset < UINT64_MAX. O(log n). */
+/* Where the byte is, and the end of the range for which that holds. offset < UINT64_MAX. O(log n). */
 QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece);
-/* The pieces of [offset, offset + len_bytes), in order and without gaps, those at home included; neighbours of equal
- * target may be separate pieces. Returns how many, at most max; only if that is max, pieces may be missing. */
+/* The pieces of [offset, offset + len_bytes), in order, without gaps, with those at home; neighbours of equal target
+ * may be apart. Returns how many, at most max; only if that is max, some may be missing. */
 QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                      uint64_t len_bytes, struct twochoice_piece *pieces, size_t max);
-/* The first redirected bytes at or behind (object, offset), in the order of objects and offsets; false: none. */
+/* The first redirected bytes at or behind (object, offset); false: none. */
 QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece);
-/* Does any byte refer to the piece (object, stamp), or can it later? [offset, offset + len_bytes): bytes that the piece
- * has, or some of them. false: it may be dropped once all changes so far are durable. O(log n + fragments of the object
- * in the range, and on both sides within the length of the longest redirect so far). */
+/* Does any byte refer to the piece (object, stamp), or can it later? [offset, offset + len_bytes): bytes of the piece,
+ * or some. false: it may be dropped once all changes so far are durable. O(log n + fragments of the object in the
+ * range, and within the longest redirect so far on both sides). */
 QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_t object, uint64_t stamp,
                                     uint64_t offset, uint64_t len_bytes);
 
 /* A pull brings redirected bytes home.
- *   start   hands out the piece at (object, offset), at most max_bytes long. QOS_ENOENT: that byte is at home.
- *           QOS_EBUSY: another pull has it. QOS_EFULL: max_pulls are open. Then read it from piece->target, by its
- *           stamp piece->version.
- *   ready   the data is here: which bytes of it may be written at home now. At most max (1 or more) pieces; the pull
- *           shrinks to those returned. *n may be 0. QOS_EAGAIN: a write at home is open there.
- *   finish  the writes at home have ended, durably: every byte whose redirect is unchanged since start is at home from
- *           now on. replaced, QOS_EAGAIN: as in write_end. QOS_OK ends the pull. On QOS_EIO (compact) and QOS_EFULL
- *           call again: the pieces in `replaced` are at home already.
- *   cancel  nothing more is converted. Before ready it ends the pull; after it (QOS_EBUSY) the bytes stay reserved
- *           until finish is called, when the writes at home have ended.
+ *   start   the piece at (object, offset), at most max_bytes of it. QOS_ENOENT: it is at home. QOS_EBUSY: another pull
+ *           has it. QOS_EFULL: max_pulls are open. Read it from piece->target, by its stamp piece->version.
+ *   ready   the data is here: which bytes may be written at home now. At most max (1 or more) pieces; the pull shrinks
+ *           to them. *n may be 0. QOS_EAGAIN: a write at home is open there.
+ *   finish  the writes at home have ended, durably: bytes whose redirect is unchanged since start are at home from now
+ *           on. replaced, QOS_EAGAIN: as in write_end. QOS_OK ends the pull. On QOS_EIO (compact) and QOS_EFULL call
+ *           again: the pieces in `replaced` are at home.
+ *   cancel  nothing more is converted. Before ready it ends the pull; after it (QOS_EBUSY) finish does, when the writes
+ *           at home have ended.
  * QOS_ENOENT from ready, finish and cancel: no such pull, or not in this order. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object,
                                                                  uint64_t offset, uint64_t max_bytes, uint32_t *pull,
@@ -440,12 +436,11 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_finish(struct twochoi
                                                                   size_t *n);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_pull_cancel(struct twochoice_table *table, uint32_t pull);
 
-/* Compaction copies the live fragments into the other log while everything else goes on, then swaps the logs. start:
- * QOS_EBUSY if one is under way. step: copies up to max_records; *todo is what to do next. end: swapped:
- * storage.swap succeeded. QOS_EIO: the storage has failed. QOS_EFULL: changes came faster than it copies, or open
- * writes have reserved the room. Both end the compaction, and the active log is as it was; step says so again until the
- * next one ends. QOS_EINVAL: none is under way. twochoice_table_compact does all of it in one call, with syncs and
- * swap. */
+/* Compaction copies the live fragments into the other log while all else goes on, then swaps the logs. start:
+ * QOS_EBUSY: one is under way. step: copies up to max_records; *todo: what is next. end: swapped: storage.swap
+ * succeeded. QOS_EIO: the storage failed. QOS_EFULL: changes came faster than it copies, or open writes reserved the
+ * room. Both end it, and the active log is as it was; step says so until the next one ends. QOS_EINVAL: none is under
+ * way. twochoice_table_compact does it all, with syncs and swap. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_start(struct twochoice_table *table);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
@@ -454,15 +449,15 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_compact_end(struct twochoi
 
 QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_state *out);
 
-/* A maintainer (Section V-C) decides what its table pulls home, and when. The table's owner calls it. */
+/* A maintainer (Section V-C) decides what its table pulls home, and when; for the table's owner. */
 QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_maintainer_config *config);
 QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem,
                                                                 size_t size_bytes,
                                                                 const struct twochoice_maintainer_config *config);
-/* What to do now. local_load: of this server. Several pulls may be open at once; with max_pulls open the answer is
- * TWOCHOICE_WAIT until one ends: call it then. Bytes are charged when a pull starts: in any w seconds at most rate * w
- * + piece_bytes are pulled. O(log n), and at most 1024 fragments are looked at. */
+/* What to do now. local_load: of this server. With max_pulls open it says TWOCHOICE_WAIT until one ends: call it then.
+ * Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes are pulled. O(log n), and at
+ * most 1024 fragments are looked at. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
                                                                 uint64_t local_load, struct twochoice_order *order);
@@ -470,36 +465,35 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
                                               uint64_t load);
 
-/* Placement, in a client. begin a request; then, whenever time has passed or something was heard, step until it says
- * WAIT. Messages may be lost, late, repeated and reordered. */
+/* Placement, in a client. begin a request; whenever time has passed or something was heard, step until it says WAIT.
+ * Messages may be lost, late, repeated and reordered. */
 QOS_API const char *twochoice_placement_config_error(const struct twochoice_placement_config *config);
 QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem,
                                                                size_t size_bytes,
                                                                const struct twochoice_placement_config *config);
-/* State of a server from now on: nothing is reserved at one that is not UP. QOS_ENOENT: no such server. QOS_ERANGE.
- * O(1). */
+/* From now on: nothing is reserved at a server that is not UP. QOS_ENOENT: no such server. QOS_ERANGE. O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_set_server(struct twochoice_placement *placement,
                                                                      uint32_t server,
                                                                      enum twochoice_server_state state);
-/* A request of k writes, which get servers one by one. tag: comes back with each order. QOS_ERANGE: k is 0 or above
- * max_writes. QOS_ENOENT: a home does not exist. QOS_EFULL: max_requests are open: wait for one to end. O(k). */
+/* A request of k writes. tag: comes back with each order. QOS_ERANGE: k is 0 or above max_writes. QOS_ENOENT: a home
+ * does not exist. QOS_EFULL: max_requests are open. O(k). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_begin(struct twochoice_placement *placement, uint64_t now_ns,
                                                                 const struct twochoice_write *writes, size_t k,
                                                                 uint64_t tag, uint64_t *request);
-/* A write of a request has ended. durable: it is, wherever it was sent, or the caller gives it up; otherwise it failed
- * where it was sent last, and goes to another server. The request is closed with its last write. QOS_ENOENT: no such
- * request (any more). QOS_ERANGE: no such write. O(1). */
+/* A write has ended. durable: it is, wherever it was sent, or is given up; otherwise it failed where it was sent last,
+ * and goes to another server. The request is closed with its last write. QOS_ENOENT: no such request. QOS_ERANGE: no
+ * such write. O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice_placement *placement, uint64_t now_ns,
                                                                 uint64_t request, uint32_t write, bool durable);
 /* An ANSWER or an ASK came. true: send *answer to message->server. message->server is who sent it: check that. O(1). */
 QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
                                        const struct twochoice_message *message, struct twochoice_message *answer);
-/* What to do now: one order a call. A write is sent where a server asked for it; home, if it is small, or if no server
- * is up or answers, or if in 17 timeout_ns none took a write of the request and none came back. For the ask of a server
- * that stated wait_ns, and service_ns of each write that it took since, it waits twice their sum and timeout_ns at
- * most. O(max_requests), and O(k) for each request that has something to do; where most servers are not UP, O(servers)
- * for each that it reserves at. */
+/* What to do now: one order a call. A write goes where a server asked for it; home, if it is small, no server is up or
+ * answers, or in 17 timeout_ns none took a write of the request and none came back. For the ask of a server that stated
+ * wait_ns, and service_ns of each write that it took since, it waits twice their sum and timeout_ns at most.
+ * O(max_requests), and O(k) for each request that has something to do; where most servers are not UP, O(servers) for
+ * each that it reserves at. */
 QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
                                       struct twochoice_place_order *order);
 /* id: QOS_NONE (QOS_ENOENT otherwise). granted: writes sent; borrowed: of them away from home; refused: reservations
@@ -513,16 +507,16 @@ QOS_API size_t twochoice_intake_memsize(const struct twochoice_intake_config *co
 QOS_API QOS_NODISCARD enum qos_status twochoice_intake_init(struct twochoice_intake *intake, void *mem,
                                                             size_t size_bytes,
                                                             const struct twochoice_intake_config *config);
-/* A RESERVE or a RELEASE came. true: send *answer to message->client, which is who sent it: check that. A server that
- * takes no writes sets answer->state before. O(1) on average. */
+/* A RESERVE or RELEASE came. true: send *answer to message->client, which is who sent it: check that. A server that
+ * takes no writes sets answer->state. O(1) on average. */
 QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t now_ns,
                                     const struct twochoice_message *message, struct twochoice_message *answer);
 /* true: send *ask to ask->client. Call again until false. O(1) on average. */
 QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_ns, struct twochoice_message *ask);
-/* When to call twochoice_intake_ask again, if nothing else happens before; QOS_NEVER: when something does. O(1). */
+/* When to ask again, if nothing happens before; QOS_NEVER: when something does. O(1). */
 QOS_API uint64_t twochoice_intake_next_ns(struct twochoice_intake *intake, uint64_t now_ns);
-/* An operation of len_bytes (any, not only placed writes) starts, or ends. arrived: a write that comes with the client,
- * request and turn of a BIND starts; it is no longer expected. */
+/* An operation of len_bytes (any, not only placed writes) starts, or ends. arrived: a write with the client, request
+ * and turn of a BIND starts. */
 QOS_API void twochoice_intake_begin(struct twochoice_intake *intake, uint64_t now_ns, uint64_t len_bytes);
 QOS_API void twochoice_intake_arrived(struct twochoice_intake *intake, uint64_t now_ns, uint64_t client,
                                       uint64_t request, uint64_t turn, uint64_t len_bytes);
@@ -530,21 +524,20 @@ QOS_API void twochoice_intake_end(struct twochoice_intake *intake, uint64_t now_
 QOS_API enum qos_status twochoice_intake_info(const struct twochoice_intake *intake,
                                               struct twochoice_intake_state *out);
 
-/* *len_bytes: bytes written. QOS_ERANGE: a field is out of its range. QOS_EMEMORY: buf is smaller than
- * TWOCHOICE_MESSAGE_BYTES. */
+/* *len_bytes: written. QOS_ERANGE: a field is. QOS_EMEMORY: buf is smaller than TWOCHOICE_MESSAGE_BYTES. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_message_encode(const struct twochoice_message *message, void *buf,
                                                                size_t size_bytes, size_t *len_bytes);
-/* Any bytes are safe. QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Ids are not checked:
- * check them. */
+/* Of any bytes. QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Ids are not checked: check
+ * them. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes,
                                                                struct twochoice_message *message);
 
 /* ==== chapter: table ====================================================================================
  *
- * A redirect table (Section V-B) maps bytes of objects to servers. What no fragment covers is at home: local bytes
- * take no space.
+ * A redirect table (Section V-B) maps bytes of objects to servers. What no fragment covers is at home, and takes no
+ * space.
  *
- * THE LIFE OF A BYTE. The header owns the protocol; a server that follows this page loses no acknowledged byte.
+ * THE LIFE OF A BYTE
  *
  *                   write_begin(home)         write_end, commit
  *        .----------------------------------------------------------.
@@ -561,42 +554,40 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *        |                          | refers() is false and durable: T drops the piece                |
  *        '--------------------------------------------------------------------------------------------'
  *
- *   1. A write has a stamp from its beginning, and no stamp is ever given twice, not even after a crash. The stamp
- *      names the piece: a target stores (object, stamp) apart from all others and overwrites nothing. If a target does
- *      not have a piece that it should read or drop, it reports that; the reader then asks the home again.
+ *   1. A stamp is never given twice, not even after a crash. It names the piece: a target stores (object, stamp) apart
+ *      from all others and overwrites nothing. If it does not have a piece that it should read or drop, it says so; the
+ *      reader then asks the home again.
  *   2. A write counts from write_end on. The last write_end wins; after a commit it is acknowledged.
  *   3. At home, bytes are overwritten in place. So for any byte only one write at home, or one pull that writes there,
- *      is under way (QOS_EAGAIN for the others), from write_begin or pull_ready until write_end, write_cancel or
- *      pull_finish: these are called when the device is done with the data. So when write_end records the write, the
- *      home has the data of this write.
+ *      is under way (QOS_EAGAIN for others), from write_begin or pull_ready until write_end, write_cancel or
+ *      pull_finish: these are called when the device is done with the data.
  *   4. A pull converts only bytes that still carry the stamp that it copied.
- *   5. A piece may be dropped when refers() says that no byte needs it, and the change that made it so is durable.
- *      write_end and pull_finish return the pieces that they replaced: ask refers() for each at once, note
- *      counts.changes, and send the drop when counts.durable_changes has reached it. A drop that is lost, repeated or
- *      late does no harm: stamps do not come back.
- *   6. Pieces that a crash leaves behind are found by their names: from time to time a target lists what it holds, and
- *      the home answers for each with refers(), once all its changes so far are durable.
- *   7. Delete or truncate: a write at home of the range, without data. begin; remove the bytes at home, durably;
- *      end; commit. In bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
+ *   5. A piece may be dropped when refers() says that no byte needs it, and the change that made it so is durable: ask
+ *      refers() at once for each piece that write_end and pull_finish replaced, note counts.changes, and send the drop
+ *      when counts.durable_changes has reached it. A lost, repeated or late drop does no harm.
+ *   6. Of pieces that a crash leaves behind: now and then a target lists what it holds, and the home answers with
+ *      refers(), once all its changes so far are durable.
+ *   7. Delete or truncate: a write at home, without data. begin; remove the bytes at home, durably; end; commit. In
+ *      bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
  *
- * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes, with 32-bit indices. The cost
- * of a query is its cache misses. So a node is 16 cache lines, and its first line shows which of the others to read:
+ * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes. A query costs its cache
+ * misses, so the first of a node's 16 lines shows which of the others to read:
  *
  *     inner node   48 children    | every 8th offset       | object ... | offset ... | child ... |
  *                     |
  *     wide leaf    30 fragments   |                        | object, offset, end, stamp and target | ...
  *     narrow leaf  60 fragments   | base, every 8th start  | start - base, end - base, stamp and target | ...
  *
- *   A leaf is narrow if its fragments are all of one object and within 4 GiB, its base with as much room on either
- *   side. A search compares, without a branch, first the leaders, which are every 8th key, then the keys of one group.
- *   The next node is fetched at once: one miss per level. A change that a leaf cannot do alone reads it and, if it has
- *   too few for two, neighbours into one row, changes the row, and writes it into as few leaves as hold it: two full
- *   wide ones become three (B*-tree), a full narrow one two. A fragment behind all others of its object fills the leaf
- *   before, so that appends leave full ones. Inner nodes get room, or are refilled, in the same way on the way down.
+ *   A leaf is narrow if its fragments are of one object and within 4 GiB; its base leaves as much room on either side.
+ *   A search compares, without a branch, the leaders (every 8th key), then the keys of one group. The next node is
+ *   fetched at once: one miss a level. What a leaf cannot do alone reads it and, if it has too few for two, neighbours
+ *   into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three (B*-tree), a
+ *   full narrow one two. A fragment behind all of its object fills the leaf before: appends leave full ones. Inner
+ *   nodes get room, or are refilled, likewise on the way down.
  *
- *   Memory: each leaf holds at least 18 fragments and each inner node 29 of 48 children, except under a tiny root. So
- *   nothing costs more than 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes a fragment; in random order wide leaves
- *   take 46, narrow ones 24; appends 18. A large table is faster in huge pages: a find waits for one leaf and its page.
+ *   Memory: a leaf holds at least 18 fragments, an inner node 29 of 48 children, except under a tiny root. So a
+ *   fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take 46,
+ *   narrow ones 24; appends 18. A large table is faster in huge pages: a find waits for one leaf and its page.
  *
  * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
@@ -608,25 +599,23 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *                     ended: bits 64..127; end: length of the longest redirect
  *     32  version     redirect: its stamp; ended: bit i is set if write version + i has ended; header, ceiling, end,
  *                     mark: no stamp above was given out when it was written
- *     40  how many records before this one were not yet durable when it was written (32 bits)
- *     44  0 (16 bits)
- *     46  the marker, of which no byte is zero
+ *     40 how many records before it were not yet durable when it was written (32 bits) 44 0 (16 bits) 46 the marker, no
+ *     byte of it is zero
  *
- *   The chain of CRCs ties each record to its place: a record of another log never fits. The count of records that were
- *   not yet durable tells a tail that a crash cut (dropped) from a damaged record that was acknowledged (QOS_ECORRUPT).
- *   A log is valid if and only if
+ *   The chain of CRCs ties each record to its place: one of another log never fits. The count of records not yet
+ *   durable tells a tail that a crash cut (dropped) from a damaged record that was acknowledged (QOS_ECORRUPT). A log
+ *   is valid if and only if
  *     1. its header and all records up to its end fit the chain, except a tail that was never acknowledged;
  *     2. a compacted log has its end record: a compaction that lost anything has none;
  *     3. it has at least as many records as the mark of its identity states, and no mark is of a later identity.
- *        The mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart, of which one at
- *        most is not synced. Of a damaged one the other one counts: a crash may have cut it short. The first mark of a
- *        log is written by compact_end: call it soon after the swap, as until then damage that cuts off the end of the
- *        new log looks like a crash.
- *   Stamps: a ceiling record raises the bound on stamps by 2^20, and stamps above the last durable bound are not given
- *   out. Recovery goes on above the bound. The header's layout is that of every future version.
+ *        A mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart, one at most not
+ *        synced. Of a damaged one, maybe by a crash, the other counts. compact_end writes a log's first: call it soon
+ *        after the swap, as until then damage that cuts off the new log's end looks like a crash.
+ *   Stamps: a ceiling record raises the bound on stamps by 2^20; none above the last durable bound is given out.
+ *   Recovery goes on above it. The header's layout is that of every future version.
  *
- *   COMMITS. Each log, and so each attempt at a compaction, has an identity that no other has. A commit notes the
- *   identities of the logs that it syncs, and counts for them only. Each log is in one state:
+ *   COMMITS. Each log, so each attempt at a compaction, has an identity. A commit notes those of the logs that it
+ *   syncs, and counts for them only. Each log is in one state:
  *
  *        the other log                                          the active log
  *     +------+ start  +---------+  all   +--------+  a commit  +----------+ swapped  +-------+  write  +------+
@@ -639,35 +628,35 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *                                                  not swapped      +----------+   | LOST: only a swap helps |
  *                                                                         swapped  +-------------------------+
  *
- *     - A write or sync that failed is never tried twice: a second sync may report success wrongly. Nothing follows a
- *       torn tail, as a mixture of both would look like damage; what is before it may still be synced. What a LOST log
- *       holds since its last good sync is unknown, for ever.
- *     - Changes are recorded while the active log is SOUND, and the other one is not DOUBTFUL. COPYING: those before
- *       the cursor go to both; COPIED, SWAPPING: all.
- *     - A commit syncs the active log unless it is LOST, the other one from COPIED on, and a mark that is not synced.
- *     - A change is acknowledged when it is durable in the active log and, in SWAPPING, in both. In DOUBTFUL and LOST
- *       nothing is; a swap acknowledges what is durable in the new log.
- *     - The swap may begin when all that was acknowledged is durable in the other log. Until compact_end either log may
- *       be the active one.
+ *     - A failed write or sync is never tried twice: a second sync may report success wrongly. Nothing follows a torn
+ *       tail, as both mixed would look like damage; what is before it may still be synced. What a LOST log holds since
+ *       its last good sync is unknown, for ever.
+ *     - Changes are recorded while the active log is SOUND and the other not DOUBTFUL; in COPYING those before the
+ *       cursor to both, in COPIED and SWAPPING all.
+ *     - A commit syncs the active log unless LOST, the other from COPIED on, and an unsynced mark.
+ *     - A change is acknowledged when durable in the active log; in SWAPPING, in both. In DOUBTFUL and LOST nothing is;
+ *       a swap acknowledges what is durable in the new log.
+ *     - The swap may begin when all acknowledged is durable in the other log. Until compact_end either may be the
+ *       active one.
  *
- *   Recovery reads log 0 as if it were LOST, and compacts it: it cuts and appends nothing. A power cut in a recovery
- *   leaves the old log or the new one, which say the same.
+ *   Recovery reads log 0 as LOST, and compacts it: it cuts and appends nothing. A power cut in it leaves the old log or
+ *   the new one, which say the same.
  *
- * MAINTAINER (Section V-C). It goes round the table, at most TWOCHOICE_PRIV_LOOKS fragments a step. The server of each
- * is probed, once per idle_ns, and pieces of idle ones are pulled, within a token bucket. Pieces of a busy or silent
- * server are passed over. After a round without a pull it rests for idle_ns, unless there is a new write.
+ * MAINTAINER (Section V-C). It goes round the table, at most TWOCHOICE_PRIV_LOOKS fragments a step. Each server is
+ * probed once per idle_ns, and pieces of idle ones are pulled, within a token bucket. After a round without a pull it
+ * rests for idle_ns, unless there is a new write.
  *
  * docs/papers.md says where we differ from the paper.
  *
  * INVARIANTS
  *
- *   1. Fragments do not overlap; each is [offset, end) of one object with offset < end, and no target is the home.
+ *   1. Fragments do not overlap; offset < end; no target is the home.
  *   2. Leaves hold 18 to 30 or 60 fragments, inner nodes 29 to 48 children, except under a root with fewer than three.
- *   3. Unused slots hold the largest key, so that a search need not know how many are in use. Leaders are copies.
- *   4. The active log has the contents of the table. While a compaction copies, the other log has the contents before
- *      the cursor, and no more; afterwards all of them.
- *   5. The reservations of open writes (2 fragments and a record; at home 1 and 1) are free, in the active log and,
- *      from SWAPPING on, in both: no other record takes them. No log is ever longer than max_log_bytes.
+ *   3. Unused slots hold the largest key: a search need not know how many are in use. Leaders are copies.
+ *   4. The active log has the contents of the table; while a compaction copies, the other one those before the cursor,
+ *      and no more; afterwards all.
+ *   5. What open writes have reserved (2 fragments and a record; at home 1 and 1) is free, in the active log and, from
+ *      SWAPPING on, in both. No log is ever longer than max_log_bytes.
  *
  * REFERENCES
  *
@@ -675,12 +664,11 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   Map (without twochoice_priv_)
  *     the tree         descend, reach, find_gap; add, remove, apply; restructure, regroup
- *     the log          encode, decode, intact; append, put_mark, fail; change, group; commit_begin, _end
- *     recovery         format, recover: judge, replay, resume
- *     writes, reads    write_begin, _bind, _end, _cancel, _next: close_write; find, query, next, refers
- *     pulls            pull_start, _ready, _finish, _cancel; begin_at_home, end_at_home, busy
- *     compaction       compact_start, _step, _end
- *     the maintainer   maintainer_step: visit
+ *     the log          encode, decode, intact; append, put_mark, fail; change, group
+ *     recovery         judge, replay, resume
+ *     writes at home   begin_at_home, end_at_home, busy
+ *     compaction       follow, next_copy
+ *     the maintainer   visit
  */
 
 #define TWOCHOICE_NODE_BYTES 1024
@@ -693,13 +681,14 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_INNER_SHARED 45
 #define TWOCHOICE_PRIV_ROW (2 * TWOCHOICE_NARROW_SLOTS + 1)
 #define TWOCHOICE_PRIV_LOOKS 1024u       /* fragments that one step of a maintainer reads */
-#define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* target of an open write that has none yet */
+#define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* of an open write that has none yet */
+#define TWOCHOICE_PRIV_INLINE QOS_PRIV __attribute__((always_inline))
 
-struct twochoice_priv_fragment {
+struct twochoice_priv_range {
     uint64_t object, offset, end, tag; /* tag: version << 16 | target */
 };
 
-/* The same in a narrow leaf, without its object and its base. */
+/* The same in a narrow leaf. */
 struct twochoice_priv_short {
     uint32_t from, to;
     uint64_t tag;
@@ -708,7 +697,7 @@ struct twochoice_priv_short {
 struct twochoice_priv_node {
     uint32_t next, prev; /* leaves are linked in both directions; free nodes by next */
     uint32_t count, narrow;
-    uint64_t object; /* of a narrow leaf; an inner node is narrow if all its bounds but the first are of object */
+    uint64_t object; /* of a narrow leaf; an inner node is narrow if all bounds but the first are of object */
     union {
         struct {
             uint64_t base;
@@ -717,7 +706,7 @@ struct twochoice_priv_node {
         } narrow;
         struct {
             uint64_t unused[5];
-            struct twochoice_priv_fragment entry[TWOCHOICE_WIDE_SLOTS];
+            struct twochoice_priv_range entry[TWOCHOICE_WIDE_SLOTS];
         } wide;
         struct {
             uint64_t lead[5]; /* offset[8, 16, ..., 40] */
@@ -728,22 +717,22 @@ struct twochoice_priv_node {
 };
 QOS_STATIC_ASSERT(sizeof(struct twochoice_priv_node) == TWOCHOICE_NODE_BYTES, "a node is 16 cache lines");
 
-/* Bytes of a write or pull; while they are written at home it is in a tree. */
+/* Bytes of a write or pull; in a tree while written at home. */
 struct twochoice_priv_extent {
-    struct twochoice_priv_fragment f; /* tag 0: at home */
+    struct twochoice_priv_range f; /* tag 0: at home */
     struct twochoice_priv_extent *before, *after;
 };
 
-/* A write that has begun, and its reservation. */
+/* Open, with its reservation. */
 struct twochoice_priv_write {
     struct twochoice_priv_extent at;
     uint64_t stamp;  /* 0: the slot is free */
     uint32_t behind; /* in the chain of its stamp, or in that of free slots */
     uint8_t fragments, records;
-    uint64_t failed; /* identity of the log that may hold its record, as its end failed there; 0: none */
+    uint64_t failed; /* of the log where its end failed, which may hold its record; 0: none */
 };
 
-/* Which of 128 stamps in a row belong to writes that have ended. */
+/* Which of 128 stamps in a row have ended. */
 struct twochoice_priv_ended {
     uint64_t base, bits[2];
 };
@@ -754,15 +743,15 @@ struct twochoice_priv_pull {
     uint32_t state; /* TWOCHOICE_PRIV_FREE, ... */
 };
 
-/* One of the two logs: see the drawing. */
+/* See the drawing. */
 struct twochoice_priv_log {
     uint32_t state;                     /* TWOCHOICE_PRIV_NONE, ... */
     uint32_t crc;                       /* of the last record */
-    uint64_t id, records, ceiling;      /* appended; the header counts; highest bound on stamps */
-    uint64_t durable, changes, highest; /* of these; changes of the table, highest stamp that may be given out */
+    uint64_t id, records, ceiling;      /* records: appended, with the header; highest bound on stamps */
+    uint64_t durable, changes, highest; /* of these; changes of the table; highest stamp to give out */
 };
 
-/* One fragment of the tree: a leaf and a slot in it. */
+/* A leaf and a slot in it. */
 struct twochoice_priv_at {
     struct twochoice_priv_node *leaf; /* NULL: none */
     uint32_t slot;
@@ -774,9 +763,9 @@ struct twochoice_table {
     uint32_t *stamped;                  /* chains of open writes, by stamp & stamps */
     struct twochoice_priv_ended *ended; /* by stamp / 128 % groups */
     struct twochoice_priv_pull *pull;
-    struct twochoice_priv_extent *busy;  /* root of the bytes that are written at home */
-    struct twochoice_priv_fragment *row; /* scratch: the entries of neighbours, at most TWOCHOICE_PRIV_ROW */
-    struct twochoice_priv_at at;         /* scratch: where the current change continues */
+    struct twochoice_priv_extent *busy; /* root of the bytes that are written at home */
+    struct twochoice_priv_range *row;   /* scratch: entries of neighbours, TWOCHOICE_PRIV_ROW */
+    struct twochoice_priv_at at;        /* scratch: where the current change continues */
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
@@ -784,7 +773,7 @@ struct twochoice_table {
     uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
     uint32_t writes_open, max_writes, free_write, pulls_open, max_pulls;
     uint32_t stamps;                   /* a power of two, less 1 */
-    uint32_t groups;                   /* one more than 16 * max_writes stamps fill: the latest is not full */
+    uint32_t groups;                   /* one more than 16 * max_writes stamps fill */
     uint64_t version, first_version;   /* latest stamp given out; the last of earlier runs */
     uint64_t longest_bytes;            /* no redirect so far was longer */
     uint64_t changes, durable_changes; /* of the table, since init; acknowledged */
@@ -793,13 +782,13 @@ struct twochoice_table {
     uint64_t max_records, last_id;
     uint64_t mark, unsynced_mark; /* how often it was written; 0: it is synced */
     uint32_t active, mark_slot, mark_every, mark_commits;
-    /* the compaction: everything before the cursor is copied, then so many groups of ended stamps */
-    struct twochoice_priv_fragment cursor;
+    /* the compaction: all before the cursor is copied, then so many groups of ended stamps */
+    struct twochoice_priv_range cursor;
     uint32_t cursor_ended;
     enum qos_status ended_by; /* why there is none */
 };
 
-struct twochoice_priv_source { /* a server that may hold some of the table's bytes */
+struct twochoice_priv_source { /* a server that may hold bytes of the table */
     uint64_t since_ns;         /* time of the last probe or answer; QOS_NEVER: there was none */
     bool idle;                 /* by its own answer */
 };
@@ -813,21 +802,21 @@ struct twochoice_maintainer {
     uint64_t round_stamp, rounded_ns; /* newest stamp when it began; time when the last one ended */
     uint32_t servers;
     bool limited, looking; /* looking: a round is under way */
-    bool again; /* a pull began since the round did, or a server said that it is idle: the next one begins at once */
+    bool again;            /* a pull began since the round did, or a server is idle: the next begins at once */
 };
 
 #ifndef QOS_DECLARE_ONLY
 
-enum { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING }; /* pulls */
-enum {                                                                        /* logs */
-       TWOCHOICE_PRIV_NONE,
-       TWOCHOICE_PRIV_COPYING_LOG,
-       TWOCHOICE_PRIV_COPIED,
-       TWOCHOICE_PRIV_SWAPPING,
-       TWOCHOICE_PRIV_DOUBTFUL,
-       TWOCHOICE_PRIV_SOUND,
-       TWOCHOICE_PRIV_TORN,
-       TWOCHOICE_PRIV_LOST
+enum twochoice_priv_pull_state { TWOCHOICE_PRIV_FREE, TWOCHOICE_PRIV_COPYING, TWOCHOICE_PRIV_WRITING };
+enum twochoice_priv_log_state {
+    TWOCHOICE_PRIV_NONE,
+    TWOCHOICE_PRIV_COPYING_LOG,
+    TWOCHOICE_PRIV_COPIED,
+    TWOCHOICE_PRIV_SWAPPING,
+    TWOCHOICE_PRIV_DOUBTFUL,
+    TWOCHOICE_PRIV_SOUND,
+    TWOCHOICE_PRIV_TORN,
+    TWOCHOICE_PRIV_LOST
 };
 
 QOS_PRIV uint64_t twochoice_priv_tag(uint64_t version, uint32_t target)
@@ -840,9 +829,9 @@ QOS_PRIV uint32_t twochoice_priv_target(uint64_t tag)
     return (uint32_t)(tag & 0xffffu);
 }
 
-/* How many of n keys, `step` words apart, are at most the key? Without a branch: the answer is an index. As one wide
- * number a comparison takes a compare and a subtract with borrow. Where each cycle counts a search adds two halves,
- * which have different widths: gcc would make one chain of additions of both. */
+/* How many of n keys, `step` words apart, are at most the key? Without a branch; a comparison of one wide number is a
+ * compare and a subtract with borrow. Searches add two halves, of different widths: gcc would make one chain of
+ * both. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -862,7 +851,7 @@ QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *
 /* How many of the leaf's fragments start at or before the key. */
 QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
-    const struct twochoice_priv_fragment *w = leaf->u.wide.entry;
+    const struct twochoice_priv_range *w = leaf->u.wide.entry;
     const struct twochoice_priv_short *e = leaf->u.narrow.entry;
     const uint32_t *lead = leaf->u.narrow.lead;
     uint32_t key, half;
@@ -873,7 +862,7 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
     }
     if (leaf->object != object || offset < leaf->u.narrow.base)
         return leaf->object < object ? leaf->count : 0;
-    if (QOS_UNLIKELY(offset - leaf->u.narrow.base >= UINT32_MAX)) /* no fragment starts there, and blank slots do */
+    if (QOS_UNLIKELY(offset - leaf->u.narrow.base >= UINT32_MAX)) /* where blank slots start, and no fragment */
         return leaf->count;
     key = (uint32_t)(offset - leaf->u.narrow.base);
     half = (uint32_t)(lead[0] <= key) + (lead[1] <= key) + (lead[2] <= key);
@@ -885,7 +874,7 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
     return (uint32_t)(rank + half);
 }
 
-/* The child that the key belongs to: the last whose lower bound is not above it; the first's never is. */
+/* The last child whose lower bound is not above the key; the first's never is. */
 QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_priv_node *inner, uint64_t object,
                                                         uint64_t offset)
 {
@@ -894,7 +883,7 @@ QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_p
     return base + twochoice_priv_count(objects + base + 1, offsets + base + 1, 1, 7, object, offset);
 }
 
-/* The same, for a node whose other bounds all have the key's object: compares offsets only. */
+/* The same; if all bounds have the key's object, by offsets only. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *lead = inner->u.inner.lead;
@@ -910,26 +899,26 @@ QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, 
     return (uint32_t)(base + half);
 }
 
-/* Inline, as gcc drops calls of a function that only prefetches; without a loop, which gcc -O2 would keep. */
-QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch_lines(const char *three)
+/* gcc drops calls of a function that only prefetches, and -O2 would keep a loop. */
+TWOCHOICE_PRIV_INLINE void twochoice_priv_fetch(const char *three)
 {
     __builtin_prefetch(three);
     __builtin_prefetch(three + 64);
     __builtin_prefetch(three + 128);
 }
 
-/* Prefetches a node, of an inner one what twochoice_priv_child reads: one trip to memory for each level. */
-QOS_PRIV __attribute__((always_inline)) void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool leaf)
+/* Prefetches, of an inner node what twochoice_priv_child reads: one trip to memory a level. */
+TWOCHOICE_PRIV_INLINE void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool leaf)
 {
     const char *line = (const char *)n, *offset = (const char *)n->u.inner.offset;
     __builtin_prefetch(line);
     if (leaf) {
-        twochoice_priv_prefetch_lines(line + 64);
-        twochoice_priv_prefetch_lines(line + 256);
+        twochoice_priv_fetch(line + 64);
+        twochoice_priv_fetch(line + 256);
     }
-    twochoice_priv_prefetch_lines(offset);
-    twochoice_priv_prefetch_lines(offset + 192);
-    twochoice_priv_prefetch_lines(offset + 384);
+    twochoice_priv_fetch(offset);
+    twochoice_priv_fetch(offset + 192);
+    twochoice_priv_fetch(offset + 384);
 }
 
 QOS_PRIV char *twochoice_priv_slot(struct twochoice_priv_node *leaf, uint32_t slot)
@@ -937,7 +926,7 @@ QOS_PRIV char *twochoice_priv_slot(struct twochoice_priv_node *leaf, uint32_t sl
     return leaf->narrow ? (char *)(leaf->u.narrow.entry + slot) : (char *)(leaf->u.wide.entry + slot);
 }
 
-/* Sets the number of entries. Unused slots hold the largest key, which no caller uses. */
+/* Blank slots hold the largest key. */
 QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t level, uint32_t count)
 {
     n->count = count;
@@ -951,7 +940,7 @@ QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t l
     }
 }
 
-/* After a change of keys: copies the leaders, which a search reads first, to the node's first line. */
+/* After a change of keys: the leaders, which a search reads first. */
 QOS_PRIV void twochoice_priv_lead(struct twochoice_priv_node *n, uint32_t level)
 {
     uint32_t i;
@@ -966,26 +955,26 @@ QOS_PRIV void twochoice_priv_lead(struct twochoice_priv_node *n, uint32_t level)
     }
 }
 
-QOS_PRIV uint32_t twochoice_priv_new_node(struct twochoice_table *table, uint32_t level)
+QOS_PRIV uint32_t twochoice_priv_new_node(struct twochoice_table *t, uint32_t level)
 {
-    uint32_t i = table->free_node;
+    uint32_t i = t->free_node;
     if (i != QOS_NONE)
-        table->free_node = table->node[i].next;
+        t->free_node = t->node[i].next;
     else
-        i = level > 0 ? --table->fresh_inner : table->fresh_node++; /* inner nodes together: on few pages */
-    QOS_ASSERT(table->fresh_node <= table->fresh_inner);
-    table->nodes_used++;
-    table->node[i].narrow = 0;
-    twochoice_priv_set_count(&table->node[i], level, 0);
-    table->node[i].next = table->node[i].prev = QOS_NONE;
+        i = level > 0 ? --t->fresh_inner : t->fresh_node++; /* inner nodes: on few pages */
+    QOS_ASSERT(t->fresh_node <= t->fresh_inner);
+    t->nodes_used++;
+    t->node[i].narrow = 0;
+    twochoice_priv_set_count(&t->node[i], level, 0);
+    t->node[i].next = t->node[i].prev = QOS_NONE;
     return i;
 }
 
-QOS_PRIV void twochoice_priv_free_node(struct twochoice_table *table, uint32_t i)
+QOS_PRIV void twochoice_priv_free_node(struct twochoice_table *t, uint32_t i)
 {
-    table->node[i].next = table->free_node;
-    table->free_node = i;
-    table->nodes_used--;
+    t->node[i].next = t->free_node;
+    t->free_node = i;
+    t->nodes_used--;
 }
 
 QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
@@ -1002,19 +991,19 @@ QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t
     __builtin_memmove(p->u.inner.child + to, p->u.inner.child + from, n * sizeof p->u.inner.child[0]);
 }
 
-QOS_PRIV struct twochoice_priv_fragment twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
+QOS_PRIV struct twochoice_priv_range twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
 {
     if (leaf->narrow) {
         const struct twochoice_priv_short *e = leaf->u.narrow.entry + slot;
         const uint64_t base = leaf->u.narrow.base;
-        const struct twochoice_priv_fragment f = {leaf->object, base + e->from, base + e->to, e->tag};
+        const struct twochoice_priv_range f = {leaf->object, base + e->from, base + e->to, e->tag};
         return f;
     }
     return leaf->u.wide.entry[slot];
 }
 
 /* The fragment fits the leaf's form. */
-QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot, struct twochoice_priv_fragment f)
+QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot, struct twochoice_priv_range f)
 {
     struct twochoice_priv_short *e = leaf->u.narrow.entry + slot;
     if (!leaf->narrow) {
@@ -1026,8 +1015,8 @@ QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot
     e->tag = f.tag;
 }
 
-/* A node's entries in a row; of an inner node, its children in `tag`. */
-QOS_PRIV void twochoice_priv_read_node(struct twochoice_priv_fragment *f, const struct twochoice_priv_node *n,
+/* A node's entries; of an inner node, its children in `tag`. */
+QOS_PRIV void twochoice_priv_read_node(struct twochoice_priv_range *f, const struct twochoice_priv_node *n,
                                        uint32_t level)
 {
     uint32_t i;
@@ -1040,23 +1029,21 @@ QOS_PRIV void twochoice_priv_read_node(struct twochoice_priv_fragment *f, const 
     }
 }
 
-QOS_PRIV bool twochoice_priv_starts_before(const struct twochoice_priv_fragment *a,
-                                           const struct twochoice_priv_fragment *b)
+QOS_PRIV bool twochoice_priv_before(const struct twochoice_priv_range *a, const struct twochoice_priv_range *b)
 {
     return a->object < b->object || (a->object == b->object && a->offset < b->offset);
 }
 
-/* Can all from the first to the last be in one narrow leaf? */
-QOS_PRIV bool twochoice_priv_near(const struct twochoice_priv_fragment *first,
-                                  const struct twochoice_priv_fragment *last)
+/* Can both, and all between, be in one narrow leaf? */
+QOS_PRIV bool twochoice_priv_near(const struct twochoice_priv_range *first, const struct twochoice_priv_range *last)
 {
     return first->object == last->object && last->end - first->offset <= UINT32_MAX;
 }
 
-QOS_PRIV_NOINLINE void twochoice_priv_write_node(struct twochoice_priv_node *n, const struct twochoice_priv_fragment *f,
+QOS_PRIV_NOINLINE void twochoice_priv_write_node(struct twochoice_priv_node *n, const struct twochoice_priv_range *f,
                                                  uint32_t count, uint32_t level)
 {
-    const struct twochoice_priv_fragment *last = f + count - 1;
+    const struct twochoice_priv_range *last = f + count - 1;
     uint32_t i;
     if (level == 0) {
         n->object = f->object;
@@ -1075,18 +1062,18 @@ QOS_PRIV_NOINLINE void twochoice_priv_write_node(struct twochoice_priv_node *n, 
     twochoice_priv_lead(n, level);
 }
 
-/* A new child of p after child i. Leaves form a list; inner nodes have no links (QOS_NONE). */
-QOS_PRIV_NOINLINE void twochoice_priv_add_child(struct twochoice_table *table, struct twochoice_priv_node *p,
-                                                uint32_t i, uint32_t level)
+/* A new child of p after child i. Only leaves are linked. */
+QOS_PRIV_NOINLINE void twochoice_priv_add_child(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
+                                                uint32_t level)
 {
-    const uint32_t fresh = twochoice_priv_new_node(table, level), left = p->u.inner.child[i];
-    struct twochoice_priv_node *n = &table->node[fresh];
+    const uint32_t fresh = twochoice_priv_new_node(t, level), left = p->u.inner.child[i];
+    struct twochoice_priv_node *n = &t->node[fresh];
     if (level == 0) {
         n->prev = left;
-        n->next = table->node[left].next;
-        table->node[left].next = fresh;
+        n->next = t->node[left].next;
+        t->node[left].next = fresh;
         if (n->next != QOS_NONE)
-            table->node[n->next].prev = fresh;
+            t->node[n->next].prev = fresh;
     }
     QOS_ASSERT(p->count < TWOCHOICE_INNER_SLOTS);
     twochoice_priv_inner_shift(p, i + 2, i + 1);
@@ -1095,21 +1082,21 @@ QOS_PRIV_NOINLINE void twochoice_priv_add_child(struct twochoice_table *table, s
 }
 
 /* Removes child i of p; not the first. */
-QOS_PRIV void twochoice_priv_drop_child(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
+QOS_PRIV void twochoice_priv_drop_child(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
                                         uint32_t level)
 {
-    const uint32_t gone = p->u.inner.child[i], left = table->node[gone].prev, right = table->node[gone].next;
+    const uint32_t gone = p->u.inner.child[i], left = t->node[gone].prev, right = t->node[gone].next;
     if (level == 0)
-        table->node[left].next = right;
+        t->node[left].next = right;
     if (level == 0 && right != QOS_NONE)
-        table->node[right].prev = left;
-    twochoice_priv_free_node(table, gone);
+        t->node[right].prev = left;
+    twochoice_priv_free_node(t, gone);
     twochoice_priv_inner_shift(p, i, i + 1);
     twochoice_priv_set_count(p, level + 1, p->count - 1);
 }
 
-/* How many of n entries in a row one node can have: if not all, with some room, except in a narrow leaf. */
-QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_fragment *e, uint32_t n, uint32_t level)
+/* How many of n entries one node can have; if not all, with room for more, except in a narrow leaf. */
+QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_range *e, uint32_t n, uint32_t level)
 {
     uint32_t most = (uint32_t)qos_min(n, level > 0 ? TWOCHOICE_INNER_SHARED : TWOCHOICE_NARROW_SLOTS);
     if (level > 0)
@@ -1119,9 +1106,9 @@ QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_fragment *e, u
     return most > TWOCHOICE_WIDE_SLOTS || most == n ? most : TWOCHOICE_WIDE_SHARED;
 }
 
-/* How many the first of the nodes for n entries gets: as many as the others, or (pack) as many as it can have. What it
- * leaves is nothing, or can be leaves that hold at least their least. */
-QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_fragment *e, uint32_t n, uint32_t level, bool pack)
+/* How many the first of the nodes for n entries gets: as many as the others, or (pack) all it can. What it leaves is
+ * nothing, or leaves with at least their least. */
+QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_range *e, uint32_t n, uint32_t level, bool pack)
 {
     const uint32_t least = TWOCHOICE_LEAF_LEAST, most = twochoice_priv_most(e, n, level), parts = (n - 1) / most + 1;
     const uint32_t gets = pack ? most : (n - 1) / parts + 1, rest = n - gets;
@@ -1132,16 +1119,16 @@ QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_fragment *e, 
     return rest < 2 * least && twochoice_priv_most(e + gets, rest, 0) < rest ? n - 2 * least : gets;
 }
 
-/* Shares the entries of child i of p anew. Of a leaf, f comes, or goes, before. If they do not fit into one node
- * neighbours take part until there are enough for two; the one before, too, if it has room for a part; and both of a
- * tiny root, as three children must have their least. If f comes behind all of its object, the first ones get all that
- * they can have. Of inner nodes, each can spare one entry afterwards. */
-QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *table, struct twochoice_priv_node *p, uint32_t i,
-                                              uint32_t level, const struct twochoice_priv_fragment *f, bool comes)
+/* Shares the entries of child i of p anew; in a leaf f comes, or goes, before. If one node cannot hold them neighbours
+ * take part until there are enough for two; the one before, too, if it has room; both of a tiny root, as three must
+ * have their least. If f comes behind all of its object, the first get all that they can have. Each inner node can
+ * spare an entry afterwards. */
+QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
+                                              uint32_t level, const struct twochoice_priv_range *f, bool comes)
 {
     const uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST + 1 : TWOCHOICE_LEAF_LEAST;
-    const struct twochoice_priv_node *n = &table->node[p->u.inner.child[i]];
-    struct twochoice_priv_fragment *row = table->row;
+    const struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
+    struct twochoice_priv_range *row = t->row;
     uint32_t total = n->count, first = i, had = 1, at, gets, k = 0;
     bool shares = false, behind = false;
     twochoice_priv_read_node(row, n, level);
@@ -1151,14 +1138,14 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *table, str
         total = comes ? total + 1 : total - 1;
         if (comes) {
             row[at] = *f;
-            shares = i > 0 && table->node[p->u.inner.child[i - 1]].count <= TWOCHOICE_NARROW_SLOTS - 8;
+            shares = i > 0 && t->node[p->u.inner.child[i - 1]].count <= TWOCHOICE_NARROW_SLOTS - 8;
             behind = at + 1 == total || row[at + 1].object != f->object;
         }
     }
     while (had < p->count && (total < least || (twochoice_priv_most(row, total, level) < total &&
                                                 (total < 2 * least || p->count == 2 || (shares && had == 1))))) {
         const bool before = first > 0;
-        n = &table->node[p->u.inner.child[before ? first - 1 : first + had]];
+        n = &t->node[p->u.inner.child[before ? first - 1 : first + had]];
         if (before)
             __builtin_memmove(row + n->count, row, total * sizeof *row);
         twochoice_priv_read_node(before ? row : row + total, n, level);
@@ -1170,8 +1157,8 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *table, str
     for (at = 0; at < total; at += gets, k++) {
         gets = twochoice_priv_share(row + at, total - at, level, behind && had > 1);
         if (k >= had)
-            twochoice_priv_add_child(table, p, first + k - 1, level);
-        twochoice_priv_write_node(&table->node[p->u.inner.child[first + k]], row + at, gets, level);
+            twochoice_priv_add_child(t, p, first + k - 1, level);
+        twochoice_priv_write_node(&t->node[p->u.inner.child[first + k]], row + at, gets, level);
         if (k > 0) {
             p->u.inner.object[first + k] = row[at].object;
             p->u.inner.offset[first + k] = row[at].offset;
@@ -1179,86 +1166,85 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *table, str
     }
     QOS_ASSERT(k + 1 >= had);
     if (k < had)
-        twochoice_priv_drop_child(table, p, first + k, level);
+        twochoice_priv_drop_child(t, p, first + k, level);
     twochoice_priv_lead(p, level + 1);
 }
 
-/* Fragment f comes, or goes, which its leaf cannot do alone. Inner nodes get two places, or a child to spare. */
-QOS_PRIV_NOINLINE void twochoice_priv_restructure(struct twochoice_table *table,
-                                                  const struct twochoice_priv_fragment *f, bool comes)
+/* f comes, or goes, which its leaf cannot do alone. Inner nodes get two places, or a child to spare. */
+QOS_PRIV_NOINLINE void twochoice_priv_restructure(struct twochoice_table *t, const struct twochoice_priv_range *f,
+                                                  bool comes)
 {
-    struct twochoice_priv_node *p = &table->node[table->root], *n;
+    struct twochoice_priv_node *p = &t->node[t->root], *n;
     uint32_t level, i;
-    if (comes && (table->height == 0 || p->count > TWOCHOICE_INNER_SLOTS - 2)) {
-        i = twochoice_priv_new_node(table, ++table->height);
-        p = &table->node[i];
+    if (comes && (t->height == 0 || p->count > TWOCHOICE_INNER_SLOTS - 2)) {
+        i = twochoice_priv_new_node(t, ++t->height);
+        p = &t->node[i];
         p->u.inner.object[0] = p->u.inner.offset[0] = 0;
-        p->u.inner.child[0] = table->root;
+        p->u.inner.child[0] = t->root;
         p->count = 1;
-        table->root = i;
+        t->root = i;
     }
-    for (level = table->height; level > 1; level--) {
+    for (level = t->height; level > 1; level--) {
         i = twochoice_priv_child(p, f->object, f->offset);
-        n = &table->node[p->u.inner.child[i]];
+        n = &t->node[p->u.inner.child[i]];
         if (comes ? n->count > TWOCHOICE_INNER_SLOTS - 2 : n->count <= TWOCHOICE_INNER_LEAST) {
-            twochoice_priv_regroup(table, p, i, level - 1, NULL, false);
-            n = &table->node[p->u.inner.child[twochoice_priv_child(p, f->object, f->offset)]];
+            twochoice_priv_regroup(t, p, i, level - 1, NULL, false);
+            n = &t->node[p->u.inner.child[twochoice_priv_child(p, f->object, f->offset)]];
         }
         p = n;
     }
-    twochoice_priv_regroup(table, p, twochoice_priv_child(p, f->object, f->offset), 0, f, comes);
-    while (table->height > 0 && table->node[table->root].count == 1) {
-        i = table->root;
-        table->root = table->node[i].u.inner.child[0];
-        table->height--;
-        twochoice_priv_free_node(table, i);
+    twochoice_priv_regroup(t, p, twochoice_priv_child(p, f->object, f->offset), 0, f, comes);
+    while (t->height > 0 && t->node[t->root].count == 1) {
+        i = t->root;
+        t->root = t->node[i].u.inner.child[0];
+        t->height--;
+        twochoice_priv_free_node(t, i);
     }
 }
 
-/* The slot behind a leaf's last fragment is the first one of the next leaf. */
-QOS_PRIV struct twochoice_priv_at twochoice_priv_settle(const struct twochoice_table *table,
-                                                        struct twochoice_priv_at at)
+/* Behind a leaf's last fragment is the next leaf's first. */
+QOS_PRIV struct twochoice_priv_at twochoice_priv_settle(const struct twochoice_table *t, struct twochoice_priv_at at)
 {
     if (at.slot == at.leaf->count) {
-        at.leaf = at.leaf->next == QOS_NONE ? NULL : &table->node[at.leaf->next];
+        at.leaf = at.leaf->next == QOS_NONE ? NULL : &t->node[at.leaf->next];
         at.slot = 0;
     }
     return at;
 }
 
-QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *table, struct twochoice_priv_at at)
+QOS_PRIV struct twochoice_priv_at twochoice_priv_after(const struct twochoice_table *t, struct twochoice_priv_at at)
 {
     at.slot++;
-    return twochoice_priv_settle(table, at);
+    return twochoice_priv_settle(t, at);
 }
 
-/* After the last one: a fragment that overlaps no range. */
-QOS_PRIV struct twochoice_priv_fragment twochoice_priv_fragment_at(struct twochoice_priv_at at)
+/* After the last: one that overlaps nothing. */
+QOS_PRIV struct twochoice_priv_range twochoice_priv_get_at(struct twochoice_priv_at at)
 {
-    const struct twochoice_priv_fragment none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
+    const struct twochoice_priv_range none = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
     return at.leaf ? twochoice_priv_get(at.leaf, at.slot) : none;
 }
 
-/* Where a fragment with this start belongs. Inline, as the next: 2 % of a find. */
-QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_descend(
-    const struct twochoice_table *table, uint64_t object, uint64_t offset)
+/* Where a fragment with this start belongs. Inline is 2 % of a find. */
+TWOCHOICE_PRIV_INLINE struct twochoice_priv_at twochoice_priv_descend(const struct twochoice_table *t, uint64_t object,
+                                                                      uint64_t offset)
 {
     struct twochoice_priv_at at;
     uint32_t level;
-    at.leaf = &table->node[table->root];
-    for (level = table->height; level > 0; level--) {
-        at.leaf = &table->node[at.leaf->u.inner.child[twochoice_priv_child(at.leaf, object, offset)]];
+    at.leaf = &t->node[t->root];
+    for (level = t->height; level > 0; level--) {
+        at.leaf = &t->node[at.leaf->u.inner.child[twochoice_priv_child(at.leaf, object, offset)]];
         twochoice_priv_prefetch(at.leaf, level == 1);
     }
     at.slot = twochoice_priv_rank(at.leaf, object, offset);
     return at;
 }
 
-/* The first fragment that ends after the byte, which belongs `at` there: it holds the byte or comes after it, maybe in
- * another object. *f: that fragment, or nothing. */
-QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_around(
-    const struct twochoice_table *table, struct twochoice_priv_at at, uint64_t object, uint64_t offset,
-    struct twochoice_priv_fragment *f)
+/* The first fragment that ends after the byte, which belongs `at` there: with the byte or after it, maybe in another
+ * object. *f: it, or nothing. */
+TWOCHOICE_PRIV_INLINE struct twochoice_priv_at twochoice_priv_around(const struct twochoice_table *t,
+                                                                     struct twochoice_priv_at at, uint64_t object,
+                                                                     uint64_t offset, struct twochoice_priv_range *f)
 {
     struct twochoice_priv_at before;
     if (QOS_LIKELY(at.slot > 0)) { /* the last that starts at or before it */
@@ -1268,117 +1254,117 @@ QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_
             return at;
         at.slot++;
     } else if (at.leaf->prev != QOS_NONE) {
-        before.leaf = &table->node[at.leaf->prev];
+        before.leaf = &t->node[at.leaf->prev];
         before.slot = before.leaf->count - 1;
         *f = twochoice_priv_get(before.leaf, before.slot);
         if (f->object == object && f->end > offset)
             return before;
     }
-    at = twochoice_priv_settle(table, at);
-    *f = twochoice_priv_fragment_at(at);
+    at = twochoice_priv_settle(t, at);
+    *f = twochoice_priv_get_at(at);
     return at;
 }
 
-QOS_PRIV __attribute__((always_inline)) struct twochoice_priv_at twochoice_priv_reach(
-    const struct twochoice_table *table, uint64_t object, uint64_t offset, struct twochoice_priv_fragment *f)
+TWOCHOICE_PRIV_INLINE struct twochoice_priv_at twochoice_priv_reach(const struct twochoice_table *t, uint64_t object,
+                                                                    uint64_t offset, struct twochoice_priv_range *f)
 {
-    uint64_t key = qos_min(offset, UINT64_MAX - 1); /* no fragment starts at UINT64_MAX, and blank slots do */
-    return twochoice_priv_around(table, twochoice_priv_descend(table, object, key), object, offset, f);
+    uint64_t key = qos_min(offset, UINT64_MAX - 1); /* blank slots start at UINT64_MAX */
+    return twochoice_priv_around(t, twochoice_priv_descend(t, object, key), object, offset, f);
 }
 
-/* Is all of the fragment at home? Then table->at is where it goes, otherwise the first that ends after its offset. */
-QOS_PRIV_NOINLINE bool twochoice_priv_find_gap(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+/* Is all of f at home? Then t->at is where it goes, otherwise the first that ends after its offset. */
+QOS_PRIV_NOINLINE bool twochoice_priv_find_gap(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    const struct twochoice_priv_at place = twochoice_priv_descend(table, f->object, f->offset);
-    struct twochoice_priv_fragment other;
-    table->at = twochoice_priv_around(table, place, f->object, f->offset, &other);
+    const struct twochoice_priv_at place = twochoice_priv_descend(t, f->object, f->offset);
+    struct twochoice_priv_range other;
+    t->at = twochoice_priv_around(t, place, f->object, f->offset, &other);
     if (other.object == f->object && other.offset < f->end)
         return false;
-    table->at = place;
+    t->at = place;
     return true;
 }
 
-/* Adds a fragment at table->at, where there is none. false: the leaf cannot take it as it is. */
-QOS_PRIV_NOINLINE bool twochoice_priv_insert(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+/* Adds f at t->at. false: the leaf cannot take it as it is. */
+QOS_PRIV_NOINLINE bool twochoice_priv_insert(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    struct twochoice_priv_node *leaf = table->at.leaf;
+    struct twochoice_priv_node *leaf = t->at.leaf;
     const uint64_t base = leaf->u.narrow.base;
     if (leaf->count >= (leaf->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS) ||
         (leaf->narrow && (leaf->object != f->object || f->offset < base || f->end - base > UINT32_MAX)))
         return false;
-    twochoice_priv_leaf_shift(leaf, table->at.slot + 1, table->at.slot);
-    twochoice_priv_set(leaf, table->at.slot, *f);
+    twochoice_priv_leaf_shift(leaf, t->at.slot + 1, t->at.slot);
+    twochoice_priv_set(leaf, t->at.slot, *f);
     leaf->count++;
     twochoice_priv_lead(leaf, 0);
     return true;
 }
 
-QOS_PRIV void twochoice_priv_add(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+QOS_PRIV void twochoice_priv_add(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    table->fragments++;
-    if (!twochoice_priv_insert(table, f))
-        twochoice_priv_restructure(table, f, true);
+    t->fragments++;
+    if (!twochoice_priv_insert(t, f))
+        twochoice_priv_restructure(t, f, true);
 }
 
-/* Removes the fragment at table->at, which is then the one behind. false: the leaf cannot spare it. */
-QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *table)
+/* Removes what is at t->at, then the one behind. false: the leaf cannot spare it. */
+QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *t)
 {
-    struct twochoice_priv_node *leaf = table->at.leaf;
-    if (table->height > 0 && leaf->count <= TWOCHOICE_LEAF_LEAST)
+    struct twochoice_priv_node *leaf = t->at.leaf;
+    if (t->height > 0 && leaf->count <= TWOCHOICE_LEAF_LEAST)
         return false;
-    twochoice_priv_leaf_shift(leaf, table->at.slot, table->at.slot + 1);
+    twochoice_priv_leaf_shift(leaf, t->at.slot, t->at.slot + 1);
     twochoice_priv_set_count(leaf, 0, leaf->count - 1);
     twochoice_priv_lead(leaf, 0);
-    table->fragments--;
-    table->at = twochoice_priv_settle(table, table->at);
+    t->fragments--;
+    t->at = twochoice_priv_settle(t, t->at);
     return true;
 }
 
 /* Gives bytes the tag of f; 0: they are at home. */
-QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    struct twochoice_priv_fragment old;
-    bool gap = twochoice_priv_find_gap(table, f);
+    struct twochoice_priv_range old;
+    bool gap = twochoice_priv_find_gap(t, f);
     while (!gap) {
-        old = twochoice_priv_fragment_at(table->at);
+        old = twochoice_priv_get_at(t->at);
         if (old.object != f->object || old.offset >= f->end)
             break;
         if (old.offset < f->offset) { /* its front stays */
             const uint64_t end = old.end;
             old.end = f->offset;
-            twochoice_priv_set(table->at.leaf, table->at.slot, old);
+            twochoice_priv_set(t->at.leaf, t->at.slot, old);
             old.end = end;
-            table->at = twochoice_priv_after(table, table->at);
-        } else if (!twochoice_priv_remove(table)) {
-            twochoice_priv_restructure(table, &old, false);
-            table->fragments--;
-            gap = twochoice_priv_find_gap(table, f);
+            t->at = twochoice_priv_after(t, t->at);
+        } else if (!twochoice_priv_remove(t)) {
+            twochoice_priv_restructure(t, &old, false);
+            t->fragments--;
+            gap = twochoice_priv_find_gap(t, f);
         }
         if (old.end > f->end) { /* its end stays */
             old.offset = f->end;
-            if (twochoice_priv_find_gap(table, &old))
-                twochoice_priv_add(table, &old);
+            if (twochoice_priv_find_gap(t, &old))
+                twochoice_priv_add(t, &old);
             gap = false;
             break;
         }
     }
-    if (f->tag != 0 && (gap || twochoice_priv_find_gap(table, f)))
-        twochoice_priv_add(table, f);
+    if (f->tag != 0 && (gap || twochoice_priv_find_gap(t, f)))
+        twochoice_priv_add(t, f);
 }
 
-QOS_PRIV void twochoice_priv_clear(struct twochoice_table *table)
+QOS_PRIV void twochoice_priv_clear(struct twochoice_table *t)
 {
-    table->free_node = QOS_NONE;
-    table->fresh_node = 0;
-    table->fresh_inner = table->node_count;
-    table->nodes_used = 0;
-    table->height = 0;
-    table->fragments = 0;
-    table->version = table->first_version = table->longest_bytes = 0;
-    __builtin_memset(table->log, 0, sizeof table->log);
-    table->active = 0;
-    __builtin_memset(table->ended, 0, table->groups * sizeof *table->ended);
-    table->root = twochoice_priv_new_node(table, 0);
+    t->free_node = QOS_NONE;
+    t->fresh_node = 0;
+    t->fresh_inner = t->node_count;
+    t->nodes_used = 0;
+    t->height = 0;
+    t->fragments = 0;
+    t->version = t->first_version = t->longest_bytes = 0;
+    __builtin_memset(t->log, 0, sizeof t->log);
+    t->active = 0;
+    __builtin_memset(t->ended, 0, t->groups * sizeof *t->ended);
+    t->root = twochoice_priv_new_node(t, 0);
 }
 
 QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config)
@@ -1402,76 +1388,80 @@ QOS_API const char *twochoice_table_config_error(const struct twochoice_table_co
     return NULL;
 }
 
-/* Sets sizes and pointers. Returns how large the memory is; 0: it does not fit in size_t. */
-QOS_PRIV size_t twochoice_priv_table_layout(void *mem, struct twochoice_table *table,
-                                            const struct twochoice_table_config *config)
+/* Sizes and pointers; mem is NULL: sizes only. */
+QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, struct twochoice_table *t,
+                                          const struct twochoice_table_config *config)
 {
-    struct qos_layout layout;
     uint32_t leaves;
-    qos_layout_begin(&layout, mem);
-    table->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
-    table->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
-    table->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
-    /* If each node holds as few entries as it may; with three for the root and two below it, and one for a root that
-     * comes while its only leaf changes. */
-    leaves = table->max_fragments / TWOCHOICE_LEAF_LEAST + 2;
-    table->node_count = leaves + leaves / (TWOCHOICE_INNER_LEAST - 1) + 4;
-    QOS_LAYOUT_SET(&layout, table->node, table->node_count + (size_t)1);
-    if (mem) /* a node is in one page: a find waits for no second one */
-        table->node = (struct twochoice_priv_node *)(((uintptr_t)table->node + TWOCHOICE_NODE_BYTES - 1) &
-                                                     ~(uintptr_t)(TWOCHOICE_NODE_BYTES - 1));
-    for (table->stamps = 1; table->stamps < table->max_writes; table->stamps *= 2)
+    qos_layout_begin(layout, mem);
+    t->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
+    t->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
+    t->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
+    /* With as few entries in each as may be; three for the root and two below, one for a root that comes while its leaf
+     * changes. */
+    leaves = t->max_fragments / TWOCHOICE_LEAF_LEAST + 2;
+    t->node_count = leaves + leaves / (TWOCHOICE_INNER_LEAST - 1) + 4;
+    QOS_LAYOUT_SET(layout, t->node, t->node_count + (size_t)1);
+    if (mem) /* a node is in one page */
+        t->node = (struct twochoice_priv_node *)(((uintptr_t)t->node + TWOCHOICE_NODE_BYTES - 1) &
+                                                 ~(uintptr_t)(TWOCHOICE_NODE_BYTES - 1));
+    for (t->stamps = 1; t->stamps < t->max_writes; t->stamps *= 2)
         continue;
-    table->groups = (table->max_writes + 7) / 8 + 1;
-    QOS_LAYOUT_SET(&layout, table->write, table->max_writes);
-    QOS_LAYOUT_SET(&layout, table->stamped, table->stamps);
-    QOS_LAYOUT_SET(&layout, table->ended, table->groups);
-    QOS_LAYOUT_SET(&layout, table->pull, table->max_pulls);
-    QOS_LAYOUT_SET(&layout, table->row, TWOCHOICE_PRIV_ROW);
-    table->stamps--;
-    return qos_layout_size_bytes(&layout);
+    t->groups = (t->max_writes + 7) / 8 + 1;
+    QOS_LAYOUT_SET(layout, t->write, t->max_writes);
+    QOS_LAYOUT_SET(layout, t->stamped, t->stamps);
+    QOS_LAYOUT_SET(layout, t->ended, t->groups);
+    QOS_LAYOUT_SET(layout, t->pull, t->max_pulls);
+    QOS_LAYOUT_SET(layout, t->row, TWOCHOICE_PRIV_ROW);
+    t->stamps--;
 }
 
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config)
 {
     struct twochoice_table scratch;
-    return twochoice_table_config_error(config) ? 0 : twochoice_priv_table_layout(NULL, &scratch, config);
+    struct qos_layout layout;
+    if (twochoice_table_config_error(config))
+        return 0;
+    twochoice_priv_table_layout(&layout, NULL, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
 QOS_API enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
                                              const struct twochoice_table_config *config)
 {
-    const size_t need = twochoice_table_memsize(config);
-    const struct qos_layout layout = {NULL, need, QOS_CACHE_LINE, need == 0};
+    struct twochoice_table t;
+    struct qos_layout layout;
     enum qos_status status;
     uint32_t i;
     QOS_ASSERT(table);
     if (twochoice_table_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
+    __builtin_memset(&t, 0, sizeof t);
+    twochoice_priv_table_layout(&layout, NULL, &t, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
-    __builtin_memset(table, 0, sizeof *table);
-    (void)twochoice_priv_table_layout(mem, table, config);
-    table->has_storage = config->storage != NULL;
+    twochoice_priv_table_layout(&layout, mem, &t, config);
+    t.has_storage = config->storage != NULL;
     if (config->storage)
-        table->storage = *config->storage;
-    table->max_records = qos_default(config->max_log_bytes, QOS_UNLIMITED) / TWOCHOICE_RECORD_BYTES;
-    table->mark_every = (uint32_t)qos_default(config->mark_commits, TWOCHOICE_MARK_COMMITS);
-    table->ended_by = QOS_EINVAL;
-    table->home = config->home;
-    table->free_write = QOS_NONE;
-    for (i = 0; i <= table->stamps; i++)
-        table->stamped[i] = QOS_NONE;
-    for (i = table->max_writes; i > 0; i--) {
-        table->write[i - 1].stamp = 0;
-        table->write[i - 1].behind = table->free_write;
-        table->free_write = i - 1;
+        t.storage = *config->storage;
+    t.max_records = qos_default(config->max_log_bytes, QOS_UNLIMITED) / TWOCHOICE_RECORD_BYTES;
+    t.mark_every = (uint32_t)qos_default(config->mark_commits, TWOCHOICE_MARK_COMMITS);
+    t.ended_by = QOS_EINVAL;
+    t.home = config->home;
+    t.free_write = QOS_NONE;
+    for (i = 0; i <= t.stamps; i++)
+        t.stamped[i] = QOS_NONE;
+    for (i = t.max_writes; i > 0; i--) {
+        t.write[i - 1].stamp = 0;
+        t.write[i - 1].behind = t.free_write;
+        t.free_write = i - 1;
     }
-    for (i = 0; i < table->max_pulls; i++)
-        table->pull[i].state = TWOCHOICE_PRIV_FREE;
-    twochoice_priv_clear(table);
-    table->log[0].highest = table->has_storage ? 0 : TWOCHOICE_VERSION_MAX;
+    for (i = 0; i < t.max_pulls; i++)
+        t.pull[i].state = TWOCHOICE_PRIV_FREE;
+    twochoice_priv_clear(&t);
+    t.log[0].highest = t.has_storage ? 0 : TWOCHOICE_VERSION_MAX;
+    *table = t;
     return QOS_OK;
 }
 
@@ -1488,8 +1478,8 @@ enum {
 };
 #define TWOCHOICE_PRIV_MARKER 0x4332u /* "2C" */
 #define TWOCHOICE_PRIV_CHUNK ((size_t)64 * TWOCHOICE_RECORD_BYTES)
-#define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* at most this many are given out above the last durable ceiling */
-#define TWOCHOICE_PRIV_BITS 128u                  /* stamps in one record or group of ended writes */
+#define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* given out above the last durable ceiling, at most */
+#define TWOCHOICE_PRIV_BITS 128u                  /* stamps in a group */
 #define TWOCHOICE_PRIV_MARK_SLOT 512u
 #define TWOCHOICE_PRIV_MARK_BYTES 1024u
 
@@ -1497,7 +1487,7 @@ struct twochoice_priv_record {
     uint8_t format, type;
     uint32_t unsynced;
     uint64_t version;
-    struct twochoice_priv_fragment f; /* its tag: 0 but for a redirect */
+    struct twochoice_priv_range f; /* its tag: 0 but for a redirect */
 };
 
 QOS_PRIV struct twochoice_priv_record twochoice_priv_record_of(uint8_t type, uint64_t version, uint64_t object,
@@ -1542,57 +1532,56 @@ QOS_PRIV void twochoice_priv_decode(const uint8_t *b, struct twochoice_priv_reco
     r->unsynced = qos_get_le32(b + 40);
 }
 
-QOS_PRIV uint32_t twochoice_priv_next_log(const struct twochoice_table *table)
+QOS_PRIV uint32_t twochoice_priv_other(const struct twochoice_table *t)
 {
-    return 1 - table->active;
+    return 1 - t->active;
 }
 
-/* A log has failed, or has no room: see the drawing. */
-QOS_PRIV void twochoice_priv_fail(struct twochoice_table *table, uint32_t log, enum qos_status why)
+/* A log failed, or has no room: see the drawing. */
+QOS_PRIV void twochoice_priv_fail(struct twochoice_table *t, uint32_t log, enum qos_status why)
 {
-    struct twochoice_priv_log *l = &table->log[log];
+    struct twochoice_priv_log *l = &t->log[log];
     if (l->state >= TWOCHOICE_PRIV_SOUND) {
         l->state = TWOCHOICE_PRIV_LOST;
     } else if (l->state >= TWOCHOICE_PRIV_SWAPPING) {
         l->state = TWOCHOICE_PRIV_DOUBTFUL;
     } else if (l->state != TWOCHOICE_PRIV_NONE) {
         l->state = TWOCHOICE_PRIV_NONE;
-        table->ended_by = why;
+        t->ended_by = why;
     }
 }
 
 /* May changes be acknowledged? */
-QOS_PRIV bool twochoice_priv_counts(const struct twochoice_table *table)
+QOS_PRIV bool twochoice_priv_counts(const struct twochoice_table *t)
 {
-    return table->log[table->active].state != TWOCHOICE_PRIV_LOST &&
-           table->log[twochoice_priv_next_log(table)].state != TWOCHOICE_PRIV_DOUBTFUL;
+    return t->log[t->active].state != TWOCHOICE_PRIV_LOST &&
+           t->log[twochoice_priv_other(t)].state != TWOCHOICE_PRIV_DOUBTFUL;
 }
 
-/* May changes be recorded? QOS_EINVAL: there is no log yet. QOS_EIO: not before the next swap. */
-QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *table)
+/* May changes be recorded? QOS_EINVAL: no log yet. QOS_EIO: not before the next swap. */
+QOS_PRIV enum qos_status twochoice_priv_records(const struct twochoice_table *t)
 {
-    const uint32_t state = table->log[table->active].state;
-    if (!table->has_storage)
+    const uint32_t state = t->log[t->active].state;
+    if (!t->has_storage)
         return QOS_OK;
     if (state == TWOCHOICE_PRIV_NONE)
         return QOS_EINVAL;
-    return state == TWOCHOICE_PRIV_SOUND && twochoice_priv_counts(table) ? QOS_OK : QOS_EIO;
+    return state == TWOCHOICE_PRIV_SOUND && twochoice_priv_counts(t) ? QOS_OK : QOS_EIO;
 }
 
-/* Appends to the end of one log. After QOS_EIO the log does not have the record, but a crash may bring it back. */
-QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, uint32_t log,
-                                               struct twochoice_priv_record *r)
+/* After QOS_EIO the log does not have the record, but a crash may bring it back. */
+QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *t, uint32_t log, struct twochoice_priv_record *r)
 {
     uint8_t b[TWOCHOICE_RECORD_BYTES];
-    struct twochoice_priv_log *l = &table->log[log];
+    struct twochoice_priv_log *l = &t->log[log];
     uint32_t crc;
     r->unsynced = (uint32_t)qos_min(l->records - l->durable, UINT32_MAX);
     crc = twochoice_priv_encode(b, r, l->crc);
-    if (table->storage.write(table->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0) {
+    if (t->storage.write(t->storage.ctx, (int)log, l->records * TWOCHOICE_RECORD_BYTES, b, sizeof b) != 0) {
         if (l->state == TWOCHOICE_PRIV_SOUND)
             l->state = TWOCHOICE_PRIV_TORN;
         else
-            twochoice_priv_fail(table, log, QOS_EIO);
+            twochoice_priv_fail(t, log, QOS_EIO);
         return QOS_EIO;
     }
     l->crc = crc;
@@ -1602,114 +1591,113 @@ QOS_PRIV enum qos_status twochoice_priv_append(struct twochoice_table *table, ui
     return QOS_OK;
 }
 
-/* A new log with an identity of its own, and its header; not yet durable. */
-QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *table, uint32_t log, uint32_t state,
+/* A new log with its header; not yet durable. */
+QOS_PRIV enum qos_status twochoice_priv_begin_log(struct twochoice_table *t, uint32_t log, uint32_t state,
                                                   uint64_t ceiling)
 {
     const bool copy = state == TWOCHOICE_PRIV_COPYING_LOG;
-    struct twochoice_priv_log *l = &table->log[log];
+    struct twochoice_priv_log *l = &t->log[log];
     struct twochoice_priv_record r;
     __builtin_memset(l, 0, sizeof *l);
-    l->id = table->last_id = qos_wrap_add(table->last_id, 1);
-    if (table->storage.create(table->storage.ctx, (int)log) != 0)
+    l->id = t->last_id = qos_wrap_add(t->last_id, 1);
+    if (t->storage.create(t->storage.ctx, (int)log) != 0)
         return QOS_EIO;
     l->state = state;
-    r = twochoice_priv_record_of(TWOCHOICE_PRIV_HEADER, ceiling, table->home, l->id, copy);
-    return twochoice_priv_append(table, log, &r);
+    r = twochoice_priv_record_of(TWOCHOICE_PRIV_HEADER, ceiling, t->home, l->id, copy);
+    return twochoice_priv_append(t, log, &r);
 }
 
-/* How many more records fit besides the reserved ones. While a swap is under way both logs must take them. */
-QOS_PRIV uint64_t twochoice_priv_record_room(const struct twochoice_table *table)
+/* How many fit besides the reserved ones; during a swap in both logs. */
+QOS_PRIV uint64_t twochoice_priv_record_room(const struct twochoice_table *t)
 {
-    const struct twochoice_priv_log *next = &table->log[twochoice_priv_next_log(table)];
-    uint64_t used = table->log[table->active].records;
-    if (!table->has_storage)
+    const struct twochoice_priv_log *next = &t->log[twochoice_priv_other(t)];
+    uint64_t used = t->log[t->active].records;
+    if (!t->has_storage)
         return UINT64_MAX;
     if (next->state >= TWOCHOICE_PRIV_SWAPPING)
         used = qos_max(used, next->records);
-    return qos_sat_sub(table->max_records, used + table->reserved_records);
+    return qos_sat_sub(t->max_records, used + t->reserved_records);
 }
 
-/* The slot that was written is unknown: the mark of the next log goes there. */
-QOS_PRIV void twochoice_priv_mark_failed(struct twochoice_table *table)
+/* What the slot holds is unknown: the mark of the next log goes there. */
+QOS_PRIV void twochoice_priv_mark_failed(struct twochoice_table *t)
 {
-    table->unsynced_mark = 0;
-    twochoice_priv_fail(table, table->active, QOS_EIO);
+    t->unsynced_mark = 0;
+    twochoice_priv_fail(t, t->active, QOS_EIO);
 }
 
-/* Writes a mark into the slot that does not hold the latest: this one, or (NULL) that of the active log. */
-QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *table,
-                                                 const struct twochoice_priv_record *mark)
+/* Writes a mark (NULL: of the active log) into the slot that does not hold the latest. */
+QOS_PRIV enum qos_status twochoice_priv_put_mark(struct twochoice_table *t, const struct twochoice_priv_record *mark)
 {
-    const struct twochoice_priv_log *l = &table->log[table->active];
+    const struct twochoice_priv_log *l = &t->log[t->active];
     const struct twochoice_priv_record r =
-        twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, l->ceiling, table->home, l->id, l->durable);
+        twochoice_priv_record_of(TWOCHOICE_PRIV_MARK, l->ceiling, t->home, l->id, l->durable);
     uint8_t b[TWOCHOICE_RECORD_BYTES];
     (void)twochoice_priv_encode(b, mark ? mark : &r, 0);
-    table->mark_commits = 0;
-    table->unsynced_mark = ++table->mark;
-    if (table->storage.write(table->storage.ctx, TWOCHOICE_MARK_LOG,
-                             (uint64_t)table->mark_slot * TWOCHOICE_PRIV_MARK_SLOT, b, sizeof b) == 0)
+    t->mark_commits = 0;
+    t->unsynced_mark = ++t->mark;
+    if (t->storage.write(t->storage.ctx, TWOCHOICE_MARK_LOG, (uint64_t)t->mark_slot * TWOCHOICE_PRIV_MARK_SLOT, b,
+                         sizeof b) == 0)
         return QOS_OK;
-    twochoice_priv_mark_failed(table);
+    twochoice_priv_mark_failed(t);
     return QOS_EIO;
 }
 
-/* The mark `mark` is durable: the next one goes to the other slot. */
-QOS_PRIV void twochoice_priv_mark_synced(struct twochoice_table *table, uint64_t mark)
+/* The mark is durable: the next goes to the other slot. */
+QOS_PRIV void twochoice_priv_mark_synced(struct twochoice_table *t, uint64_t mark)
 {
-    if (mark == 0 || mark != table->unsynced_mark)
+    if (mark == 0 || mark != t->unsynced_mark)
         return;
-    table->unsynced_mark = 0;
-    table->mark_slot = 1 - table->mark_slot;
+    t->unsynced_mark = 0;
+    t->mark_slot = 1 - t->mark_slot;
 }
 
-QOS_PRIV enum qos_status twochoice_priv_sync_mark(struct twochoice_table *table)
+QOS_PRIV enum qos_status twochoice_priv_sync_mark(struct twochoice_table *t)
 {
-    if (table->storage.sync(table->storage.ctx, TWOCHOICE_MARK_LOG) != 0)
+    if (t->storage.sync(t->storage.ctx, TWOCHOICE_MARK_LOG) != 0)
         return QOS_EIO;
-    twochoice_priv_mark_synced(table, table->mark);
+    twochoice_priv_mark_synced(t, t->mark);
     return QOS_OK;
 }
 
-/* Writes both slots of the mark, one of them with a mark. Durable on return. */
-QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *table)
+/* Both slots, one with a mark. Durable on return. */
+QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *t)
 {
-    const struct twochoice_storage *s = &table->storage;
+    const struct twochoice_storage *s = &t->storage;
     uint8_t zeros[TWOCHOICE_PRIV_MARK_SLOT];
     __builtin_memset(zeros, 0, sizeof zeros);
-    table->mark_slot = 0;
+    t->mark_slot = 0;
     if (s->create(s->ctx, TWOCHOICE_MARK_LOG) != 0 ||
         s->write(s->ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 ||
         s->write(s->ctx, TWOCHOICE_MARK_LOG, sizeof zeros, zeros, sizeof zeros) != 0 ||
-        twochoice_priv_put_mark(table, NULL) != QOS_OK)
+        twochoice_priv_put_mark(t, NULL) != QOS_OK)
         return QOS_EIO;
-    return twochoice_priv_sync_mark(table);
+    return twochoice_priv_sync_mark(t);
 }
 
 /* Reads len bytes, or to the log's end. */
-QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *table, uint32_t log, uint64_t pos,
-                                             uint8_t *buf, size_t len, size_t *got)
+QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *t, uint32_t log, uint64_t pos, uint8_t *buf,
+                                             size_t len, size_t *got)
 {
     size_t more = 1;
     for (*got = 0; *got < len && more != 0; *got += more) {
         more = 0;
-        if (table->storage.read(table->storage.ctx, (int)log, pos + *got, buf + *got, len - *got, &more) != 0 ||
+        if (t->storage.read(t->storage.ctx, (int)log, pos + *got, buf + *got, len - *got, &more) != 0 ||
             more > len - *got)
             return QOS_EIO;
     }
     return QOS_OK;
 }
 
-/* The latest mark, compared with the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: no slot
- * is intact, or it does not fit. */
-QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, uint64_t there,
+/* The latest mark, beside the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: none is intact,
+ * or it does not fit. */
+QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint64_t there,
                                                  struct twochoice_priv_record *mark)
 {
-    const uint64_t id = table->log[0].id;
+    const uint64_t id = t->log[0].id;
     uint8_t b[TWOCHOICE_PRIV_MARK_BYTES];
     size_t got = 0, at;
-    if (twochoice_priv_read(table, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != QOS_OK)
+    if (twochoice_priv_read(t, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != QOS_OK)
         return QOS_EIO;
     if (got == 0) /* an unfinished format wrote at most a header */
         return there <= 1 ? QOS_ENOENT : QOS_ECORRUPT;
@@ -1718,93 +1706,90 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *table, 
         if (!twochoice_priv_intact(b + at, 0))
             continue;
         twochoice_priv_decode(b + at, &r);
-        if (r.type != TWOCHOICE_PRIV_MARK || r.f.object != table->home || r.f.offset < mark->f.offset ||
+        if (r.type != TWOCHOICE_PRIV_MARK || r.f.object != t->home || r.f.offset < mark->f.offset ||
             (r.f.offset == mark->f.offset && r.f.end < mark->f.end))
             continue;
         *mark = r;
-        table->mark_slot = at == 0;
+        t->mark_slot = at == 0;
     }
     if (mark->type != TWOCHOICE_PRIV_MARK || there == 0 || mark->f.offset > id)
         return QOS_ECORRUPT;
     return mark->f.offset == id && there < mark->f.end ? QOS_ECORRUPT : QOS_OK;
 }
 
-/* Fragments that giving bytes this tag may add: at most 2; for tag 0 at most 1. */
-QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+/* Fragments that giving bytes this tag may add: 2 at most; for tag 0 1. */
+QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    struct twochoice_priv_fragment old;
-    struct twochoice_priv_at at = twochoice_priv_reach(table, f->object, f->offset, &old);
+    struct twochoice_priv_range old;
+    struct twochoice_priv_at at = twochoice_priv_reach(t, f->object, f->offset, &old);
     uint32_t one = f->tag != 0;
     if (old.object == f->object && old.offset < f->offset) {
         if (old.end > f->end)
             return 1 + one;
-        old = twochoice_priv_fragment_at(twochoice_priv_after(table, at));
+        old = twochoice_priv_get_at(twochoice_priv_after(t, at));
     }
     return old.object == f->object && old.end <= f->end ? 0 : one; /* 0: at least one fragment goes */
 }
 
-/* A change while a compaction is under way. Fragments after the cursor are copied later; a change that reaches over
- * the cursor moves it to its end. A ceiling has no place: the copies need it. An attempt that cannot keep up has
- * failed. */
-QOS_PRIV void twochoice_priv_follow(struct twochoice_table *table, struct twochoice_priv_record *r)
+/* A change during a compaction. What is after the cursor is copied later; a change that reaches over it moves it to its
+ * end. The copies need a ceiling. An attempt that cannot keep up has failed. */
+QOS_PRIV void twochoice_priv_follow(struct twochoice_table *t, struct twochoice_priv_record *r)
 {
-    const uint32_t next = twochoice_priv_next_log(table);
-    const struct twochoice_priv_log *l = &table->log[next];
+    const uint32_t next = twochoice_priv_other(t);
+    const struct twochoice_priv_log *l = &t->log[next];
     if (l->state == TWOCHOICE_PRIV_NONE)
         return;
     if (l->state == TWOCHOICE_PRIV_COPYING_LOG && r->type != TWOCHOICE_PRIV_CEILING) {
-        if (!twochoice_priv_starts_before(&r->f, &table->cursor))
+        if (!twochoice_priv_before(&r->f, &t->cursor))
             return;
-        if (r->f.object == table->cursor.object)
-            table->cursor.offset = qos_max(table->cursor.offset, r->f.end);
+        if (r->f.object == t->cursor.object)
+            t->cursor.offset = qos_max(t->cursor.offset, r->f.end);
     }
-    if (l->records < table->max_records)
-        (void)!twochoice_priv_append(table, next, r);
+    if (l->records < t->max_records)
+        (void)!twochoice_priv_append(t, next, r);
     else
-        twochoice_priv_fail(table, next, QOS_EFULL);
+        twochoice_priv_fail(t, next, QOS_EFULL);
 }
 
-/* One change of the table: room and record, of what is reserved only that of the write w; NULL: of a pull. Then the
- * caller applies it to the tree, which cannot fail, and needs much of the stack. */
-QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *table,
-                                                        const struct twochoice_priv_fragment *f, uint64_t version,
-                                                        struct twochoice_priv_write *w)
+/* One change: room and record, of what is reserved only that of the write w; NULL: of a pull. The caller applies it to
+ * the tree, which cannot fail. */
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *t, const struct twochoice_priv_range *f,
+                                                        uint64_t version, struct twochoice_priv_write *w)
 {
-    const uint64_t spare =
-        table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments + (w ? w->fragments : 0u);
+    const uint64_t spare = t->max_fragments - (uint64_t)t->fragments - t->reserved_fragments + (w ? w->fragments : 0u);
     struct twochoice_priv_record r;
-    enum qos_status status = twochoice_priv_records(table);
-    if (spare < 2 && spare < twochoice_priv_growth(table, f))
+    enum qos_status status = twochoice_priv_records(t);
+    if (spare < 2 && spare < twochoice_priv_growth(t, f))
         return QOS_EFULL;
     if (status != QOS_OK)
         return status;
-    if (!table->has_storage) {
-        table->durable_changes = ++table->changes;
+    if (!t->has_storage) {
+        t->durable_changes = ++t->changes;
         return QOS_OK;
     }
-    if (!(w && w->records) && twochoice_priv_record_room(table) == 0)
+    if (!(w && w->records) && twochoice_priv_record_room(t) == 0)
         return QOS_EFULL;
     r = twochoice_priv_record_of(f->tag ? TWOCHOICE_PRIV_REDIRECT : TWOCHOICE_PRIV_HOME, version, 0, 0, 0);
     r.f = *f;
-    if (twochoice_priv_append(table, table->active, &r) != QOS_OK) {
+    if (twochoice_priv_append(t, t->active, &r) != QOS_OK) {
         if (w)
-            w->failed = table->log[table->active].id;
+            w->failed = t->log[t->active].id;
         return QOS_EIO;
     }
-    table->changes++;
-    twochoice_priv_follow(table, &r);
+    t->changes++;
+    twochoice_priv_follow(t, &r);
     return QOS_OK;
 }
 
-/* The stamps of this group of 128, whose groups are used in turn. */
-QOS_PRIV struct twochoice_priv_ended *twochoice_priv_group(const struct twochoice_table *table, uint64_t stamp)
+/* The group of 128 stamps; groups are used in turn. */
+QOS_PRIV struct twochoice_priv_ended *twochoice_priv_group(const struct twochoice_table *t, uint64_t stamp)
 {
-    return &table->ended[stamp / TWOCHOICE_PRIV_BITS % table->groups];
+    return &t->ended[stamp / TWOCHOICE_PRIV_BITS % t->groups];
 }
 
-QOS_PRIV void twochoice_priv_set_ended(struct twochoice_table *table, uint64_t base, uint64_t low, uint64_t high)
+QOS_PRIV void twochoice_priv_set_ended(struct twochoice_table *t, uint64_t base, uint64_t low, uint64_t high)
 {
-    struct twochoice_priv_ended *e = twochoice_priv_group(table, base);
+    struct twochoice_priv_ended *e = twochoice_priv_group(t, base);
     if (base < e->base) /* from so long ago that its group is used again */
         return;
     if (base > e->base)
@@ -1814,48 +1799,47 @@ QOS_PRIV void twochoice_priv_set_ended(struct twochoice_table *table, uint64_t b
     e->bits[1] |= high;
 }
 
-QOS_PRIV void twochoice_priv_note_ended(struct twochoice_table *table, uint64_t stamp)
+QOS_PRIV void twochoice_priv_note_ended(struct twochoice_table *t, uint64_t stamp)
 {
     const uint64_t bit = UINT64_C(1) << stamp % 64;
     const bool high = stamp % TWOCHOICE_PRIV_BITS >= 64;
-    twochoice_priv_set_ended(table, stamp - stamp % TWOCHOICE_PRIV_BITS, high ? 0 : bit, high ? bit : 0);
+    twochoice_priv_set_ended(t, stamp - stamp % TWOCHOICE_PRIV_BITS, high ? 0 : bit, high ? bit : 0);
 }
 
-/* What became of a write that is not open? QOS_OK: it has ended. QOS_ENOENT: it never will. QOS_ESTALE: not known. */
-QOS_PRIV enum qos_status twochoice_priv_outcome(const struct twochoice_table *table, uint64_t stamp)
+/* A write that is not open: QOS_OK: it has ended. QOS_ENOENT: it never will. QOS_ESTALE: not known. */
+QOS_PRIV enum qos_status twochoice_priv_outcome(const struct twochoice_table *t, uint64_t stamp)
 {
-    const struct twochoice_priv_ended *e = twochoice_priv_group(table, stamp);
-    if (stamp == 0 || stamp > table->version)
+    const struct twochoice_priv_ended *e = twochoice_priv_group(t, stamp);
+    if (stamp == 0 || stamp > t->version)
         return QOS_ENOENT;
     if (e->base != stamp - stamp % TWOCHOICE_PRIV_BITS)
         return QOS_ESTALE;
     if ((e->bits[stamp % TWOCHOICE_PRIV_BITS / 64] >> stamp % 64 & 1) != 0)
         return QOS_OK;
-    return stamp > table->first_version ? QOS_ENOENT : QOS_ESTALE;
+    return stamp > t->first_version ? QOS_ENOENT : QOS_ESTALE;
 }
 
-/* The next stamp. QOS_EAGAIN: all up to the last durable bound were given out. QOS_EFULL: all of all time, or there is
- * no room for a record that raises the bound. */
-QOS_PRIV enum qos_status twochoice_priv_stamp(struct twochoice_table *table, uint64_t *stamp)
+/* QOS_EAGAIN: all stamps up to the last durable bound were given out. QOS_EFULL: all of all time, or no room to raise
+ * the bound. */
+QOS_PRIV enum qos_status twochoice_priv_stamp(struct twochoice_table *t, uint64_t *stamp)
 {
-    const struct twochoice_priv_log *next = &table->log[twochoice_priv_next_log(table)];
-    struct twochoice_priv_log *l = &table->log[table->active];
+    const struct twochoice_priv_log *next = &t->log[twochoice_priv_other(t)];
+    struct twochoice_priv_log *l = &t->log[t->active];
     bool room = true;
     uint64_t highest = l->highest;
-    if (table->has_storage && table->version + TWOCHOICE_PRIV_STAMPS / 2 > l->ceiling &&
-        l->ceiling < TWOCHOICE_VERSION_MAX) {
-        const uint64_t ceiling = qos_min(table->version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
+    if (t->has_storage && t->version + TWOCHOICE_PRIV_STAMPS / 2 > l->ceiling && l->ceiling < TWOCHOICE_VERSION_MAX) {
+        const uint64_t ceiling = qos_min(t->version + TWOCHOICE_PRIV_STAMPS, TWOCHOICE_VERSION_MAX);
         struct twochoice_priv_record r = twochoice_priv_record_of(TWOCHOICE_PRIV_CEILING, ceiling, 0, 0, 0);
-        room = twochoice_priv_record_room(table) > 1; /* one is for the write that begins */
-        if (room && twochoice_priv_append(table, table->active, &r) == QOS_OK)
-            twochoice_priv_follow(table, &r);
+        room = twochoice_priv_record_room(t) > 1; /* one is for the write that begins */
+        if (room && twochoice_priv_append(t, t->active, &r) == QOS_OK)
+            twochoice_priv_follow(t, &r);
     }
-    if (table->has_storage && next->state == TWOCHOICE_PRIV_SWAPPING)
+    if (t->has_storage && next->state == TWOCHOICE_PRIV_SWAPPING)
         highest = qos_min(highest, next->highest);
-    if (table->version >= highest)
-        return room && table->version < TWOCHOICE_VERSION_MAX ? QOS_EAGAIN : QOS_EFULL;
-    *stamp = ++table->version;
-    twochoice_priv_set_ended(table, *stamp - *stamp % TWOCHOICE_PRIV_BITS, 0, 0);
+    if (t->version >= highest)
+        return room && t->version < TWOCHOICE_VERSION_MAX ? QOS_EAGAIN : QOS_EFULL;
+    *stamp = ++t->version;
+    twochoice_priv_set_ended(t, *stamp - *stamp % TWOCHOICE_PRIV_BITS, 0, 0);
     return QOS_OK;
 }
 
@@ -1894,8 +1878,8 @@ QOS_API enum qos_status twochoice_table_commit_end(struct twochoice_table *table
     if (!table->has_storage)
         return QOS_OK;
     active = &table->log[table->active];
-    next = &table->log[twochoice_priv_next_log(table)];
-    for (log = 0; log < 2; log++) { /* it counts for the logs that it synced, and for no other */
+    next = &table->log[twochoice_priv_other(table)];
+    for (log = 0; log < 2; log++) { /* it counts for the logs that it synced */
         struct twochoice_priv_log *l = &table->log[log];
         const bool same = commit->log[log].records != 0 && commit->log[log].id == l->id;
         if (l->state == TWOCHOICE_PRIV_NONE)
@@ -1941,7 +1925,7 @@ QOS_API enum qos_status twochoice_table_commit(struct twochoice_table *table)
 
 /* -- recovery -- */
 
-/* A write that power cut short leaves zeros from some byte on, or in whole sectors. */
+/* A power cut leaves zeros from some byte on, or in whole sectors. */
 QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 {
     size_t to_sector = (size_t)(512 - pos % 512), i;
@@ -1955,10 +1939,9 @@ QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
     return true;
 }
 
-/* The record at `bad` does not fit. Returns QOS_OK if a crash cut it short before it was acknowledged, otherwise it
- * is damaged. It was durable if a whole record after it counts it as durable. (That record does not fit either: its
- * CRC depends on the damaged record's.) *end: where the log ends. */
-QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *table, uint64_t bad, uint64_t *end)
+/* The record at `bad` does not fit. QOS_OK: a crash cut it short, not acknowledged; else it is damaged. It was durable
+ * if a whole record after it says so (whose CRC does not fit, either). *end: where the log ends. */
+QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t, uint64_t bad, uint64_t *end)
 {
     uint8_t record[TWOCHOICE_RECORD_BYTES];
     uint64_t pos = bad;
@@ -1967,7 +1950,7 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t
     bool damaged = false;
     for (;; pos += TWOCHOICE_RECORD_BYTES) {
         struct twochoice_priv_record later;
-        if (twochoice_priv_read(table, table->active, pos, record, sizeof record, &have) != QOS_OK)
+        if (twochoice_priv_read(t, t->active, pos, record, sizeof record, &have) != QOS_OK)
             return QOS_EIO;
         if (have < sizeof record)
             break;
@@ -1975,7 +1958,7 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t
             continue;
         twochoice_priv_decode(record, &later);
         if (pos != bad && twochoice_priv_intact(record, before) && later.version <= TWOCHOICE_VERSION_MAX)
-            table->log[table->active].ceiling = qos_max(table->log[table->active].ceiling, later.version);
+            t->log[t->active].ceiling = qos_max(t->log[t->active].ceiling, later.version);
         before = qos_get_le32(record);
         if (pos == bad || (pos - bad) / TWOCHOICE_RECORD_BYTES > later.unsynced)
             damaged = true;
@@ -1984,34 +1967,33 @@ QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t
     return damaged ? QOS_ECORRUPT : QOS_OK;
 }
 
-QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_table *table,
+QOS_PRIV enum qos_status twochoice_priv_check_record(const struct twochoice_table *t,
                                                      const struct twochoice_priv_record *r, bool first)
 {
-    const uint64_t ceiling = table->log[table->active].ceiling;
+    const uint64_t ceiling = t->log[t->active].ceiling;
     bool redirect = r->type == TWOCHOICE_PRIV_REDIRECT;
     if (r->format != TWOCHOICE_LOG_VERSION && r->format != 2) /* 2: the same, without the type ENDED */
         return r->format == 0 ? QOS_ECORRUPT : QOS_EVERSION;
     if (first != (r->type == TWOCHOICE_PRIV_HEADER) || r->version > TWOCHOICE_VERSION_MAX)
         return QOS_ECORRUPT;
     if (first)
-        return r->f.object != table->home ? QOS_EINVAL : r->f.end > 1 ? QOS_ECORRUPT : QOS_OK;
+        return r->f.object != t->home ? QOS_EINVAL : r->f.end > 1 ? QOS_ECORRUPT : QOS_OK;
     if (r->type == TWOCHOICE_PRIV_CEILING || r->type == TWOCHOICE_PRIV_END)
         return r->version >= ceiling ? QOS_OK : QOS_ECORRUPT;
     if (r->type == TWOCHOICE_PRIV_ENDED)
         return r->version % TWOCHOICE_PRIV_BITS == 0 && r->version <= ceiling ? QOS_OK : QOS_ECORRUPT;
     if ((!redirect && r->type != TWOCHOICE_PRIV_HOME) || r->f.offset >= r->f.end || r->version > ceiling ||
         (redirect && (r->version == 0 || twochoice_priv_target(r->f.tag) >= TWOCHOICE_SERVERS_MAX ||
-                      twochoice_priv_target(r->f.tag) == table->home)))
+                      twochoice_priv_target(r->f.tag) == t->home)))
         return QOS_ECORRUPT;
-    return table->max_fragments - table->fragments < twochoice_priv_growth(table, &r->f) ? QOS_EFULL : QOS_OK;
+    return t->max_fragments - t->fragments < twochoice_priv_growth(t, &r->f) ? QOS_EFULL : QOS_OK;
 }
 
-/* Reads records from the start on and applies them. *log_end: where the bytes of the log end. QOS_ECORRUPT also for a
- * compacted log without its end. */
-QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, struct twochoice_recovery *r,
+/* *log_end: where the log's bytes end. QOS_ECORRUPT also for a compacted log without its end. */
+QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *t, struct twochoice_recovery *r,
                                                uint64_t *log_end)
 {
-    struct twochoice_priv_log *l = &table->log[table->active];
+    struct twochoice_priv_log *l = &t->log[t->active];
     uint8_t buf[TWOCHOICE_PRIV_CHUNK];
     enum qos_status status = QOS_OK;
     size_t got = 0;
@@ -2021,40 +2003,40 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *table, st
         const size_t at = (size_t)(r->valid_bytes % sizeof buf);
         struct twochoice_priv_record d;
         if (at == 0)
-            status = twochoice_priv_read(table, table->active, r->valid_bytes, buf, sizeof buf, &got);
+            status = twochoice_priv_read(t, t->active, r->valid_bytes, buf, sizeof buf, &got);
         if (status != QOS_OK)
             break;
         *log_end = r->valid_bytes + qos_min(got - at, TWOCHOICE_RECORD_BYTES);
         if (at + TWOCHOICE_RECORD_BYTES > got)
             break;
         if (!twochoice_priv_intact(buf + at, crc)) {
-            status = twochoice_priv_judge(table, r->valid_bytes, log_end);
+            status = twochoice_priv_judge(t, r->valid_bytes, log_end);
             break;
         }
         crc = qos_get_le32(buf + at);
         twochoice_priv_decode(buf + at, &d);
-        status = twochoice_priv_check_record(table, &d, r->valid_bytes == 0);
+        status = twochoice_priv_check_record(t, &d, r->valid_bytes == 0);
         if (status != QOS_OK)
             break;
         if (r->valid_bytes == 0) {
             l->id = d.f.offset;
             needs_end = d.f.end != 0;
-            if (d.format != TWOCHOICE_LOG_VERSION) /* its copied fragments may be parts of longer pieces */
-                table->longest_bytes = UINT64_MAX;
+            if (d.format != TWOCHOICE_LOG_VERSION) /* its fragments may be parts of longer pieces */
+                t->longest_bytes = UINT64_MAX;
         } else {
             r->records++;
         }
         if (d.type == TWOCHOICE_PRIV_END) {
             needs_end = false;
-            table->longest_bytes = qos_max(table->longest_bytes, d.f.end);
+            t->longest_bytes = qos_max(t->longest_bytes, d.f.end);
         }
         if (d.type == TWOCHOICE_PRIV_ENDED) {
-            twochoice_priv_set_ended(table, d.version, d.f.offset, d.f.end);
+            twochoice_priv_set_ended(t, d.version, d.f.offset, d.f.end);
         } else if (d.type == TWOCHOICE_PRIV_REDIRECT || d.type == TWOCHOICE_PRIV_HOME) {
-            twochoice_priv_apply(table, &d.f);
-            twochoice_priv_note_ended(table, d.version);
+            twochoice_priv_apply(t, &d.f);
+            twochoice_priv_note_ended(t, d.version);
             if (d.type == TWOCHOICE_PRIV_REDIRECT)
-                table->longest_bytes = qos_max(table->longest_bytes, d.f.end - d.f.offset);
+                t->longest_bytes = qos_max(t->longest_bytes, d.f.end - d.f.offset);
         } else {
             l->ceiling = qos_max(l->ceiling, d.version);
         }
@@ -2085,40 +2067,40 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
     return QOS_EIO;
 }
 
-/* After log 0 was read: a new log says the same. After damage, records that raised the bound on stamps may be missing:
- * a mark is at most two rounds of commits old, and each of them raised it by 2^20 at most. */
-QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *table, const struct twochoice_priv_record *mark,
+/* A new log says the same as log 0. After damage, what raised the bound on stamps may be missing: a mark is at most two
+ * rounds of commits old, each of which raised it by 2^20 at most. */
+QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *t, const struct twochoice_priv_record *mark,
                                                bool damaged)
 {
-    const uint64_t window = (uint64_t)table->groups * TWOCHOICE_PRIV_BITS;
-    struct twochoice_priv_log *l = &table->log[0];
+    const uint64_t window = (uint64_t)t->groups * TWOCHOICE_PRIV_BITS;
+    struct twochoice_priv_log *l = &t->log[0];
     const bool marked = mark->type == TWOCHOICE_PRIV_MARK;
     uint64_t latest = 0, gap = UINT64_C(1) << 40;
     enum qos_status status;
     uint32_t i;
     if (marked)
-        gap = qos_min((2 * qos_max(table->mark_every, 1024) + 2) * TWOCHOICE_PRIV_STAMPS, gap);
+        gap = qos_min((2 * qos_max(t->mark_every, 1024) + 2) * TWOCHOICE_PRIV_STAMPS, gap);
     QOS_ASSERT(window > 0);
     l->ceiling = qos_min(qos_max(l->ceiling, mark->version) + (damaged ? gap : 0), TWOCHOICE_VERSION_MAX);
-    for (i = 0; i < table->groups; i++)
-        latest = qos_max(latest, table->ended[i].base);
-    /* The groups of ended stamps go on where they are: the oldest are used first. */
-    table->version = qos_min(latest + (l->ceiling - latest + window - 1) / window * window, TWOCHOICE_VERSION_MAX);
-    table->version = qos_min(table->version | (TWOCHOICE_PRIV_BITS - 1), TWOCHOICE_VERSION_MAX);
-    table->first_version = l->ceiling = table->version;
-    table->last_id = qos_max(l->id, mark->f.offset);
-    l->state = TWOCHOICE_PRIV_LOST; /* an earlier run may not have synced it, nor its mark */
-    if (marked) {                   /* the latest slot again: the other one was synced before it was written */
-        table->mark_slot = 1 - table->mark_slot;
-        status = twochoice_priv_put_mark(table, mark);
+    for (i = 0; i < t->groups; i++)
+        latest = qos_max(latest, t->ended[i].base);
+    /* The groups go on where they are: the oldest are used first. */
+    t->version = qos_min(latest + (l->ceiling - latest + window - 1) / window * window, TWOCHOICE_VERSION_MAX);
+    t->version = qos_min(t->version | (TWOCHOICE_PRIV_BITS - 1), TWOCHOICE_VERSION_MAX);
+    t->first_version = l->ceiling = t->version;
+    t->last_id = qos_max(l->id, mark->f.offset);
+    l->state = TWOCHOICE_PRIV_LOST; /* it may not have been synced, nor its mark */
+    if (marked) {                   /* the latest slot again: the other one was synced before */
+        t->mark_slot = 1 - t->mark_slot;
+        status = twochoice_priv_put_mark(t, mark);
         if (status == QOS_OK)
-            status = twochoice_priv_sync_mark(table);
+            status = twochoice_priv_sync_mark(t);
     } else {
-        status = twochoice_priv_fresh_mark(table);
+        status = twochoice_priv_fresh_mark(t);
     }
     if (status == QOS_OK)
-        status = twochoice_table_compact(table);
-    return status == QOS_OK ? twochoice_priv_records(table) : status; /* the new log's first mark may have failed */
+        status = twochoice_table_compact(t);
+    return status == QOS_OK ? twochoice_priv_records(t) : status; /* the new log's first mark may have failed */
 }
 
 QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, uint32_t flags,
@@ -2155,34 +2137,34 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
 
 /* -- writes -- */
 
-QOS_PRIV bool twochoice_priv_overlap(const struct twochoice_priv_fragment *a, const struct twochoice_priv_fragment *b)
+QOS_PRIV bool twochoice_priv_overlap(const struct twochoice_priv_range *a, const struct twochoice_priv_range *b)
 {
     return a->object == b->object && a->offset < b->end && b->offset < a->end;
 }
 
-/* What is written at home does not overlap: a treap by (object, offset), with hashes of addresses as priorities. */
+/* A treap by (object, offset); hashes of addresses are priorities. */
 QOS_PRIV bool twochoice_priv_above(const struct twochoice_priv_extent *a, const struct twochoice_priv_extent *b)
 {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
     return qos_wrap_mul((uintptr_t)a, odd) > qos_wrap_mul((uintptr_t)b, odd);
 }
 
-/* Where x is, or belongs: below all that are above it. */
-QOS_PRIV struct twochoice_priv_extent **twochoice_priv_place(struct twochoice_table *table,
+/* Where x is, or belongs. */
+QOS_PRIV struct twochoice_priv_extent **twochoice_priv_place(struct twochoice_table *t,
                                                              const struct twochoice_priv_extent *x)
 {
-    struct twochoice_priv_extent **at = &table->busy;
+    struct twochoice_priv_extent **at = &t->busy;
     while (*at && *at != x && twochoice_priv_above(*at, x))
-        at = twochoice_priv_starts_before(&x->f, &(*at)->f) ? &(*at)->before : &(*at)->after;
+        at = twochoice_priv_before(&x->f, &(*at)->f) ? &(*at)->before : &(*at)->after;
     return at;
 }
 
-QOS_PRIV void twochoice_priv_begin_at_home(struct twochoice_table *table, struct twochoice_priv_extent *x)
+QOS_PRIV void twochoice_priv_begin_at_home(struct twochoice_table *t, struct twochoice_priv_extent *x)
 {
-    struct twochoice_priv_extent **at = twochoice_priv_place(table, x), *rest = *at, **before = &x->before,
+    struct twochoice_priv_extent **at = twochoice_priv_place(t, x), *rest = *at, **before = &x->before,
                                  **after = &x->after;
     for (*at = x; rest;) { /* what was here is divided */
-        const bool first = twochoice_priv_starts_before(&rest->f, &x->f);
+        const bool first = twochoice_priv_before(&rest->f, &x->f);
         *(first ? before : after) = rest;
         *(first ? &before : &after) = first ? &rest->after : &rest->before;
         rest = first ? rest->after : rest->before;
@@ -2190,9 +2172,9 @@ QOS_PRIV void twochoice_priv_begin_at_home(struct twochoice_table *table, struct
     *before = *after = NULL;
 }
 
-QOS_PRIV void twochoice_priv_end_at_home(struct twochoice_table *table, const struct twochoice_priv_extent *x)
+QOS_PRIV void twochoice_priv_end_at_home(struct twochoice_table *t, const struct twochoice_priv_extent *x)
 {
-    struct twochoice_priv_extent **at = twochoice_priv_place(table, x), *a = x->before, *b = x->after;
+    struct twochoice_priv_extent **at = twochoice_priv_place(t, x), *a = x->before, *b = x->after;
     while (a && b) {
         const bool first = twochoice_priv_above(a, b);
         *at = first ? a : b;
@@ -2202,49 +2184,49 @@ QOS_PRIV void twochoice_priv_end_at_home(struct twochoice_table *table, const st
     *at = a ? a : b;
 }
 
-/* Is a write at home open there, or a pull that writes there? Only the last that starts before f's end can be. */
-QOS_PRIV bool twochoice_priv_busy(const struct twochoice_table *table, const struct twochoice_priv_fragment *f)
+/* Does a write or a pull write there? Only the last that starts before f's end can. */
+QOS_PRIV bool twochoice_priv_busy(const struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    const struct twochoice_priv_fragment end = {f->object, f->end, f->end, 0};
-    const struct twochoice_priv_extent *last = NULL, *at = table->busy;
+    const struct twochoice_priv_range end = {f->object, f->end, f->end, 0};
+    const struct twochoice_priv_extent *last = NULL, *at = t->busy;
     while (at) {
-        const bool before = twochoice_priv_starts_before(&at->f, &end);
+        const bool before = twochoice_priv_before(&at->f, &end);
         last = before ? at : last;
         at = before ? at->after : at->before;
     }
     return last && twochoice_priv_overlap(f, &last->f);
 }
 
-/* The open write of this stamp; NULL: none. */
-QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twochoice_table *table, uint64_t stamp)
+/* The open write; NULL: none. */
+QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twochoice_table *t, uint64_t stamp)
 {
-    uint32_t at = table->stamped[stamp & table->stamps];
-    while (at != QOS_NONE && table->write[at].stamp != stamp)
-        at = table->write[at].behind;
-    return at != QOS_NONE ? &table->write[at] : NULL;
+    uint32_t at = t->stamped[stamp & t->stamps];
+    while (at != QOS_NONE && t->write[at].stamp != stamp)
+        at = t->write[at].behind;
+    return at != QOS_NONE ? &t->write[at] : NULL;
 }
 
-/* Frees a write, and what is reserved for it. */
-QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *table, struct twochoice_priv_write *w)
+/* With what is reserved for it. */
+QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *t, struct twochoice_priv_write *w)
 {
-    const uint32_t slot = (uint32_t)(w - table->write);
-    uint32_t *at = &table->stamped[w->stamp & table->stamps];
+    const uint32_t slot = (uint32_t)(w - t->write);
+    uint32_t *at = &t->stamped[w->stamp & t->stamps];
     if (w->at.f.tag == 0)
-        twochoice_priv_end_at_home(table, &w->at);
+        twochoice_priv_end_at_home(t, &w->at);
     while (*at != slot)
-        at = &table->write[*at].behind;
+        at = &t->write[*at].behind;
     *at = w->behind;
     w->stamp = 0;
-    w->behind = table->free_write;
-    table->free_write = slot;
-    table->writes_open--;
-    table->reserved_fragments -= w->fragments;
-    table->reserved_records -= w->records;
+    w->behind = t->free_write;
+    t->free_write = slot;
+    t->writes_open--;
+    t->reserved_fragments -= w->fragments;
+    t->reserved_records -= w->records;
 }
 
-QOS_PRIV enum qos_status twochoice_priv_check_target(const struct twochoice_table *table, uint32_t target)
+QOS_PRIV enum qos_status twochoice_priv_check_target(const struct twochoice_table *t, uint32_t target)
 {
-    if (target == table->home)
+    if (target == t->home)
         return QOS_EINVAL;
     return target < TWOCHOICE_SERVERS_MAX || target >= TWOCHOICE_UNBOUND ? QOS_OK : QOS_ERANGE;
 }
@@ -2253,7 +2235,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
                                                     uint64_t offset, uint64_t len_bytes, uint64_t *stamp)
 {
     const bool local = target == TWOCHOICE_LOCAL;
-    struct twochoice_priv_fragment f = {object, offset, 0, 0}, old;
+    struct twochoice_priv_range f = {object, offset, 0, 0}, old;
     struct twochoice_priv_write *w;
     enum qos_status status;
     uint32_t slot;
@@ -2272,7 +2254,7 @@ QOS_API enum qos_status twochoice_table_write_begin(struct twochoice_table *tabl
     room = records && table->max_fragments - (uint64_t)table->fragments - table->reserved_fragments >= 2u - local;
     if (local && twochoice_priv_busy(table, &f))
         return QOS_EAGAIN;
-    if (!room) { /* at home it needs none if it replaces nothing, or splits nothing */
+    if (!room) { /* at home it needs none if it replaces or splits nothing */
         (void)twochoice_priv_reach(table, object, offset, &old);
         if (!local || (twochoice_priv_overlap(&f, &old) && !(records && twochoice_priv_growth(table, &f) == 0)))
             return QOS_EFULL;
@@ -2328,21 +2310,19 @@ QOS_API enum qos_status twochoice_table_write_bind(struct twochoice_table *table
 QOS_PRIV void twochoice_priv_piece(struct twochoice_piece *p, uint64_t object, uint64_t offset, uint64_t end,
                                    uint64_t tag)
 {
-    const uint32_t in_tag = twochoice_priv_target(tag);
-    const uint32_t target = tag == 0                             ? TWOCHOICE_LOCAL
-                            : in_tag == TWOCHOICE_PRIV_NO_TARGET ? TWOCHOICE_UNBOUND
-                                                                 : in_tag;
+    const uint32_t in = twochoice_priv_target(tag);
+    const uint32_t target = !tag ? TWOCHOICE_LOCAL : in == TWOCHOICE_PRIV_NO_TARGET ? TWOCHOICE_UNBOUND : in;
     const struct twochoice_piece piece = {object, offset, end, tag >> 16, target};
     *p = piece;
 }
 
-/* The redirected pieces in the bytes of f, from table->at on, or those of this tag. false: they are more than max. */
-QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *table, const struct twochoice_priv_fragment *f,
+/* The redirected pieces in f, from t->at on, or those of this tag. false: more than max. */
+QOS_PRIV bool twochoice_priv_redirected(const struct twochoice_table *t, const struct twochoice_priv_range *f,
                                         uint64_t tag, struct twochoice_piece *pieces, size_t max, size_t *n)
 {
-    struct twochoice_priv_at at = table->at;
-    for (*n = 0;; at = twochoice_priv_after(table, at)) {
-        struct twochoice_priv_fragment old = twochoice_priv_fragment_at(at);
+    struct twochoice_priv_at at = t->at;
+    for (*n = 0;; at = twochoice_priv_after(t, at)) {
+        struct twochoice_priv_range old = twochoice_priv_get_at(at);
         if (old.object != f->object || old.offset >= f->end)
             return true;
         if (tag != 0 && old.tag != tag)
@@ -2358,7 +2338,7 @@ QOS_API enum qos_status twochoice_table_write_end(struct twochoice_table *table,
                                                   struct twochoice_piece *replaced, size_t max, size_t *n)
 {
     struct twochoice_priv_write *w = twochoice_priv_write_of(table, stamp);
-    const struct twochoice_priv_fragment *f;
+    const struct twochoice_priv_range *f;
     enum qos_status status = QOS_OK;
     bool gap;
     QOS_ASSERT(table && replaced && n);
@@ -2418,8 +2398,8 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
 
 /* -- where bytes are -- */
 
-/* The piece at `offset`, at most up to `end`. f: the first fragment that ends after it. */
-QOS_PRIV void twochoice_priv_piece_at(const struct twochoice_priv_fragment *f, uint64_t object, uint64_t offset,
+/* Up to `end`. f: the first fragment that ends after `offset`. */
+QOS_PRIV void twochoice_priv_piece_at(const struct twochoice_priv_range *f, uint64_t object, uint64_t offset,
                                       uint64_t end, struct twochoice_piece *p)
 {
     if (f->object != object)
@@ -2433,7 +2413,7 @@ QOS_PRIV void twochoice_priv_piece_at(const struct twochoice_priv_fragment *f, u
 QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece)
 {
-    struct twochoice_priv_fragment f;
+    struct twochoice_priv_range f;
     (void)twochoice_priv_reach(table, object, offset, &f);
     twochoice_priv_piece_at(&f, object, offset, UINT64_MAX, piece);
 }
@@ -2441,7 +2421,7 @@ QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t 
 QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                      uint64_t len_bytes, struct twochoice_piece *pieces, size_t max)
 {
-    struct twochoice_priv_fragment f;
+    struct twochoice_priv_range f;
     struct twochoice_priv_at at;
     uint64_t end;
     size_t n = 0;
@@ -2456,14 +2436,14 @@ QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64
         if (f.end > offset) /* f was the gap before it */
             continue;
         at = twochoice_priv_after(table, at);
-        f = twochoice_priv_fragment_at(at);
+        f = twochoice_priv_get_at(at);
     }
 }
 
 QOS_API bool twochoice_table_next(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece)
 {
-    struct twochoice_priv_fragment f;
+    struct twochoice_priv_range f;
     if (!twochoice_priv_reach(table, object, offset, &f).leaf)
         return false;
     twochoice_priv_piece(piece, f.object, f.object == object ? qos_max(f.offset, offset) : f.offset, f.end, f.tag);
@@ -2475,7 +2455,7 @@ QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_
 {
     /* Nothing that the piece has is farther away. */
     const uint64_t end = qos_sat_add(qos_sat_add(offset, len_bytes), table->longest_bytes);
-    struct twochoice_priv_fragment f;
+    struct twochoice_priv_range f;
     struct twochoice_priv_at at = twochoice_priv_reach(table, object, qos_sat_sub(offset, table->longest_bytes), &f);
     if (stamp > table->version || twochoice_priv_write_of(table, stamp))
         return true;
@@ -2483,30 +2463,30 @@ QOS_API bool twochoice_table_refers(const struct twochoice_table *table, uint64_
         if (f.tag >> 16 == stamp)
             return true;
         at = twochoice_priv_after(table, at);
-        f = twochoice_priv_fragment_at(at);
+        f = twochoice_priv_get_at(at);
     }
     return false;
 }
 
 /* -- pulls -- */
 
-QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pull_of(struct twochoice_table *table, uint32_t pull)
+QOS_PRIV struct twochoice_priv_pull *twochoice_priv_pull_of(struct twochoice_table *t, uint32_t pull)
 {
-    return pull < table->max_pulls && table->pull[pull].state != TWOCHOICE_PRIV_FREE ? &table->pull[pull] : NULL;
+    return pull < t->max_pulls && t->pull[pull].state != TWOCHOICE_PRIV_FREE ? &t->pull[pull] : NULL;
 }
 
-QOS_PRIV void twochoice_priv_close_pull(struct twochoice_table *table, struct twochoice_priv_pull *p)
+QOS_PRIV void twochoice_priv_close_pull(struct twochoice_table *t, struct twochoice_priv_pull *p)
 {
     if (p->state == TWOCHOICE_PRIV_WRITING)
-        twochoice_priv_end_at_home(table, &p->at);
+        twochoice_priv_end_at_home(t, &p->at);
     p->state = TWOCHOICE_PRIV_FREE;
-    table->pulls_open--;
+    t->pulls_open--;
 }
 
 QOS_API enum qos_status twochoice_table_pull_start(struct twochoice_table *table, uint64_t object, uint64_t offset,
                                                    uint64_t max_bytes, uint32_t *pull, struct twochoice_piece *piece)
 {
-    struct twochoice_priv_fragment f = {object, offset, 0, 0};
+    struct twochoice_priv_range f = {object, offset, 0, 0};
     struct twochoice_priv_pull *p = NULL, *other;
     QOS_ASSERT(table && pull && piece);
     if (max_bytes == 0)
@@ -2604,7 +2584,7 @@ QOS_API enum qos_status twochoice_table_pull_cancel(struct twochoice_table *tabl
 
 QOS_API enum qos_status twochoice_table_compact_start(struct twochoice_table *table)
 {
-    const uint32_t next = twochoice_priv_next_log(table);
+    const uint32_t next = twochoice_priv_other(table);
     const uint64_t ceiling = qos_max(table->log[table->active].ceiling, table->version);
     QOS_ASSERT(table);
     if (!table->has_storage || table->log[table->active].state == TWOCHOICE_PRIV_NONE)
@@ -2616,37 +2596,37 @@ QOS_API enum qos_status twochoice_table_compact_start(struct twochoice_table *ta
     return twochoice_priv_begin_log(table, next, TWOCHOICE_PRIV_COPYING_LOG, ceiling);
 }
 
-/* The next record of the copy: a fragment; behind them groups of ended stamps, the latest first, in half of what the
- * fragments leave of half of the log: more would soon be compacted again; at last the end. */
-QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_table *table)
+/* The next record of the copy: a fragment; then groups of ended stamps, the latest first, in half of what the fragments
+ * leave of half of the log, as more would soon fill it; at last the end. */
+QOS_PRIV struct twochoice_priv_record twochoice_priv_next_copy(struct twochoice_table *t)
 {
-    const uint64_t ceiling = qos_max(table->log[table->active].ceiling, table->version + TWOCHOICE_PRIV_STAMPS);
-    const struct twochoice_priv_log *l = &table->log[twochoice_priv_next_log(table)];
+    const uint64_t ceiling = qos_max(t->log[t->active].ceiling, t->version + TWOCHOICE_PRIV_STAMPS);
+    const struct twochoice_priv_log *l = &t->log[twochoice_priv_other(t)];
     struct twochoice_priv_record r;
     struct twochoice_piece p;
-    if (twochoice_table_next(table, table->cursor.object, table->cursor.offset, &p)) {
+    if (twochoice_table_next(t, t->cursor.object, t->cursor.offset, &p)) {
         r = twochoice_priv_record_of(TWOCHOICE_PRIV_REDIRECT, p.version, p.object, p.offset, p.end);
         r.f.tag = twochoice_priv_tag(p.version, p.target);
-        table->cursor.object = p.object;
-        table->cursor.offset = p.end;
+        t->cursor.object = p.object;
+        t->cursor.offset = p.end;
         return r;
     }
-    table->cursor.object = table->cursor.offset = UINT64_MAX; /* from now on all changes go to both logs */
-    while (table->cursor_ended < table->groups && 2 * (l->records + 1) < table->max_records / 2 + table->fragments) {
-        const struct twochoice_priv_ended *e = twochoice_priv_group(
-            table, table->version + TWOCHOICE_PRIV_BITS * (uint64_t)(table->groups - table->cursor_ended));
-        table->cursor_ended++;
+    t->cursor.object = t->cursor.offset = UINT64_MAX; /* from now on all changes go to both logs */
+    while (t->cursor_ended < t->groups && 2 * (l->records + 1) < t->max_records / 2 + t->fragments) {
+        const struct twochoice_priv_ended *e =
+            twochoice_priv_group(t, t->version + TWOCHOICE_PRIV_BITS * (uint64_t)(t->groups - t->cursor_ended));
+        t->cursor_ended++;
         if ((e->bits[0] | e->bits[1]) != 0)
             return twochoice_priv_record_of(TWOCHOICE_PRIV_ENDED, e->base, 0, e->bits[0], e->bits[1]);
     }
     return twochoice_priv_record_of(TWOCHOICE_PRIV_END, qos_min(ceiling, TWOCHOICE_VERSION_MAX), 0, 0,
-                                    table->longest_bytes);
+                                    t->longest_bytes);
 }
 
 QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *table, uint32_t max_records,
                                                      enum twochoice_compact_todo *todo)
 {
-    const uint32_t next = twochoice_priv_next_log(table);
+    const uint32_t next = twochoice_priv_other(table);
     struct twochoice_priv_log *l = &table->log[next];
     uint32_t i;
     QOS_ASSERT(table && todo);
@@ -2654,7 +2634,7 @@ QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *tab
     for (i = 0; i < max_records && l->state == TWOCHOICE_PRIV_COPYING_LOG; i++) {
         struct twochoice_priv_record r = twochoice_priv_next_copy(table);
         const bool end = r.type == TWOCHOICE_PRIV_END;
-        /* After it there must be room for the end, and for each open write. */
+        /* After it there must be room for the end and each open write. */
         if (l->records + 2 + !end + table->reserved_records > table->max_records)
             twochoice_priv_fail(table, next, QOS_EFULL);
         else if (twochoice_priv_append(table, next, &r) == QOS_OK && end)
@@ -2676,7 +2656,7 @@ QOS_API enum qos_status twochoice_table_compact_step(struct twochoice_table *tab
 
 QOS_API enum qos_status twochoice_table_compact_end(struct twochoice_table *table, bool swapped)
 {
-    const uint32_t next = twochoice_priv_next_log(table);
+    const uint32_t next = twochoice_priv_other(table);
     struct twochoice_priv_log *l = &table->log[next], *old = &table->log[table->active];
     QOS_ASSERT(table);
     if (l->state != TWOCHOICE_PRIV_SWAPPING && l->state != TWOCHOICE_PRIV_DOUBTFUL)
@@ -2701,17 +2681,17 @@ QOS_API enum qos_status twochoice_table_compact(struct twochoice_table *table)
     if (status == QOS_OK)
         status = twochoice_table_compact_step(table, UINT32_MAX, &todo);
     if (status == QOS_OK && todo != TWOCHOICE_COMPACT_SWAP) {
-        (void)!twochoice_table_commit(table); /* QOS_EIO if the active log is lost: the swap acknowledges then */
+        (void)!twochoice_table_commit(table); /* QOS_EIO if the active log is lost: then the swap acknowledges */
         status = twochoice_table_compact_step(table, UINT32_MAX, &todo);
     }
     if (status == QOS_OK && todo != TWOCHOICE_COMPACT_SWAP) {
         status = QOS_EIO;
-        twochoice_priv_fail(table, twochoice_priv_next_log(table), status);
+        twochoice_priv_fail(table, twochoice_priv_other(table), status);
     }
     if (status != QOS_OK)
         return status;
-    return twochoice_table_compact_end(
-        table, table->storage.swap(table->storage.ctx, (int)twochoice_priv_next_log(table)) == 0);
+    return twochoice_table_compact_end(table,
+                                       table->storage.swap(table->storage.ctx, (int)twochoice_priv_other(table)) == 0);
 }
 
 QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table, struct twochoice_table_state *out)
@@ -2727,7 +2707,7 @@ QOS_API enum qos_status twochoice_table_info(const struct twochoice_table *table
     out->durable_changes = table->durable_changes;
     out->log_bytes = table->log[table->active].records * TWOCHOICE_RECORD_BYTES;
     out->max_log_bytes = qos_sat_mul(table->max_records, TWOCHOICE_RECORD_BYTES);
-    out->next_log = twochoice_priv_next_log(table);
+    out->next_log = twochoice_priv_other(table);
     out->compacting = table->log[out->next_log].state != TWOCHOICE_PRIV_NONE;
     out->log_broken = twochoice_priv_records(table) == QOS_EIO;
     return QOS_OK;
@@ -2748,42 +2728,57 @@ QOS_API const char *twochoice_maintainer_config_error(const struct twochoice_mai
     return NULL;
 }
 
+QOS_PRIV void twochoice_priv_maintainer_layout(struct qos_layout *layout, void *mem, struct twochoice_maintainer *m,
+                                               const struct twochoice_maintainer_config *config)
+{
+    qos_layout_begin(layout, mem);
+    QOS_LAYOUT_SET(layout, m->source, config->servers);
+}
+
 QOS_API size_t twochoice_maintainer_memsize(const struct twochoice_maintainer_config *config)
 {
-    const size_t bytes = config ? config->servers * sizeof(struct twochoice_priv_source) : 0;
-    return twochoice_maintainer_config_error(config) ? 0 : (bytes + QOS_CACHE_LINE - 1) & ~(size_t)(QOS_CACHE_LINE - 1);
+    struct twochoice_maintainer scratch;
+    struct qos_layout layout;
+    if (twochoice_maintainer_config_error(config))
+        return 0;
+    twochoice_priv_maintainer_layout(&layout, NULL, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
 QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *maintainer, void *mem, size_t size_bytes,
                                                   const struct twochoice_maintainer_config *config)
 {
-    struct qos_layout layout = {NULL, twochoice_maintainer_memsize(config), QOS_CACHE_LINE, false};
-    enum qos_status status = qos_layout_check(&layout, mem, size_bytes);
+    struct twochoice_maintainer m;
+    struct qos_layout layout;
+    enum qos_status status;
     uint64_t rate;
     uint32_t i;
     QOS_ASSERT(maintainer);
     if (twochoice_maintainer_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
+    __builtin_memset(&m, 0, sizeof m);
+    twochoice_priv_maintainer_layout(&layout, NULL, &m, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     rate = qos_default(config->rate_bytes_per_s, UINT64_C(64) << 20);
-    __builtin_memset(maintainer, 0, sizeof *maintainer);
-    maintainer->source = (struct twochoice_priv_source *)mem;
+    twochoice_priv_maintainer_layout(&layout, mem, &m, config);
     for (i = 0; i < config->servers; i++) {
-        maintainer->source[i].since_ns = QOS_NEVER;
-        maintainer->source[i].idle = false;
+        m.source[i].since_ns = QOS_NEVER;
+        m.source[i].idle = false;
     }
-    maintainer->servers = config->servers;
-    maintainer->limited = rate != QOS_UNLIMITED;
-    maintainer->piece_bytes = qos_default(config->piece_bytes, UINT64_C(1) << 20);
-    maintainer->idle_load = config->idle_load;
-    maintainer->idle_ns = qos_default(config->idle_ns, UINT64_C(100000000));
-    maintainer->quiet_since_ns = QOS_NEVER;
-    maintainer->again = true;
-    return qos_bucket_init(&maintainer->bucket, 0, maintainer->limited ? rate : 0, maintainer->piece_bytes);
+    m.servers = config->servers;
+    m.limited = rate != QOS_UNLIMITED;
+    m.piece_bytes = qos_default(config->piece_bytes, UINT64_C(1) << 20);
+    m.idle_load = config->idle_load;
+    m.idle_ns = qos_default(config->idle_ns, UINT64_C(100000000));
+    m.quiet_since_ns = QOS_NEVER;
+    m.again = true;
+    *maintainer = m;
+    return qos_bucket_init(&maintainer->bucket, 0, m.limited ? rate : 0, m.piece_bytes);
 }
 
-/* Has span_ns passed? A time in the future comes from a clock that jumped; it counts as long past. */
+/* Has span_ns passed? A time in the future is of a clock that jumped: long past. */
 QOS_PRIV bool twochoice_priv_passed(uint64_t since_ns, uint64_t now_ns, uint64_t span_ns)
 {
     return since_ns > now_ns || now_ns - since_ns >= span_ns;
@@ -2799,15 +2794,15 @@ QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maint
     maintainer->again = maintainer->again || maintainer->source[target].idle;
 }
 
-/* At a redirected piece: pulls it, asks for its server's load, or waits for the rate. QOS_EBUSY: not now. */
-QOS_PRIV enum qos_status twochoice_priv_visit(struct twochoice_maintainer *maintainer, uint64_t now_ns,
-                                              struct twochoice_table *table, const struct twochoice_piece *piece,
+/* Pulls the piece, asks for its server's load, or waits for the rate. QOS_EBUSY: not now. */
+QOS_PRIV enum qos_status twochoice_priv_visit(struct twochoice_maintainer *m, uint64_t now_ns,
+                                              struct twochoice_table *t, const struct twochoice_piece *piece,
                                               struct twochoice_order *order)
 {
-    struct twochoice_priv_source *s = &maintainer->source[piece->target];
-    const uint64_t len = qos_min(piece->end - piece->offset, maintainer->piece_bytes);
+    struct twochoice_priv_source *s = &m->source[piece->target];
+    const uint64_t len = qos_min(piece->end - piece->offset, m->piece_bytes);
     enum qos_status status;
-    if (twochoice_priv_passed(s->since_ns, now_ns, maintainer->idle_ns)) { /* not known, or not any more */
+    if (twochoice_priv_passed(s->since_ns, now_ns, m->idle_ns)) { /* not known, or not any more */
         s->since_ns = now_ns;
         s->idle = false; /* until it answers */
         order->todo = TWOCHOICE_ASK_LOAD;
@@ -2816,18 +2811,18 @@ QOS_PRIV enum qos_status twochoice_priv_visit(struct twochoice_maintainer *maint
     }
     if (!s->idle)
         return QOS_EBUSY;
-    if (maintainer->limited) {
-        order->next_ns = qos_bucket_next_ns(&maintainer->bucket, now_ns, len);
+    if (m->limited) {
+        order->next_ns = qos_bucket_next_ns(&m->bucket, now_ns, len);
         if (order->next_ns > now_ns)
             return QOS_OK;
     }
-    status = twochoice_table_pull_start(table, piece->object, piece->offset, len, &order->pull, &order->piece);
+    status = twochoice_table_pull_start(t, piece->object, piece->offset, len, &order->pull, &order->piece);
     if (status != QOS_OK)
         return status;
-    if (maintainer->limited)
-        (void)!qos_bucket_take(&maintainer->bucket, now_ns, order->piece.end - order->piece.offset);
-    maintainer->offset = order->piece.end;
-    maintainer->again = true;
+    if (m->limited)
+        (void)!qos_bucket_take(&m->bucket, now_ns, order->piece.end - order->piece.offset);
+    m->offset = order->piece.end;
+    m->again = true;
     order->todo = TWOCHOICE_COPY;
     return QOS_OK;
 }
@@ -2836,52 +2831,51 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
                                                   struct twochoice_table *table, uint64_t local_load,
                                                   struct twochoice_order *order)
 {
-    struct twochoice_priv_fragment f;
+    struct twochoice_maintainer *m = maintainer;
+    struct twochoice_priv_range f;
     struct twochoice_priv_at at;
     struct twochoice_piece piece;
     uint32_t i;
     QOS_ASSERT(maintainer && table && order);
     order->todo = TWOCHOICE_WAIT;
-    if (local_load > maintainer->idle_load) {
-        maintainer->quiet_since_ns = QOS_NEVER;
-        order->next_ns = qos_sat_add(now_ns, maintainer->idle_ns);
+    if (local_load > m->idle_load) {
+        m->quiet_since_ns = QOS_NEVER;
+        order->next_ns = qos_sat_add(now_ns, m->idle_ns);
         return QOS_OK;
     }
-    if (maintainer->quiet_since_ns == QOS_NEVER || maintainer->quiet_since_ns > now_ns)
-        maintainer->quiet_since_ns = now_ns;
-    order->next_ns = qos_sat_add(maintainer->quiet_since_ns, maintainer->idle_ns);
-    if (now_ns - maintainer->quiet_since_ns < maintainer->idle_ns)
+    if (m->quiet_since_ns == QOS_NEVER || m->quiet_since_ns > now_ns)
+        m->quiet_since_ns = now_ns;
+    order->next_ns = qos_sat_add(m->quiet_since_ns, m->idle_ns);
+    if (now_ns - m->quiet_since_ns < m->idle_ns)
         return QOS_OK;
     order->next_ns = QOS_NEVER;
     if (table->pulls_open == table->max_pulls || table->fragments == 0) /* until one ends; until there is a redirect */
         return QOS_OK;
-    if (!maintainer->looking) {
-        order->next_ns = qos_sat_add(maintainer->rounded_ns, maintainer->idle_ns);
-        if (!maintainer->again && maintainer->round_stamp == table->version &&
-            !twochoice_priv_passed(maintainer->rounded_ns, now_ns, maintainer->idle_ns))
+    if (!m->looking) {
+        order->next_ns = qos_sat_add(m->rounded_ns, m->idle_ns);
+        if (!m->again && m->round_stamp == table->version && !twochoice_priv_passed(m->rounded_ns, now_ns, m->idle_ns))
             return QOS_OK;
-        maintainer->looking = true;
-        maintainer->again = false;
-        maintainer->object = maintainer->offset = 0;
-        maintainer->round_stamp = table->version;
+        m->looking = true;
+        m->again = false;
+        m->object = m->offset = 0;
+        m->round_stamp = table->version;
     }
     order->next_ns = now_ns; /* there is more to look at */
-    at = twochoice_priv_reach(table, maintainer->object, maintainer->offset, &f);
+    at = twochoice_priv_reach(table, m->object, m->offset, &f);
     for (i = 0; at.leaf && i < TWOCHOICE_PRIV_LOOKS; i++, at = twochoice_priv_after(table, at)) {
         f = twochoice_priv_get(at.leaf, at.slot);
-        if (f.object == maintainer->object) /* a part of it may be pulled already */
-            f.offset = qos_max(f.offset, maintainer->offset);
+        if (f.object == m->object) /* a part of it may be pulled already */
+            f.offset = qos_max(f.offset, m->offset);
         twochoice_priv_piece(&piece, f.object, f.offset, f.end, f.tag);
-        maintainer->object = f.object;
-        maintainer->offset = f.offset;
-        if (piece.target < maintainer->servers &&
-            twochoice_priv_visit(maintainer, now_ns, table, &piece, order) == QOS_OK)
+        m->object = f.object;
+        m->offset = f.offset;
+        if (piece.target < m->servers && twochoice_priv_visit(m, now_ns, table, &piece, order) == QOS_OK)
             return QOS_OK;
-        maintainer->offset = f.end;
+        m->offset = f.end;
     }
     if (!at.leaf) {
-        maintainer->looking = false;
-        maintainer->rounded_ns = now_ns;
+        m->looking = false;
+        m->rounded_ns = now_ns;
     }
     return QOS_OK;
 }
@@ -2890,37 +2884,35 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
 
 /* ==== chapter: placement ================================================================================
  *
- * Which servers get the k writes of a request: informed late binding, in a client.
+ * Informed late binding: which servers get the k writes of a request.
  *
- *   The client reserves at 2k servers. Each answers with the time until a write would begin there and the time that it
- *   would take: what is reserved there counts. A server that is nearly idle asks for a write. Then the client sorts
- *   what it could use by the end: this ask, and every other place that it holds.
+ *   The client reserves at 2k servers. Each answers when a write would begin there, behind what is reserved, and how
+ *   long it takes. A server that is nearly idle asks for a write. Then the client sorts by the end: this ask, and every
+ *   other place that it holds.
  *
  *      asks now      |=====|                      end of this write
  *      B answered    ......|==|                   earlier: better than the ask
  *      C answered    ..............|==|           later
  *
  *   If as many places are better as writes are left, the ask is declined, otherwise a write goes there. A bound that
- *   has passed counts as late as it is overdue, so a server that hangs is not waited for: the client then reserves
- *   again where it declined. A place of which nothing was heard counts with what the server took when last heard of,
- *   or with what is typical; an ask that only such places would beat waits for a quarter of its own service time.
+ *   has passed counts as late as it is overdue: one that hangs is not waited for, and the client reserves again where
+ *   it declined. A place not heard of counts with what the server took last, or what is typical; an ask that only such
+ *   ones would beat waits for a quarter of its service time.
  *
- *   A write that takes 3/2 of its bound and two round trips is overdue. It is sent to another server, too, if this is
- *   needed at most once in 8 writes, and three times at first; after timeout_ns always; never one at its own home,
- *   where bytes are overwritten in place. Where servers are fewer than 2k, one reservation is for several writes,
- *   ceil(2k / servers). Servers are drawn in proportion to the rate that was heard last.
+ *   A write that takes 3/2 of its bound and two round trips is overdue: it is sent to another server, too, once in 8
+ *   writes at most, and three times at first; after timeout_ns always; never at its own home, where bytes are
+ *   overwritten in place. Where servers are fewer than 2k, a reservation is for ceil(2k / servers) writes. Servers are
+ *   drawn in proportion to the rate heard last.
  *
- *   Cold: of the first writes nobody knows a bound. The first one that ends gives it to the others: what it took, which
- *   has a round trip in it. A server whose rate is not known, or not believed, gets a write whose home it is last, as
- *   that could not be sent again. For a write that is sent again such a server counts as slow: it took longer already.
+ *   Cold: nobody knows a bound. The first write that ends gives it to the others: what it took, with a round trip. A
+ *   server whose rate is not known, or not believed, gets a write whose home it is last, as that could not be sent
+ *   again; for one that is sent again it counts as slow.
  *
  *   If all have answered, and fewer places than writes are left end within twice what a write usually takes from its
- *   request's begin, the client reserves once more, at 2 servers for each write that is left; and again for each write
- *   that is sent again. Where all servers are busy, that is usual, so this costs few messages.
+ *   request's begin, the client reserves once more, at 2 servers a write; and again for each that is sent again.
  *
- *   Rates change, and a server that is always declined would never be seen to recover. So 1 request in 128 believes no
- *   slow server whose times are older than 8 writes of it. When other servers become slow, clients know them after two
- *   slow writes.
+ *   A server that is always declined would never be seen to recover. So 1 request in 128 believes no slow server whose
+ *   times are older than 8 writes of it. Servers that become slow are known after two slow writes.
  *
  *   States of a reservation:
  *
@@ -2933,11 +2925,11 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *
  * INVARIANTS
  *
- *   1. Of each request `unbound` writes are UNBOUND and `open` are not ENDED. id is 0 if and only if open is 0 and no
+ *   1. Of each request `unbound` writes are UNBOUND and `open` are not DONE. id is 0 if and only if open is 0 and no
  *      reservation is left.
- *   2. A message changes the reservation of its turn, which no other one ever had, and nothing else.
- *   3. The clock of a placement or an intake never goes back, one call moves it by TWOCHOICE_TIME_MAX at most, and all
- *      together by no more than the caller's passed, but where that was set.
+ *   2. A message changes the reservation of its turn, which no other ever had, and nothing else.
+ *   3. The own clock never goes back; one call moves it by TWOCHOICE_TIME_MAX at most, and all together by no more than
+ *      the caller's passed, but where that was set.
  *
  * REFERENCES
  *
@@ -2946,25 +2938,25 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   K. Ousterhout, P. Wendell, M. Zaharia, I. Stoica: Sparrow: Distributed, Low Latency Scheduling, SOSP 2013.
  *
  *   Map (without twochoice_priv_)
- *     the client       twochoice_placement_begin: plan, reserve; _heard, _ended; _step: bind, again, overdue, go_home
+ *     the client       plan, reserve, choose, bind, again, overdue, go_home
  *     what it learns   remember, remembered, draw (of servers, by rate)
- *     the server       twochoice_intake_heard: bounds; _ask: asks_ns, gives_up_ns; _begin, _arrived, _end: drain
+ *     the server       bounds, drain, asks_ns, gives_up_ns
  */
 
 #define TWOCHOICE_PRIV_OFFERS (4u * TWOCHOICE_WRITES_MAX) /* reservations of a request; a turn says which */
 
 struct twochoice_priv_clock {
     uint64_t last_ns, ns; /* the caller's latest time; our own */
-    uint64_t back_ns;     /* a step back by more: the clock was set; by less: this time was read earlier */
+    uint64_t back_ns;     /* a step back by more: it was set */
 };
 enum twochoice_priv_offer_state {
-    TWOCHOICE_PRIV_OFFER_UNUSED,
-    TWOCHOICE_PRIV_OFFER_PLANNED,
-    TWOCHOICE_PRIV_OFFER_WAITS,
-    TWOCHOICE_PRIV_OFFER_KNOWN,
-    TWOCHOICE_PRIV_OFFER_ASKS,
-    TWOCHOICE_PRIV_OFFER_DECLINED,
-    TWOCHOICE_PRIV_OFFER_REFUSED
+    TWOCHOICE_PRIV_UNUSED,
+    TWOCHOICE_PRIV_PLANNED,
+    TWOCHOICE_PRIV_WAITS,
+    TWOCHOICE_PRIV_KNOWN,
+    TWOCHOICE_PRIV_ASKS,
+    TWOCHOICE_PRIV_DECLINED,
+    TWOCHOICE_PRIV_REFUSED
 };
 struct twochoice_priv_offer { /* a reservation, as its client sees it */
     enum twochoice_priv_offer_state state;
@@ -2973,22 +2965,25 @@ struct twochoice_priv_offer { /* a reservation, as its client sees it */
     uint64_t turn, at_ns;  /* at_ns: of the bounds, or of the RESERVE */
     uint64_t wait_ns, service_ns;
 };
-enum twochoice_priv_sent_state { TWOCHOICE_PRIV_WRITE_UNBOUND, TWOCHOICE_PRIV_WRITE_BOUND, TWOCHOICE_PRIV_WRITE_ENDED };
+enum twochoice_priv_sent_state { TWOCHOICE_PRIV_UNBOUND, TWOCHOICE_PRIV_BOUND, TWOCHOICE_PRIV_DONE };
 struct twochoice_priv_sent { /* a write of a request */
     enum twochoice_priv_sent_state state;
     uint32_t home, server;
     bool again, small;
-    uint64_t at_ns, bound_ns; /* when it was sent; what it takes at most, as was said; 0: not known */
+    uint64_t at_ns, bound_ns; /* when sent; what it takes at most, as said; 0: not known */
 };
 struct twochoice_priv_request {
     uint64_t id, tag;
     struct twochoice_priv_offer *offer;
     struct twochoice_priv_sent *sent;
-    uint32_t offers, writes, unbound, open, small; /* offers: used so far; small: of the unbound */
-    uint32_t back;                                 /* writes taken back since it reserved last */
-    uint32_t widens;                               /* for so many writes it may reserve at more than 2k servers */
-    uint64_t len_bytes, begun_ns, due_ns;          /* due_ns: nothing happens before, unless something is heard */
-    uint64_t last_ns;      /* no server takes a write until then, and none comes back: what is left goes home */
+    uint32_t writes, unbound, open;
+    uint32_t offers; /* used so far */
+    uint32_t small;  /* of the unbound */
+    uint32_t back;   /* taken back since it reserved last */
+    uint32_t widens; /* so many writes may have more than 2k servers */
+    uint64_t len_bytes, begun_ns;
+    uint64_t due_ns;       /* nothing happens before, unless something is heard */
+    uint64_t last_ns;      /* without a write taken, or back, by then: the rest goes home */
     bool curious, careful; /* careful: a write was taken back */
 };
 struct twochoice_placement {
@@ -2996,13 +2991,13 @@ struct twochoice_placement {
     struct twochoice_priv_offer *offer;
     struct twochoice_priv_sent *sent;
     uint64_t *service_ns; /* by server: as heard last; 0: never */
-    uint64_t *drawn;      /* by server: number of the last draw that excludes it */
+    uint64_t *drawn;      /* by server: the last draw that excludes it */
     uint8_t *state;
     uint32_t servers, max_writes, max_requests, max_offers;
     uint64_t min_write_bytes, timeout_ns, client, draws, requests, turns;
     uint64_t typical_ns, round_trip_ns; /* of the servers heard */
     uint64_t usual_ns;                  /* from a request's begin to the end of a write, by the bound */
-    uint32_t budget;                    /* for writes that are sent twice: 24 at first, 1 a write; one takes 8 */
+    uint32_t budget;                    /* for writes sent twice: 24 at first, 1 a write; one takes 8 */
     bool include_home;
     struct twochoice_priv_clock clock;
     struct qos_rng rng;
@@ -3012,16 +3007,15 @@ struct twochoice_placement {
 /* INTAKE, in every server: who may write to it next, and how fast its device drains.
  *
  *   rate   Each end of an operation adds the time that the device worked for it, and its cost (len_bytes + op_cost), to
- *          two sums that forget a quarter each time. With fewer than `parallel` operations in flight the time counts in
- *          part, so the quotient is the time that a device with enough work needs. An operation that takes longer than
- *          expected counts before it ends.
- *   ask    The turn goes round over the clients, one write each, so that a large client waits like a small one. While
- *          a write would begin in less than three times the learned time from an ask to its write (the lead), behind
- *          what is in flight and asked for, the next one is asked. An idle device always asks; one whose rate is not
- *          known does only when idle. An ask without an answer holds its place for four leads.
+ *          two sums that forget a quarter each time. With fewer than `parallel` in flight it counts in part: the
+ *          quotient is of a device with enough work. One that takes longer than expected counts before it ends.
+ *   ask    The turn goes round the clients, one write each. While a write would begin, behind what is in flight and
+ *          asked for, in less than three leads (the learned time from an ask to its write), the next is asked. An idle
+ *          device always asks; one whose rate is not known only when idle. An ask without an answer holds its place for
+ *          four leads.
  *   wait   of a reservation: what is in flight and asked for; and 3/4 of what its turn comes behind, as of 2k
- *          reservations k are used. For this a reservation counts as at most four typical operations: who claims more
- *          does not drive others away.
+ *          reservations k are used. Here one counts as at most four typical operations: who claims more does not drive
+ *          others away.
  *
  *   States of a reservation; left: writes that may be asked for, asked: asks without an answer:
  *
@@ -3030,11 +3024,11 @@ struct twochoice_placement {
  *
  * INVARIANTS
  *
- *   1. Each entry in use is in the chain of its client and turn; in the list of its client, in the order of their
- *      RESERVEs, while left > 0; in the queue of deadlines while asked > 0. A client is in its chain while it has
- *      entries, in the turn while its list is not empty.
- *   2. left and reserved are the sums of left, and of left times cost, over all entries; holds and awaited the same of
- *      holds, asked the sum of asked. holds > 0 only from `young` on in the queue of deadlines.
+ *   1. Each entry in use is in the chain of its client and turn; in the list of its client, in the order of RESERVEs,
+ *      while left > 0; in the queue of deadlines while asked > 0. A client is in its chain while it has entries, in the
+ *      turn while its list is not empty.
+ *   2. left and reserved are the sums of left, and of left times cost, of all entries; holds and awaited likewise of
+ *      holds; asked the sum of asked. holds > 0 only from `young` on in the queue of deadlines.
  */
 
 struct twochoice_priv_entry { /* a reservation, as the server sees it */
@@ -3063,7 +3057,7 @@ struct twochoice_intake {
     uint64_t op_cost, timeout_ns;
     uint64_t ops, cost, left, reserved, asked, holds, awaited; /* ops, cost: in flight */
     uint64_t work_ns, work_cost; /* sums that forget: their quotient is the time for a unit of cost */
-    uint64_t last_ns;            /* when the device began with what it does now, or ended the last operation */
+    uint64_t last_ns;            /* when the device began what it does, or last ended an operation */
     uint64_t lead_ns;            /* from an ask to its write */
     uint64_t lost;
     struct twochoice_priv_clock clock;
@@ -3071,7 +3065,7 @@ struct twochoice_intake {
 
 #ifndef QOS_DECLARE_ONLY
 
-/* The own clock, which moves as the caller's passes its latest time. */
+/* The own clock moves as the caller's passes its latest time. */
 QOS_PRIV uint64_t twochoice_priv_now(struct twochoice_priv_clock *clock, uint64_t now_ns)
 {
     uint64_t passed_ns = qos_min(qos_elapsed_ns(clock->last_ns, now_ns), TWOCHOICE_TIME_MAX);
@@ -3082,7 +3076,7 @@ QOS_PRIV uint64_t twochoice_priv_now(struct twochoice_priv_clock *clock, uint64_
     return clock->ns;
 }
 
-/* Our own time as the caller's; QOS_NEVER stays. */
+/* As the caller's; QOS_NEVER stays. */
 QOS_PRIV uint64_t twochoice_priv_caller_ns(const struct twochoice_priv_clock *clock, uint64_t ns)
 {
     return ns == QOS_NEVER ? QOS_NEVER : qos_sat_add(clock->last_ns, qos_sat_sub(ns, clock->ns));
@@ -3103,64 +3097,68 @@ QOS_API const char *twochoice_placement_config_error(const struct twochoice_plac
     return NULL;
 }
 
-QOS_PRIV size_t twochoice_priv_placement_layout(void *mem, struct twochoice_placement *placement,
-                                                const struct twochoice_placement_config *config)
+QOS_PRIV void twochoice_priv_placement_layout(struct qos_layout *layout, void *mem, struct twochoice_placement *p,
+                                              const struct twochoice_placement_config *config)
 {
     const size_t n = config->servers, k = (size_t)qos_default(config->max_writes, 128);
     const size_t requests = (size_t)qos_default(config->max_requests, 4);
-    struct qos_layout layout;
-    qos_layout_begin(&layout, mem);
-    placement->servers = config->servers;
-    placement->max_writes = (uint32_t)k;
-    placement->max_requests = (uint32_t)requests;
-    placement->max_offers = (uint32_t)(4 * k);
-    QOS_LAYOUT_SET(&layout, placement->request, requests);
-    QOS_LAYOUT_SET(&layout, placement->offer, requests * 4 * k);
-    QOS_LAYOUT_SET(&layout, placement->sent, requests * k);
-    QOS_LAYOUT_SET(&layout, placement->service_ns, n);
-    QOS_LAYOUT_SET(&layout, placement->drawn, n);
-    QOS_LAYOUT_SET(&layout, placement->state, n);
-    return qos_layout_size_bytes(&layout);
+    qos_layout_begin(layout, mem);
+    p->servers = config->servers;
+    p->max_writes = (uint32_t)k;
+    p->max_requests = (uint32_t)requests;
+    p->max_offers = (uint32_t)(4 * k);
+    QOS_LAYOUT_SET(layout, p->request, requests);
+    QOS_LAYOUT_SET(layout, p->offer, requests * 4 * k);
+    QOS_LAYOUT_SET(layout, p->sent, requests * k);
+    QOS_LAYOUT_SET(layout, p->service_ns, n);
+    QOS_LAYOUT_SET(layout, p->drawn, n);
+    QOS_LAYOUT_SET(layout, p->state, n);
 }
 
 QOS_API size_t twochoice_placement_memsize(const struct twochoice_placement_config *config)
 {
     struct twochoice_placement scratch;
-    return twochoice_placement_config_error(config) ? 0 : twochoice_priv_placement_layout(NULL, &scratch, config);
+    struct qos_layout layout;
+    if (twochoice_placement_config_error(config))
+        return 0;
+    twochoice_priv_placement_layout(&layout, NULL, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
 QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *placement, void *mem, size_t size_bytes,
                                                  const struct twochoice_placement_config *config)
 {
-    const size_t need = twochoice_placement_memsize(config);
-    const struct qos_layout layout = {NULL, need, QOS_CACHE_LINE, need == 0};
+    struct twochoice_placement p;
+    struct qos_layout layout;
     enum qos_status status;
     uint32_t i;
     QOS_ASSERT(placement);
     if (twochoice_placement_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
+    __builtin_memset(&p, 0, sizeof p);
+    twochoice_priv_placement_layout(&layout, NULL, &p, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
-    __builtin_memset(placement, 0, sizeof *placement);
-    (void)twochoice_priv_placement_layout(mem, placement, config);
-    placement->min_write_bytes =
+    twochoice_priv_placement_layout(&layout, mem, &p, config);
+    p.min_write_bytes =
         config->min_write_bytes == QOS_NOTHING ? 0 : qos_default(config->min_write_bytes, TWOCHOICE_MIN_WRITE_BYTES);
-    placement->timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
-    placement->clock.back_ns = placement->timeout_ns / 4;
-    placement->client = config->client;
-    placement->include_home = config->include_home;
-    placement->budget = 24;
-    qos_rng_seed(&placement->rng, config->seed);
-    for (i = 0; i < placement->servers; i++) {
-        placement->service_ns[i] = placement->drawn[i] = 0;
-        placement->state[i] = TWOCHOICE_UP;
+    p.timeout_ns = qos_default(config->timeout_ns, UINT64_C(200000000));
+    p.clock.back_ns = p.timeout_ns / 4;
+    p.client = config->client;
+    p.include_home = config->include_home;
+    p.budget = 24;
+    qos_rng_seed(&p.rng, config->seed);
+    for (i = 0; i < p.servers; i++) {
+        p.service_ns[i] = p.drawn[i] = 0;
+        p.state[i] = TWOCHOICE_UP;
     }
-    for (i = 0; i < placement->max_requests; i++) {
-        __builtin_memset(&placement->request[i], 0, sizeof placement->request[i]);
-        placement->request[i].offer = placement->offer + (size_t)i * placement->max_offers;
-        placement->request[i].sent = placement->sent + (size_t)i * placement->max_writes;
+    for (i = 0; i < p.max_requests; i++) {
+        __builtin_memset(&p.request[i], 0, sizeof p.request[i]);
+        p.request[i].offer = p.offer + (size_t)i * p.max_offers;
+        p.request[i].sent = p.sent + (size_t)i * p.max_writes;
     }
+    *placement = p;
     return QOS_OK;
 }
 
@@ -3176,79 +3174,78 @@ QOS_API enum qos_status twochoice_placement_set_server(struct twochoice_placemen
     return QOS_OK;
 }
 
-/* -- servers: what is remembered of them, and which are drawn -- */
+/* -- servers -- */
 
-QOS_PRIV uint64_t twochoice_priv_remembered(const struct twochoice_placement *placement, uint32_t server)
+QOS_PRIV uint64_t twochoice_priv_remembered(const struct twochoice_placement *p, uint32_t server)
 {
-    return placement->service_ns[server] ? placement->service_ns[server] : placement->typical_ns;
+    return p->service_ns[server] ? p->service_ns[server] : p->typical_ns;
 }
 
-/* What the server said of itself is remembered, and counts a sixteenth in what is typical. */
-QOS_PRIV void twochoice_priv_remember(struct twochoice_placement *placement, uint32_t server, uint64_t service_ns)
+/* What the server said counts a sixteenth in what is typical. */
+QOS_PRIV void twochoice_priv_remember(struct twochoice_placement *p, uint32_t server, uint64_t service_ns)
 {
-    uint64_t typical = placement->typical_ns;
-    service_ns = qos_min(service_ns, placement->timeout_ns);
-    placement->service_ns[server] = service_ns;
+    uint64_t typical = p->typical_ns;
+    service_ns = qos_min(service_ns, p->timeout_ns);
+    p->service_ns[server] = service_ns;
     if (typical == 0) /* others count as faster: the first to speak may be a slow one */
-        placement->typical_ns = service_ns - service_ns / 4;
+        p->typical_ns = service_ns - service_ns / 4;
     else if (service_ns > 4 * typical)
-        placement->typical_ns = typical + typical / 16 + 1; /* one slow server says little */
+        p->typical_ns = typical + typical / 16 + 1; /* one slow server */
     else
-        placement->typical_ns = typical - typical / 16 + service_ns / 16;
+        p->typical_ns = typical - typical / 16 + service_ns / 16;
 }
 
-/* A server that is up and not excluded from this draw. One that takes x times as long as usual with probability 1/x. */
-QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *placement)
+/* A server that is up and not excluded; one that takes x times as long as usual with probability 1/x. */
+QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *p)
 {
     uint32_t tries, server, found = QOS_NONE;
     for (tries = 0; tries < 64; tries++) {
         uint64_t service_ns;
-        server = (uint32_t)qos_rng_below(&placement->rng, placement->servers);
-        if (placement->state[server] != TWOCHOICE_UP || placement->drawn[server] == placement->draws)
+        server = (uint32_t)qos_rng_below(&p->rng, p->servers);
+        if (p->state[server] != TWOCHOICE_UP || p->drawn[server] == p->draws)
             continue;
         found = server;
-        service_ns = twochoice_priv_remembered(placement, server);
-        if (service_ns <= placement->typical_ns || qos_rng_below(&placement->rng, service_ns) < placement->typical_ns)
+        service_ns = twochoice_priv_remembered(p, server);
+        if (service_ns <= p->typical_ns || qos_rng_below(&p->rng, service_ns) < p->typical_ns)
             break;
     }
-    for (server = 0; server < placement->servers && found == QOS_NONE; server++)
-        if (placement->state[server] == TWOCHOICE_UP && placement->drawn[server] != placement->draws)
+    for (server = 0; server < p->servers && found == QOS_NONE; server++)
+        if (p->state[server] == TWOCHOICE_UP && p->drawn[server] != p->draws)
             found = server;
     return found;
 }
 
-/* Plans reservations for `slots` writes more, at servers that have nothing of the request, and did not fail it: one
- * each, or, at all servers, as many as fit evenly, the first with one more. */
-QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                      uint32_t slots)
+/* Plans reservations for `slots` writes, at servers that have none, and did not fail it: one each or, at all servers,
+ * as many as fit evenly, the first with one more. */
+QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *p, struct twochoice_priv_request *r, uint32_t slots)
 {
-    const uint32_t each = slots / placement->servers, larger = slots % placement->servers;
+    const uint32_t each = slots / p->servers, larger = slots % p->servers;
     uint32_t i, planned = 0, n = 0, place = 0;
-    placement->draws++;
+    p->draws++;
     for (i = 0; i < r->offers; i++)
-        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_UNUSED)
-            placement->drawn[r->offer[i].server] = placement->draws;
+        if (r->offer[i].state != TWOCHOICE_PRIV_UNUSED)
+            p->drawn[r->offer[i].server] = p->draws;
     for (i = 0; i < r->writes; i++)
-        if (r->sent[i].state != TWOCHOICE_PRIV_WRITE_ENDED &&
-            (r->sent[i].again || (r->sent[i].state == TWOCHOICE_PRIV_WRITE_BOUND && !r->sent[i].small)))
-            placement->drawn[r->sent[i].server] = placement->draws;
+        if (r->sent[i].state != TWOCHOICE_PRIV_DONE &&
+            (r->sent[i].again || (r->sent[i].state == TWOCHOICE_PRIV_BOUND && !r->sent[i].small)))
+            p->drawn[r->sent[i].server] = p->draws;
     for (i = 0; planned < slots; i++) {
         const uint32_t left = (uint32_t)qos_min(each + (n < larger), TWOCHOICE_WRITES_MAX); /* what one message says */
-        struct twochoice_priv_offer o = {TWOCHOICE_PRIV_OFFER_PLANNED, 0, left, false, 0, 0, 0, 0};
-        uint32_t server = placement->include_home && i < r->writes ? r->sent[i].home : QOS_NONE;
+        struct twochoice_priv_offer o = {TWOCHOICE_PRIV_PLANNED, 0, left, false, 0, 0, 0, 0};
+        uint32_t server = p->include_home && i < r->writes ? r->sent[i].home : QOS_NONE;
         if (server == QOS_NONE)
-            server = twochoice_priv_draw(placement);
-        else if (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || placement->state[server] != TWOCHOICE_UP ||
-                 placement->drawn[server] == placement->draws)
+            server = twochoice_priv_draw(p);
+        else if (r->sent[i].state != TWOCHOICE_PRIV_UNBOUND || p->state[server] != TWOCHOICE_UP ||
+                 p->drawn[server] == p->draws)
             continue;
-        while (place < r->offers && r->offer[place].state != TWOCHOICE_PRIV_OFFER_UNUSED)
+        while (place < r->offers && r->offer[place].state != TWOCHOICE_PRIV_UNUSED)
             place++;
-        if (server == QOS_NONE || place == placement->max_offers)
+        if (server == QOS_NONE || place == p->max_offers)
             break;
         o.server = server;
         r->offer[place] = o;
         r->offers += place == r->offers;
-        placement->drawn[server] = placement->draws;
+        p->drawn[server] = p->draws;
         planned += left;
         n++;
     }
@@ -3270,7 +3267,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     for (i = 0; i < k; i++)
         if (writes[i].home >= placement->servers)
             return QOS_ENOENT;
-    for (i = placement->max_requests; i > 0; i--) /* at worst one that has ended: its servers hear that when they ask */
+    for (i = placement->max_requests; i > 0; i--) /* at worst one that has ended: its servers hear it when they ask */
         if (!placement->request[i - 1].id || (!r && !placement->request[i - 1].open))
             r = &placement->request[i - 1];
     if (!r)
@@ -3288,8 +3285,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->widens = (uint32_t)k;
     for (i = 0; i < k; i++) {
         const bool small = writes[i].len_bytes < placement->min_write_bytes;
-        const struct twochoice_priv_sent sent = {
-            TWOCHOICE_PRIV_WRITE_UNBOUND, writes[i].home, QOS_NONE, false, small, 0, 0};
+        const struct twochoice_priv_sent sent = {TWOCHOICE_PRIV_UNBOUND, writes[i].home, QOS_NONE, false, small, 0, 0};
         r->sent[i] = sent;
         r->small += small;
         r->len_bytes = qos_max(r->len_bytes, writes[i].len_bytes);
@@ -3298,22 +3294,20 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     return QOS_OK;
 }
 
-QOS_PRIV struct twochoice_priv_request *twochoice_priv_request_of(struct twochoice_placement *placement,
-                                                                  uint64_t request)
+QOS_PRIV struct twochoice_priv_request *twochoice_priv_request_of(struct twochoice_placement *p, uint64_t request)
 {
     uint64_t i = request % TWOCHOICE_REQUESTS_MAX;
-    return request && i < placement->max_requests && placement->request[i].id == request ? &placement->request[i]
-                                                                                         : NULL;
+    return request && i < p->max_requests && p->request[i].id == request ? &p->request[i] : NULL;
 }
 
-/* The reservation that a message is about; NULL: it is not held any more. */
+/* The reservation that a message is about; NULL: not held any more. */
 QOS_PRIV struct twochoice_priv_offer *twochoice_priv_offer_of(const struct twochoice_priv_request *r,
-                                                              const struct twochoice_message *message)
+                                                              const struct twochoice_message *m)
 {
-    uint64_t i = message->turn % TWOCHOICE_PRIV_OFFERS;
+    uint64_t i = m->turn % TWOCHOICE_PRIV_OFFERS;
     struct twochoice_priv_offer *o = r && i < r->offers ? &r->offer[i] : NULL;
-    if (!o || o->turn != message->turn || o->server != message->server || o->state < TWOCHOICE_PRIV_OFFER_WAITS ||
-        o->state > TWOCHOICE_PRIV_OFFER_ASKS)
+    if (!o || o->turn != m->turn || o->server != m->server || o->state < TWOCHOICE_PRIV_WAITS ||
+        o->state > TWOCHOICE_PRIV_ASKS)
         return NULL;
     return o;
 }
@@ -3341,16 +3335,16 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
         answer->state = TWOCHOICE_UP;
         return message->type == TWOCHOICE_ASK;
     }
-    if (o->state == TWOCHOICE_PRIV_OFFER_ASKS ||
-        (o->state == TWOCHOICE_PRIV_OFFER_KNOWN && message->type == TWOCHOICE_ANSWER)) /* repeated, or late */
+    if (o->state == TWOCHOICE_PRIV_ASKS ||
+        (o->state == TWOCHOICE_PRIV_KNOWN && message->type == TWOCHOICE_ANSWER)) /* repeated, or late */
         return false;
-    if (o->state == TWOCHOICE_PRIV_OFFER_WAITS) {
+    if (o->state == TWOCHOICE_PRIV_WAITS) {
         uint64_t took = qos_elapsed_ns(o->at_ns, now_ns), old = placement->round_trip_ns;
         placement->round_trip_ns = old ? old - old / 8 + took / 8 : took;
     }
     r->due_ns = now_ns;
     if (message->state != TWOCHOICE_UP) {
-        o->state = TWOCHOICE_PRIV_OFFER_REFUSED;
+        o->state = TWOCHOICE_PRIV_REFUSED;
         qos_counter_add(&placement->counters.refused, 1);
         return false;
     }
@@ -3362,15 +3356,15 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
     o->at_ns = now_ns;
     o->wait_ns = qos_min(message->wait_ns, TWOCHOICE_TIME_MAX);
     o->service_ns = qos_min(service_ns, TWOCHOICE_TIME_MAX);
-    o->state = message->type == TWOCHOICE_ASK ? TWOCHOICE_PRIV_OFFER_ASKS : TWOCHOICE_PRIV_OFFER_KNOWN;
+    o->state = message->type == TWOCHOICE_ASK ? TWOCHOICE_PRIV_ASKS : TWOCHOICE_PRIV_KNOWN;
     return false;
 }
 
-QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *p, struct twochoice_priv_request *r,
                                     struct twochoice_priv_sent *s, uint64_t now_ns)
 {
-    uint64_t took_ns = qos_min(qos_elapsed_ns(s->at_ns, now_ns), placement->timeout_ns);
-    s->state = TWOCHOICE_PRIV_WRITE_UNBOUND;
+    uint64_t took_ns = qos_min(qos_elapsed_ns(s->at_ns, now_ns), p->timeout_ns);
+    s->state = TWOCHOICE_PRIV_UNBOUND;
     s->again = true;
     s->small = false; /* now it is like any other */
     r->curious = false;
@@ -3379,37 +3373,36 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *placement, struc
     r->widens++;
     r->unbound++;
     r->due_ns = now_ns;
-    r->last_ns = now_ns + 17 * placement->timeout_ns;
-    placement->service_ns[s->server] = qos_max(placement->service_ns[s->server], took_ns);
-    qos_counter_add(&placement->counters.waited, 1);
+    r->last_ns = now_ns + 17 * p->timeout_ns;
+    p->service_ns[s->server] = qos_max(p->service_ns[s->server], took_ns);
+    qos_counter_add(&p->counters.waited, 1);
 }
 
 /* When write number j (0: the next one) of an offer would end. */
-QOS_PRIV uint64_t twochoice_priv_ends(const struct twochoice_placement *placement, const struct twochoice_priv_offer *o,
+QOS_PRIV uint64_t twochoice_priv_ends(const struct twochoice_placement *p, const struct twochoice_priv_offer *o,
                                       uint64_t now_ns, uint32_t j)
 {
     uint64_t begins;
-    if (o->state <= TWOCHOICE_PRIV_OFFER_WAITS)
-        return now_ns + (j + 1) * twochoice_priv_remembered(placement, o->server);
+    if (o->state <= TWOCHOICE_PRIV_WAITS)
+        return now_ns + (j + 1) * twochoice_priv_remembered(p, o->server);
     begins = o->at_ns + o->wait_ns;
-    if (begins < now_ns && o->state == TWOCHOICE_PRIV_OFFER_KNOWN)
+    if (begins < now_ns && o->state == TWOCHOICE_PRIV_KNOWN)
         begins = now_ns + (now_ns - begins);
     return qos_max(begins, now_ns) + (j + 1) * o->service_ns;
 }
 
-/* Do as many places as writes are left end before `ends_ns` at offer `me`? unheard: those without an answer count. */
-QOS_PRIV bool twochoice_priv_enough_better(const struct twochoice_placement *placement,
-                                           const struct twochoice_priv_request *r, uint32_t me, uint64_t now_ns,
-                                           uint64_t ends_ns, bool unheard)
+/* Do as many places as writes are left end before ends_ns at offer me? unheard: those without an answer, too. */
+QOS_PRIV bool twochoice_priv_beaten(const struct twochoice_placement *p, const struct twochoice_priv_request *r,
+                                    uint32_t me, uint64_t now_ns, uint64_t ends_ns, bool unheard)
 {
     uint32_t i, j, n = 0;
     for (i = 0; i < r->offers; i++) {
         const struct twochoice_priv_offer *o = &r->offer[i];
-        if (i == me || o->state == TWOCHOICE_PRIV_OFFER_UNUSED || o->state >= TWOCHOICE_PRIV_OFFER_DECLINED ||
-            (o->state <= TWOCHOICE_PRIV_OFFER_WAITS && !unheard))
+        if (i == me || o->state == TWOCHOICE_PRIV_UNUSED || o->state >= TWOCHOICE_PRIV_DECLINED ||
+            (o->state <= TWOCHOICE_PRIV_WAITS && !unheard))
             continue;
         for (j = 0; j < o->left; j++) {
-            uint64_t other_ns = twochoice_priv_ends(placement, o, now_ns, j);
+            uint64_t other_ns = twochoice_priv_ends(p, o, now_ns, j);
             if (other_ns > ends_ns || (other_ns == ends_ns && i > me))
                 break;
             if (++n == r->unbound)
@@ -3432,15 +3425,15 @@ QOS_API enum qos_status twochoice_placement_ended(struct twochoice_placement *pl
     if (write >= r->writes)
         return QOS_ERANGE;
     s = &r->sent[write];
-    if (!durable && s->state == TWOCHOICE_PRIV_WRITE_BOUND)
+    if (!durable && s->state == TWOCHOICE_PRIV_BOUND)
         twochoice_priv_unbind(placement, r, s, now_ns);
-    if (!durable || s->state == TWOCHOICE_PRIV_WRITE_ENDED)
+    if (!durable || s->state == TWOCHOICE_PRIV_DONE)
         return QOS_OK;
-    if (placement->typical_ns == 0 && s->state == TWOCHOICE_PRIV_WRITE_BOUND && !s->small)
+    if (placement->typical_ns == 0 && s->state == TWOCHOICE_PRIV_BOUND && !s->small)
         placement->typical_ns = qos_min(qos_elapsed_ns(s->at_ns, now_ns), placement->timeout_ns);
-    r->unbound -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND;
-    r->small -= s->state == TWOCHOICE_PRIV_WRITE_UNBOUND && s->small;
-    s->state = TWOCHOICE_PRIV_WRITE_ENDED;
+    r->unbound -= s->state == TWOCHOICE_PRIV_UNBOUND;
+    r->small -= s->state == TWOCHOICE_PRIV_UNBOUND && s->small;
+    s->state = TWOCHOICE_PRIV_DONE;
     r->open--;
     r->due_ns = now_ns;
     return QOS_OK;
@@ -3448,7 +3441,7 @@ QOS_API enum qos_status twochoice_placement_ended(struct twochoice_placement *pl
 
 /* -- the rule -- */
 
-QOS_PRIV bool twochoice_priv_order(const struct twochoice_placement *placement, const struct twochoice_priv_request *r,
+QOS_PRIV bool twochoice_priv_order(const struct twochoice_placement *p, const struct twochoice_priv_request *r,
                                    const struct twochoice_priv_offer *o, uint32_t type,
                                    struct twochoice_place_order *out)
 {
@@ -3458,7 +3451,7 @@ QOS_PRIV bool twochoice_priv_order(const struct twochoice_placement *placement, 
     out->tag = r->tag;
     m->type = type;
     m->count = type == TWOCHOICE_RESERVE ? o->left : 0;
-    m->client = placement->client;
+    m->client = p->client;
     m->request = r->id;
     m->turn = o->turn;
     m->len_bytes = r->len_bytes;
@@ -3466,86 +3459,84 @@ QOS_PRIV bool twochoice_priv_order(const struct twochoice_placement *placement, 
 }
 
 /* The write goes to this server. */
-QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *p, struct twochoice_priv_request *r,
                                   const struct twochoice_priv_offer *o, uint32_t write, uint64_t now_ns,
                                   struct twochoice_place_order *out)
 {
-    uint64_t bound_ns = twochoice_priv_ends(placement, o, now_ns, 0) - now_ns;
+    uint64_t bound_ns = twochoice_priv_ends(p, o, now_ns, 0) - now_ns;
     struct twochoice_priv_sent *s = &r->sent[write];
     out->write = write;
     out->again = s->again;
-    s->state = TWOCHOICE_PRIV_WRITE_BOUND;
+    s->state = TWOCHOICE_PRIV_BOUND;
     s->server = o->server;
     s->at_ns = now_ns;
     s->bound_ns = o->service_ns ? bound_ns : 0;
     if (o->service_ns) {
-        const uint64_t old_ns = placement->usual_ns;
-        const uint64_t takes_ns = qos_min(now_ns + bound_ns - r->begun_ns, placement->timeout_ns);
-        placement->usual_ns = old_ns ? old_ns - old_ns / 16 + takes_ns / 16 : takes_ns;
+        const uint64_t old_ns = p->usual_ns;
+        const uint64_t takes_ns = qos_min(now_ns + bound_ns - r->begun_ns, p->timeout_ns);
+        p->usual_ns = old_ns ? old_ns - old_ns / 16 + takes_ns / 16 : takes_ns;
     }
     r->unbound--;
     r->small -= s->small;
-    qos_counter_add(&placement->counters.granted, 1);
-    qos_counter_add(&placement->counters.borrowed, o->server != s->home);
-    return twochoice_priv_order(placement, r, o, 0, out);
+    qos_counter_add(&p->counters.granted, 1);
+    qos_counter_add(&p->counters.borrowed, o->server != s->home);
+    return twochoice_priv_order(p, r, o, 0, out);
 }
 
-/* A write for the offer: one whose home this is, if there is one; where the rate is a guess, one of another home, which
- * can be sent again. */
-QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+/* For the offer: one whose home this is, if any; where the rate is a guess, another: it can be sent again. */
+QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *p, struct twochoice_priv_request *r,
                                   struct twochoice_priv_offer *o, uint64_t now_ns, struct twochoice_place_order *out)
 {
     uint32_t i, write = QOS_NONE;
     for (i = 0; i < r->writes && (write == QOS_NONE || (r->sent[write].home == o->server) == o->guessed); i++) {
         const struct twochoice_priv_sent *s = &r->sent[i];
         const bool home = s->home == o->server, was_there = s->again && s->server == o->server && !home;
-        if (s->state == TWOCHOICE_PRIV_WRITE_UNBOUND && !was_there && (write == QOS_NONE || home != o->guessed))
+        if (s->state == TWOCHOICE_PRIV_UNBOUND && !was_there && (write == QOS_NONE || home != o->guessed))
             write = i;
     }
-    if (write == QOS_NONE) { /* all that is left is overdue there, or failed: it goes to another server */
-        o->state = TWOCHOICE_PRIV_OFFER_REFUSED;
-        return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
+    if (write == QOS_NONE) { /* all left is overdue there, or failed: to another server */
+        o->state = TWOCHOICE_PRIV_REFUSED;
+        return twochoice_priv_order(p, r, o, TWOCHOICE_RELEASE, out);
     }
-    (void)twochoice_priv_bind(placement, r, o, write, now_ns, out);
-    r->last_ns = now_ns + 17 * placement->timeout_ns;
+    (void)twochoice_priv_bind(p, r, o, write, now_ns, out);
+    r->last_ns = now_ns + 17 * p->timeout_ns;
     o->wait_ns += o->service_ns;
-    o->state = --o->left ? TWOCHOICE_PRIV_OFFER_KNOWN : TWOCHOICE_PRIV_OFFER_UNUSED;
+    o->state = --o->left ? TWOCHOICE_PRIV_KNOWN : TWOCHOICE_PRIV_UNUSED;
     return true;
 }
 
-/* A write goes home without a reservation: a small one, or (small is false) as no server takes any. */
-QOS_PRIV bool twochoice_priv_go_home(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                     bool small, uint64_t now_ns, struct twochoice_place_order *out)
+/* Home without a reservation: a small one or, if not small, as no server takes any. */
+QOS_PRIV bool twochoice_priv_go_home(struct twochoice_placement *p, struct twochoice_priv_request *r, bool small,
+                                     uint64_t now_ns, struct twochoice_place_order *out)
 {
-    struct twochoice_priv_offer home = {TWOCHOICE_PRIV_OFFER_ASKS, 0, 1, true, 0, now_ns, 0, 0};
+    struct twochoice_priv_offer home = {TWOCHOICE_PRIV_ASKS, 0, 1, true, 0, now_ns, 0, 0};
     uint32_t i = 0;
-    while (r->sent[i].state != TWOCHOICE_PRIV_WRITE_UNBOUND || r->sent[i].small != small)
+    while (r->sent[i].state != TWOCHOICE_PRIV_UNBOUND || r->sent[i].small != small)
         i++;
     home.server = r->sent[i].home;
-    return twochoice_priv_bind(placement, r, &home, i, now_ns, out);
+    return twochoice_priv_bind(p, r, &home, i, now_ns, out);
 }
 
 /* Takes back writes that are overdue. Returns when the next one is. */
-QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *placement, struct twochoice_priv_request *r,
+QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *p, struct twochoice_priv_request *r,
                                          uint64_t now_ns)
 {
     uint64_t next_ns = QOS_NEVER;
     uint32_t i;
     for (i = 0; i < r->writes; i++) {
         struct twochoice_priv_sent *s = &r->sent[i];
-        const uint64_t bound_ns = s->bound_ns ? s->bound_ns : placement->typical_ns;
-        const uint64_t last_ns = s->at_ns + placement->timeout_ns;
+        const uint64_t bound_ns = s->bound_ns ? s->bound_ns : p->typical_ns;
+        const uint64_t last_ns = s->at_ns + p->timeout_ns;
         uint64_t late_ns = last_ns;
         if (bound_ns)
-            late_ns =
-                qos_min(last_ns, s->at_ns + bound_ns + bound_ns / 2 + (s->bound_ns ? 2 : 1) * placement->round_trip_ns);
-        if (s->state != TWOCHOICE_PRIV_WRITE_BOUND || s->server == s->home)
-            continue; /* at home bytes are overwritten in place: they cannot be called back */
+            late_ns = qos_min(last_ns, s->at_ns + bound_ns + bound_ns / 2 + (s->bound_ns ? 2 : 1) * p->round_trip_ns);
+        if (s->state != TWOCHOICE_PRIV_BOUND || s->server == s->home)
+            continue; /* bytes at home cannot be called back */
         if (now_ns < late_ns) {
             next_ns = qos_min(next_ns, late_ns);
-        } else if (placement->budget >= 8 || now_ns >= last_ns) {
-            placement->budget -= (uint32_t)qos_min(placement->budget, 8);
-            twochoice_priv_unbind(placement, r, s, now_ns);
+        } else if (p->budget >= 8 || now_ns >= last_ns) {
+            p->budget -= (uint32_t)qos_min(p->budget, 8);
+            twochoice_priv_unbind(p, r, s, now_ns);
         } else {
             next_ns = qos_min(next_ns, last_ns);
         }
@@ -3553,17 +3544,17 @@ QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *placement, 
     return next_ns;
 }
 
-/* The ask that ends first: a write goes there, or it waits. Then the one that ends last, if it is declined: no other is
- * unless this one is. */
-QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                    uint64_t now_ns, struct twochoice_place_order *out)
+/* The ask that ends first gets a write, or waits. Then the one that ends last, if declined: no other is unless it
+ * is. */
+QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *p, struct twochoice_priv_request *r, uint64_t now_ns,
+                                    struct twochoice_place_order *out)
 {
     uint32_t i, best = QOS_NONE, worst = QOS_NONE;
     uint64_t ends_ns, best_ns = 0, worst_ns = 0;
     for (i = 0; i < r->offers; i++) {
-        if (r->offer[i].state != TWOCHOICE_PRIV_OFFER_ASKS)
+        if (r->offer[i].state != TWOCHOICE_PRIV_ASKS)
             continue;
-        ends_ns = twochoice_priv_ends(placement, &r->offer[i], now_ns, 0);
+        ends_ns = twochoice_priv_ends(p, &r->offer[i], now_ns, 0);
         if (best == QOS_NONE || ends_ns < best_ns) {
             best = i;
             best_ns = ends_ns;
@@ -3575,131 +3566,130 @@ QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *placement, struc
     }
     if (best == QOS_NONE)
         return false;
-    if (!twochoice_priv_enough_better(placement, r, best, now_ns, best_ns, false)) {
+    if (!twochoice_priv_beaten(p, r, best, now_ns, best_ns, false)) {
         const uint64_t until_ns = r->offer[best].at_ns + r->offer[best].service_ns / 4;
-        if (now_ns >= until_ns || !twochoice_priv_enough_better(placement, r, best, now_ns, best_ns, true))
-            return twochoice_priv_take(placement, r, &r->offer[best], now_ns, out);
+        if (now_ns >= until_ns || !twochoice_priv_beaten(p, r, best, now_ns, best_ns, true))
+            return twochoice_priv_take(p, r, &r->offer[best], now_ns, out);
         r->due_ns = qos_min(r->due_ns, until_ns);
     }
-    if (!twochoice_priv_enough_better(placement, r, worst, now_ns, worst_ns, false))
+    if (!twochoice_priv_beaten(p, r, worst, now_ns, worst_ns, false))
         return false;
-    r->offer[worst].state = TWOCHOICE_PRIV_OFFER_DECLINED;
-    return twochoice_priv_order(placement, r, &r->offer[worst], TWOCHOICE_RELEASE, out);
+    r->offer[worst].state = TWOCHOICE_PRIV_DECLINED;
+    return twochoice_priv_order(p, r, &r->offer[worst], TWOCHOICE_RELEASE, out);
 }
 
 /* Until when a server may be silent. */
-QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *placement,
-                                           const struct twochoice_priv_request *r, const struct twochoice_priv_offer *o)
+QOS_PRIV uint64_t twochoice_priv_silent_ns(const struct twochoice_placement *p, const struct twochoice_priv_request *r,
+                                           const struct twochoice_priv_offer *o)
 {
-    if (o->state == TWOCHOICE_PRIV_OFFER_PLANNED || o->state == TWOCHOICE_PRIV_OFFER_DECLINED)
+    if (o->state == TWOCHOICE_PRIV_PLANNED || o->state == TWOCHOICE_PRIV_DECLINED)
         return r->last_ns;
-    if (o->state == TWOCHOICE_PRIV_OFFER_WAITS)
-        return qos_min(o->at_ns + placement->timeout_ns / 4, r->last_ns);
-    if (o->state == TWOCHOICE_PRIV_OFFER_KNOWN)
-        return qos_min(o->at_ns + 2 * o->wait_ns + placement->timeout_ns, r->last_ns);
+    if (o->state == TWOCHOICE_PRIV_WAITS)
+        return qos_min(o->at_ns + p->timeout_ns / 4, r->last_ns);
+    if (o->state == TWOCHOICE_PRIV_KNOWN)
+        return qos_min(o->at_ns + 2 * o->wait_ns + p->timeout_ns, r->last_ns);
     return QOS_NEVER;
 }
 
-/* Is the fastest server that was declined asked again? No other is unless this one is. A server may say that it needs
- * no time: the client looks again 4096 times a timeout at most. */
-QOS_PRIV void twochoice_priv_again(const struct twochoice_placement *placement, struct twochoice_priv_request *r,
+/* Is the fastest that was declined asked again? No other is unless it is. It may say that it needs no time: the client
+ * looks 4096 times a timeout at most. */
+QOS_PRIV void twochoice_priv_again(const struct twochoice_placement *p, struct twochoice_priv_request *r,
                                    uint64_t now_ns)
 {
     struct twochoice_priv_offer *o = NULL;
     uint32_t i, me = 0;
     for (i = 0; i < r->offers; i++)
-        if (r->offer[i].state == TWOCHOICE_PRIV_OFFER_DECLINED && (!o || r->offer[i].service_ns < o->service_ns)) {
+        if (r->offer[i].state == TWOCHOICE_PRIV_DECLINED && (!o || r->offer[i].service_ns < o->service_ns)) {
             o = &r->offer[i];
             me = i;
         }
     if (!o)
         return;
-    if (twochoice_priv_enough_better(placement, r, me, now_ns, twochoice_priv_ends(placement, o, now_ns, 0), true))
-        r->due_ns = qos_min(
-            r->due_ns,
-            now_ns + qos_max(qos_max(o->service_ns, placement->round_trip_ns) / 4, placement->timeout_ns / 4096) + 1);
+    if (twochoice_priv_beaten(p, r, me, now_ns, twochoice_priv_ends(p, o, now_ns, 0), true))
+        r->due_ns = qos_min(r->due_ns,
+                            now_ns + qos_max(qos_max(o->service_ns, p->round_trip_ns) / 4, p->timeout_ns / 4096) + 1);
     else
-        o->state = TWOCHOICE_PRIV_OFFER_PLANNED;
+        o->state = TWOCHOICE_PRIV_PLANNED;
 }
 
 /* Reservations to send, or to give up. */
-QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                     uint64_t now_ns, struct twochoice_place_order *out)
+QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *p, struct twochoice_priv_request *r, uint64_t now_ns,
+                                     struct twochoice_place_order *out)
 {
     uint32_t i;
     for (i = 0; i < r->offers; i++) {
         struct twochoice_priv_offer *o = &r->offer[i];
-        uint64_t silent_ns = twochoice_priv_silent_ns(placement, r, o);
-        if (o->state == TWOCHOICE_PRIV_OFFER_UNUSED)
+        uint64_t silent_ns = twochoice_priv_silent_ns(p, r, o);
+        if (o->state == TWOCHOICE_PRIV_UNUSED)
             continue;
         if (r->unbound == 0 || silent_ns <= now_ns) {
-            bool tell = o->state >= TWOCHOICE_PRIV_OFFER_WAITS && o->state <= TWOCHOICE_PRIV_OFFER_ASKS;
-            o->state = r->unbound ? TWOCHOICE_PRIV_OFFER_REFUSED : TWOCHOICE_PRIV_OFFER_UNUSED;
+            bool tell = o->state >= TWOCHOICE_PRIV_WAITS && o->state <= TWOCHOICE_PRIV_ASKS;
+            o->state = r->unbound ? TWOCHOICE_PRIV_REFUSED : TWOCHOICE_PRIV_UNUSED;
             if (r->unbound && tell) {
-                placement->service_ns[o->server] = placement->timeout_ns;
-                qos_counter_add(&placement->counters.refused, 1);
+                p->service_ns[o->server] = p->timeout_ns;
+                qos_counter_add(&p->counters.refused, 1);
             }
             if (tell)
-                return twochoice_priv_order(placement, r, o, TWOCHOICE_RELEASE, out);
+                return twochoice_priv_order(p, r, o, TWOCHOICE_RELEASE, out);
             continue;
         }
-        if (o->state == TWOCHOICE_PRIV_OFFER_PLANNED) {
-            o->state = TWOCHOICE_PRIV_OFFER_WAITS;
+        if (o->state == TWOCHOICE_PRIV_PLANNED) {
+            o->state = TWOCHOICE_PRIV_WAITS;
             o->at_ns = now_ns;
-            o->turn = ++placement->turns * TWOCHOICE_PRIV_OFFERS + i;
-            return twochoice_priv_order(placement, r, o, TWOCHOICE_RESERVE, out);
+            o->turn = ++p->turns * TWOCHOICE_PRIV_OFFERS + i;
+            return twochoice_priv_order(p, r, o, TWOCHOICE_RESERVE, out);
         }
         r->due_ns = qos_min(r->due_ns, silent_ns);
     }
     return false;
 }
 
-/* All servers have answered: do too few places end within twice what is usual, so that others are asked, too? */
-QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *placement, const struct twochoice_priv_request *r,
+/* All have answered: do too few places end within twice what is usual? */
+QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *p, const struct twochoice_priv_request *r,
                                     uint64_t now_ns)
 {
     uint32_t i;
-    if (r->widens == 0 || r->unbound == 0 || placement->usual_ns == 0)
+    if (r->widens == 0 || r->unbound == 0 || p->usual_ns == 0)
         return false;
     for (i = 0; i < r->offers; i++)
-        if (r->offer[i].state == TWOCHOICE_PRIV_OFFER_PLANNED || r->offer[i].state == TWOCHOICE_PRIV_OFFER_WAITS)
+        if (r->offer[i].state == TWOCHOICE_PRIV_PLANNED || r->offer[i].state == TWOCHOICE_PRIV_WAITS)
             return false;
-    return !twochoice_priv_enough_better(placement, r, QOS_NONE, now_ns, now_ns + 2 * placement->usual_ns, false);
+    return !twochoice_priv_beaten(p, r, QOS_NONE, now_ns, now_ns + 2 * p->usual_ns, false);
 }
 
 /* The next order of one request; false: none before r->due_ns. */
-QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *placement, struct twochoice_priv_request *r,
-                                  uint64_t now_ns, struct twochoice_place_order *out)
+QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *p, struct twochoice_priv_request *r, uint64_t now_ns,
+                                  struct twochoice_place_order *out)
 {
     uint32_t i, slots = 0;
-    r->due_ns = twochoice_priv_overdue(placement, r, now_ns);
+    r->due_ns = twochoice_priv_overdue(p, r, now_ns);
     if (r->small)
-        return twochoice_priv_go_home(placement, r, true, now_ns, out);
+        return twochoice_priv_go_home(p, r, true, now_ns, out);
     for (i = 0; i < r->offers; i++) {
         struct twochoice_priv_offer *o = &r->offer[i];
-        if (placement->state[o->server] != TWOCHOICE_UP && /* it is not asked any more, or again */
-            (o->state == TWOCHOICE_PRIV_OFFER_PLANNED || o->state == TWOCHOICE_PRIV_OFFER_DECLINED))
-            o->state = TWOCHOICE_PRIV_OFFER_REFUSED;
-        if (o->state != TWOCHOICE_PRIV_OFFER_REFUSED && o->state != TWOCHOICE_PRIV_OFFER_UNUSED)
+        if (p->state[o->server] != TWOCHOICE_UP && /* it is not asked any more, or again */
+            (o->state == TWOCHOICE_PRIV_PLANNED || o->state == TWOCHOICE_PRIV_DECLINED))
+            o->state = TWOCHOICE_PRIV_REFUSED;
+        if (o->state != TWOCHOICE_PRIV_REFUSED && o->state != TWOCHOICE_PRIV_UNUSED)
             slots += o->left;
     }
     if (now_ns < r->last_ns) {
         const uint32_t lacking = (uint32_t)qos_max(qos_sat_sub(r->unbound, slots), r->back);
         if (lacking > 0)
-            slots += twochoice_priv_plan(placement, r, 2 * lacking);
-        else if (twochoice_priv_widens(placement, r, now_ns) &&
-                 twochoice_priv_plan(placement, r, 2 * (uint32_t)qos_min(r->unbound, r->widens)) > 0)
+            slots += twochoice_priv_plan(p, r, 2 * lacking);
+        else if (twochoice_priv_widens(p, r, now_ns) &&
+                 twochoice_priv_plan(p, r, 2 * (uint32_t)qos_min(r->unbound, r->widens)) > 0)
             r->widens = 0;
         r->back = 0;
     }
     if (r->unbound && slots == 0)
-        return twochoice_priv_go_home(placement, r, false, now_ns, out);
-    twochoice_priv_again(placement, r, now_ns);
-    if (twochoice_priv_reserve(placement, r, now_ns, out))
+        return twochoice_priv_go_home(p, r, false, now_ns, out);
+    twochoice_priv_again(p, r, now_ns);
+    if (twochoice_priv_reserve(p, r, now_ns, out))
         return true;
     if (r->open == 0)
         r->id = 0;
-    return r->unbound && twochoice_priv_choose(placement, r, now_ns, out);
+    return r->unbound && twochoice_priv_choose(p, r, now_ns, out);
 }
 
 QOS_API void twochoice_placement_step(struct twochoice_placement *placement, uint64_t now_ns,
@@ -3748,81 +3738,85 @@ QOS_API const char *twochoice_intake_config_error(const struct twochoice_intake_
     return NULL;
 }
 
-QOS_PRIV size_t twochoice_priv_intake_layout(void *mem, struct twochoice_intake *intake,
-                                             const struct twochoice_intake_config *config)
+QOS_PRIV void twochoice_priv_intake_layout(struct qos_layout *layout, void *mem, struct twochoice_intake *in,
+                                           const struct twochoice_intake_config *config)
 {
-    struct qos_layout layout;
-    qos_layout_begin(&layout, mem);
-    intake->max = (uint32_t)qos_default(config->max_reservations, 4096);
-    intake->chains = 1;
-    while (intake->chains < intake->max)
-        intake->chains *= 2;
-    QOS_LAYOUT_SET(&layout, intake->entry, intake->max);
-    QOS_LAYOUT_SET(&layout, intake->peer, intake->max);
-    QOS_LAYOUT_SET(&layout, intake->own_link, intake->max);
-    QOS_LAYOUT_SET(&layout, intake->waiting_link, intake->max);
-    QOS_LAYOUT_SET(&layout, intake->turn_link, intake->max);
-    QOS_LAYOUT_SET(&layout, intake->entry_chain, intake->chains);
-    QOS_LAYOUT_SET(&layout, intake->peer_chain, intake->chains);
-    return qos_layout_size_bytes(&layout);
+    qos_layout_begin(layout, mem);
+    in->max = (uint32_t)qos_default(config->max_reservations, 4096);
+    in->chains = 1;
+    while (in->chains < in->max)
+        in->chains *= 2;
+    QOS_LAYOUT_SET(layout, in->entry, in->max);
+    QOS_LAYOUT_SET(layout, in->peer, in->max);
+    QOS_LAYOUT_SET(layout, in->own_link, in->max);
+    QOS_LAYOUT_SET(layout, in->waiting_link, in->max);
+    QOS_LAYOUT_SET(layout, in->turn_link, in->max);
+    QOS_LAYOUT_SET(layout, in->entry_chain, in->chains);
+    QOS_LAYOUT_SET(layout, in->peer_chain, in->chains);
 }
 
 QOS_API size_t twochoice_intake_memsize(const struct twochoice_intake_config *config)
 {
     struct twochoice_intake scratch;
-    return twochoice_intake_config_error(config) ? 0 : twochoice_priv_intake_layout(NULL, &scratch, config);
+    struct qos_layout layout;
+    if (twochoice_intake_config_error(config))
+        return 0;
+    twochoice_priv_intake_layout(&layout, NULL, &scratch, config);
+    return qos_layout_size_bytes(&layout);
 }
 
 QOS_API enum qos_status twochoice_intake_init(struct twochoice_intake *intake, void *mem, size_t size_bytes,
                                               const struct twochoice_intake_config *config)
 {
-    const size_t need = twochoice_intake_memsize(config);
-    const struct qos_layout layout = {NULL, need, QOS_CACHE_LINE, need == 0};
+    struct twochoice_intake in;
+    struct qos_layout layout;
     enum qos_status status;
     uint32_t i;
     QOS_ASSERT(intake);
     if (twochoice_intake_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
+    __builtin_memset(&in, 0, sizeof in);
+    twochoice_priv_intake_layout(&layout, NULL, &in, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
-    __builtin_memset(intake, 0, sizeof *intake);
-    (void)twochoice_priv_intake_layout(mem, intake, config);
-    intake->server = config->server;
-    intake->max_per_client = (uint32_t)qos_default(config->max_per_client, 64);
-    intake->parallel = (uint32_t)qos_default(config->parallel, 1);
-    intake->op_cost = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
-    intake->timeout_ns = qos_default(config->timeout_ns, UINT64_C(50000000));
-    intake->clock.back_ns = intake->timeout_ns / 4;
-    intake->turn.head = intake->turn.tail = intake->waiting.head = intake->waiting.tail = intake->young = QOS_NONE;
-    for (i = 0; i < intake->max; i++)
-        intake->entry[i].chain = intake->peer[i].chain = i + 1 < intake->max ? i + 1 : QOS_NONE;
-    for (i = 0; i < intake->chains; i++)
-        intake->entry_chain[i] = intake->peer_chain[i] = QOS_NONE;
+    twochoice_priv_intake_layout(&layout, mem, &in, config);
+    in.server = config->server;
+    in.max_per_client = (uint32_t)qos_default(config->max_per_client, 64);
+    in.parallel = (uint32_t)qos_default(config->parallel, 1);
+    in.op_cost = config->op_cost_bytes == QOS_NOTHING ? 0 : qos_default(config->op_cost_bytes, 65536);
+    in.timeout_ns = qos_default(config->timeout_ns, UINT64_C(50000000));
+    in.clock.back_ns = in.timeout_ns / 4;
+    in.turn.head = in.turn.tail = in.waiting.head = in.waiting.tail = in.young = QOS_NONE;
+    for (i = 0; i < in.max; i++)
+        in.entry[i].chain = in.peer[i].chain = i + 1 < in.max ? i + 1 : QOS_NONE;
+    for (i = 0; i < in.chains; i++)
+        in.entry_chain[i] = in.peer_chain[i] = QOS_NONE;
+    *intake = in;
     return QOS_OK;
 }
 
 /* -- reservations -- */
 
-QOS_PRIV uint64_t twochoice_priv_cost(const struct twochoice_intake *intake, uint64_t len_bytes)
+QOS_PRIV uint64_t twochoice_priv_cost(const struct twochoice_intake *in, uint64_t len_bytes)
 {
-    return qos_min(len_bytes, TWOCHOICE_LEN_MAX) + intake->op_cost;
+    return qos_min(len_bytes, TWOCHOICE_LEN_MAX) + in->op_cost;
 }
 
-/* Fibonacci hashing, of which the first round spreads the clients. */
-QOS_PRIV uint32_t twochoice_priv_chain_of(const struct twochoice_intake *intake, uint64_t client, uint64_t turn)
+/* Fibonacci hashing; the first round spreads the clients. */
+QOS_PRIV uint32_t twochoice_priv_chain_of(const struct twochoice_intake *in, uint64_t client, uint64_t turn)
 {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15), h = qos_wrap_mul(client, odd);
-    return (uint32_t)(qos_wrap_mul(h ^ h >> 32 ^ turn, odd) >> 32) & (intake->chains - 1);
+    return (uint32_t)(qos_wrap_mul(h ^ h >> 32 ^ turn, odd) >> 32) & (in->chains - 1);
 }
 
-QOS_PRIV uint32_t twochoice_priv_entry_of(const struct twochoice_intake *intake, uint64_t client, uint64_t request,
+QOS_PRIV uint32_t twochoice_priv_entry_of(const struct twochoice_intake *in, uint64_t client, uint64_t request,
                                           uint64_t turn)
 {
-    uint32_t i = intake->entry_chain[twochoice_priv_chain_of(intake, client, turn)];
-    for (; i != QOS_NONE; i = intake->entry[i].chain) {
-        const struct twochoice_priv_entry *e = &intake->entry[i];
-        if (e->turn == turn && e->request == request && intake->peer[e->peer].client == client)
+    uint32_t i = in->entry_chain[twochoice_priv_chain_of(in, client, turn)];
+    for (; i != QOS_NONE; i = in->entry[i].chain) {
+        const struct twochoice_priv_entry *e = &in->entry[i];
+        if (e->turn == turn && e->request == request && in->peer[e->peer].client == client)
             break;
     }
     return i;
@@ -3841,173 +3835,170 @@ QOS_PRIV void twochoice_priv_listed(struct twochoice_priv_list *l, struct twocho
     *(k->next == QOS_NONE ? &l->tail : &link[k->next].prev) = in ? i : k->prev;
 }
 
-/* Frees an entry with no count, and its client if it was the last one. */
-QOS_PRIV void twochoice_priv_drop_entry(struct twochoice_intake *intake, uint32_t i)
+/* Frees an entry, and its client if it was the last one. */
+QOS_PRIV void twochoice_priv_drop_entry(struct twochoice_intake *in, uint32_t i)
 {
-    struct twochoice_priv_entry *e = &intake->entry[i];
-    struct twochoice_priv_peer *p = &intake->peer[e->peer];
-    uint32_t *link = &intake->entry_chain[twochoice_priv_chain_of(intake, p->client, e->turn)];
+    struct twochoice_priv_entry *e = &in->entry[i];
+    struct twochoice_priv_peer *p = &in->peer[e->peer];
+    uint32_t *link = &in->entry_chain[twochoice_priv_chain_of(in, p->client, e->turn)];
     while (*link != i)
-        link = &intake->entry[*link].chain;
+        link = &in->entry[*link].chain;
     *link = e->chain;
-    e->chain = intake->unused_entry;
-    intake->unused_entry = i;
-    intake->used--;
+    e->chain = in->unused_entry;
+    in->unused_entry = i;
+    in->used--;
     if (--p->entries > 0)
         return;
-    link = &intake->peer_chain[twochoice_priv_chain_of(intake, p->client, 0)];
+    link = &in->peer_chain[twochoice_priv_chain_of(in, p->client, 0)];
     while (*link != e->peer)
-        link = &intake->peer[*link].chain;
+        link = &in->peer[*link].chain;
     *link = p->chain;
-    p->chain = intake->unused_peer;
-    intake->unused_peer = e->peer;
+    p->chain = in->unused_peer;
+    in->unused_peer = e->peer;
 }
 
-/* The two counts of an entry, and all that follows from them. A client that was asked goes to the end of the turn. */
-QOS_PRIV void twochoice_priv_count_as(struct twochoice_intake *intake, uint32_t i, uint32_t left, uint32_t asked)
+/* Counts of an entry, and what follows from them. A client that was asked goes to the end of the turn. */
+QOS_PRIV void twochoice_priv_count_as(struct twochoice_intake *in, uint32_t i, uint32_t left, uint32_t asked)
 {
-    struct twochoice_priv_entry *e = &intake->entry[i];
-    struct twochoice_priv_peer *p = &intake->peer[e->peer];
+    struct twochoice_priv_entry *e = &in->entry[i];
+    struct twochoice_priv_peer *p = &in->peer[e->peer];
     const bool was_in_turn = p->left > 0, asks = asked > e->asked;
     const uint32_t holds = asks ? e->holds + 1 : (uint32_t)qos_min(e->holds, asked); /* the oldest is answered */
     if (e->asked && (asks || asked == 0)) {
-        intake->young = intake->young == i ? intake->waiting_link[i].next : intake->young;
-        twochoice_priv_listed(&intake->waiting, intake->waiting_link, i, false);
+        in->young = in->young == i ? in->waiting_link[i].next : in->young;
+        twochoice_priv_listed(&in->waiting, in->waiting_link, i, false);
     }
     if ((e->left > 0) != (left > 0))
-        twochoice_priv_listed(&p->own, intake->own_link, i, left > 0);
+        twochoice_priv_listed(&p->own, in->own_link, i, left > 0);
     p->left = p->left - e->left + left;
-    intake->left = intake->left - e->left + left;
-    intake->reserved = intake->reserved - e->left * e->cost + left * e->cost;
-    intake->asked = intake->asked - e->asked + asked;
-    intake->holds = intake->holds - e->holds + holds;
-    intake->awaited = intake->awaited - e->holds * e->cost + holds * e->cost;
+    in->left = in->left - e->left + left;
+    in->reserved = in->reserved - e->left * e->cost + left * e->cost;
+    in->asked = in->asked - e->asked + asked;
+    in->holds = in->holds - e->holds + holds;
+    in->awaited = in->awaited - e->holds * e->cost + holds * e->cost;
     if (was_in_turn && (p->left == 0 || asks))
-        twochoice_priv_listed(&intake->turn, intake->turn_link, e->peer, false);
+        twochoice_priv_listed(&in->turn, in->turn_link, e->peer, false);
     if (p->left > 0 && (!was_in_turn || asks))
-        twochoice_priv_listed(&intake->turn, intake->turn_link, e->peer, true);
-    intake->turns = intake->turns - was_in_turn + (p->left > 0);
+        twochoice_priv_listed(&in->turn, in->turn_link, e->peer, true);
+    in->turns = in->turns - was_in_turn + (p->left > 0);
     e->left = left;
     e->asked = asked;
     e->holds = holds;
     if (asks)
-        twochoice_priv_listed(&intake->waiting, intake->waiting_link, i, true);
-    if (asks && intake->young == QOS_NONE)
-        intake->young = i;
+        twochoice_priv_listed(&in->waiting, in->waiting_link, i, true);
+    if (asks && in->young == QOS_NONE)
+        in->young = i;
     if (left == 0 && asked == 0)
-        twochoice_priv_drop_entry(intake, i);
+        twochoice_priv_drop_entry(in, i);
 }
 
-/* A new entry for `count` writes, and its client; there is room for both. */
-QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *intake, const struct twochoice_message *message,
-                                       uint32_t peer)
+/* There is room for the entry and its client. */
+QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *in, const struct twochoice_message *m, uint32_t peer)
 {
-    uint64_t cost = twochoice_priv_cost(intake, message->len_bytes);
-    uint32_t i = intake->unused_entry, *chain;
-    struct twochoice_priv_entry *e = &intake->entry[i];
+    uint64_t cost = twochoice_priv_cost(in, m->len_bytes);
+    uint32_t i = in->unused_entry, *chain;
+    struct twochoice_priv_entry *e = &in->entry[i];
     if (peer == QOS_NONE) {
-        struct twochoice_priv_peer *p = &intake->peer[intake->unused_peer];
-        peer = intake->unused_peer;
-        intake->unused_peer = p->chain;
-        chain = &intake->peer_chain[twochoice_priv_chain_of(intake, message->client, 0)];
-        p->client = message->client;
+        struct twochoice_priv_peer *p = &in->peer[in->unused_peer];
+        peer = in->unused_peer;
+        in->unused_peer = p->chain;
+        chain = &in->peer_chain[twochoice_priv_chain_of(in, m->client, 0)];
+        p->client = m->client;
         p->entries = p->left = 0;
         p->own.head = p->own.tail = QOS_NONE;
         p->chain = *chain;
         *chain = peer;
     }
-    intake->unused_entry = e->chain;
-    chain = &intake->entry_chain[twochoice_priv_chain_of(intake, message->client, message->turn)];
+    in->unused_entry = e->chain;
+    chain = &in->entry_chain[twochoice_priv_chain_of(in, m->client, m->turn)];
     e->chain = *chain;
     *chain = i;
-    intake->used++;
-    intake->peer[peer].entries++;
-    e->request = message->request;
-    e->turn = message->turn;
-    e->len_bytes = message->len_bytes;
-    e->cost = intake->work_cost ? qos_min(cost, intake->work_cost) : cost;
+    in->used++;
+    in->peer[peer].entries++;
+    e->request = m->request;
+    e->turn = m->turn;
+    e->len_bytes = m->len_bytes;
+    e->cost = in->work_cost ? qos_min(cost, in->work_cost) : cost;
     e->left = e->asked = e->holds = 0;
     e->peer = peer;
-    twochoice_priv_count_as(intake, i, (uint32_t)qos_min(message->count, TWOCHOICE_WRITES_MAX), 0);
+    twochoice_priv_count_as(in, i, (uint32_t)qos_min(m->count, TWOCHOICE_WRITES_MAX), 0);
 }
 
 /* -- times -- */
 
-/* How long the device has completed nothing, as a part of what it does at once, if that is longer than one of the
- * operations in flight takes by what was learned; else 0. */
-QOS_PRIV uint64_t twochoice_priv_late_ns(const struct twochoice_intake *intake, uint64_t now_ns)
+/* How long the device completed nothing, as a part of what it does at once, if longer than one in flight takes; else
+ * 0. */
+QOS_PRIV uint64_t twochoice_priv_late_ns(const struct twochoice_intake *in, uint64_t now_ns)
 {
     uint64_t since;
-    if (intake->ops == 0 || intake->work_cost == 0)
+    if (in->ops == 0 || in->work_cost == 0)
         return 0;
-    since = qos_mul_div_floor(qos_elapsed_ns(intake->last_ns, now_ns), qos_min(intake->ops, intake->parallel),
-                              intake->parallel);
-    return since > qos_mul_div_ceil(intake->work_ns, intake->cost / intake->ops, intake->work_cost) ? since : 0;
+    since = qos_mul_div_floor(qos_elapsed_ns(in->last_ns, now_ns), qos_min(in->ops, in->parallel), in->parallel);
+    return since > qos_mul_div_ceil(in->work_ns, in->cost / in->ops, in->work_cost) ? since : 0;
 }
 
-/* Time for so much cost, as learned; an operation that is late counts as far as it is late. */
-QOS_PRIV uint64_t twochoice_priv_time(const struct twochoice_intake *intake, uint64_t now_ns, uint64_t cost)
+/* For so much cost, as learned; one that is late counts as far as it is. */
+QOS_PRIV uint64_t twochoice_priv_time(const struct twochoice_intake *in, uint64_t now_ns, uint64_t cost)
 {
-    const uint64_t late_ns = twochoice_priv_late_ns(intake, now_ns);
-    uint64_t time = intake->work_ns, of = intake->work_cost;
+    const uint64_t late_ns = twochoice_priv_late_ns(in, now_ns);
+    uint64_t time = in->work_ns, of = in->work_cost;
     if (of == 0)
         return 0;
     if (late_ns) {
         time = time / 2 + qos_min(late_ns, TWOCHOICE_TIME_MAX);
-        of = of / 2 + intake->cost / intake->ops;
+        of = of / 2 + in->cost / in->ops;
     }
     return qos_min(qos_mul_div_ceil(cost, time, of), TWOCHOICE_TIME_MAX);
 }
 
-/* Until a write that is asked for now would begin: all but parallel - 1 of those in flight and asked for drain. */
-QOS_PRIV uint64_t twochoice_priv_drain(const struct twochoice_intake *intake, uint64_t now_ns)
+/* Until a write asked for now would begin: all but parallel - 1 of those in flight and asked for drain. */
+QOS_PRIV uint64_t twochoice_priv_drain(const struct twochoice_intake *in, uint64_t now_ns)
 {
-    uint64_t n = intake->ops + intake->holds, cost = qos_sat_add(intake->cost, intake->awaited), done_ns = 0;
-    if (n < intake->parallel)
+    uint64_t n = in->ops + in->holds, cost = qos_sat_add(in->cost, in->awaited), done_ns = 0;
+    if (n < in->parallel)
         return 0;
-    cost = qos_mul_div_ceil(cost, n - (intake->parallel - 1), n);
-    if (intake->ops)
-        done_ns = qos_min(qos_elapsed_ns(intake->last_ns, now_ns),
-                          twochoice_priv_time(intake, now_ns, intake->cost / intake->ops));
-    return qos_sat_sub(twochoice_priv_time(intake, now_ns, cost), done_ns);
+    cost = qos_mul_div_ceil(cost, n - (in->parallel - 1), n);
+    if (in->ops)
+        done_ns = qos_min(qos_elapsed_ns(in->last_ns, now_ns), twochoice_priv_time(in, now_ns, in->cost / in->ops));
+    return qos_sat_sub(twochoice_priv_time(in, now_ns, cost), done_ns);
 }
 
-/* The bounds in an ANSWER or an ASK. ahead: cost that comes before it, beside what is in flight and asked for. */
-QOS_PRIV void twochoice_priv_bounds(const struct twochoice_intake *intake, uint64_t now_ns, uint64_t ahead,
-                                    uint64_t len_bytes, struct twochoice_message *message)
+/* Of an ANSWER or ASK. ahead: cost that comes before it, beside what is in flight and asked for. */
+QOS_PRIV void twochoice_priv_bounds(const struct twochoice_intake *in, uint64_t now_ns, uint64_t ahead,
+                                    uint64_t len_bytes, struct twochoice_message *m)
 {
-    uint64_t service_ns = twochoice_priv_time(intake, now_ns, twochoice_priv_cost(intake, len_bytes));
-    message->server = intake->server;
-    message->state = TWOCHOICE_UP;
-    message->wait_ns = twochoice_priv_drain(intake, now_ns) + twochoice_priv_time(intake, now_ns, ahead);
-    message->service_ns = qos_min(qos_sat_mul(service_ns, intake->parallel), TWOCHOICE_TIME_MAX);
-    message->idle_ns = intake->ops ? 0 : qos_elapsed_ns(intake->last_ns, now_ns);
+    uint64_t service_ns = twochoice_priv_time(in, now_ns, twochoice_priv_cost(in, len_bytes));
+    m->server = in->server;
+    m->state = TWOCHOICE_UP;
+    m->wait_ns = twochoice_priv_drain(in, now_ns) + twochoice_priv_time(in, now_ns, ahead);
+    m->service_ns = qos_min(qos_sat_mul(service_ns, in->parallel), TWOCHOICE_TIME_MAX);
+    m->idle_ns = in->ops ? 0 : qos_elapsed_ns(in->last_ns, now_ns);
 }
 
-/* When the oldest ask is given up: a client may think for a quarter of the service time. */
-QOS_PRIV uint64_t twochoice_priv_gives_up_ns(const struct twochoice_intake *intake, uint64_t now_ns)
+/* When the oldest ask is given up. */
+QOS_PRIV uint64_t twochoice_priv_gives_up_ns(const struct twochoice_intake *in, uint64_t now_ns)
 {
-    const struct twochoice_priv_entry *e = &intake->entry[intake->waiting.head];
-    uint64_t patience_ns = intake->timeout_ns;
-    if (intake->lead_ns)
-        patience_ns = qos_min(patience_ns, 8 * intake->lead_ns + twochoice_priv_time(intake, now_ns, e->cost));
+    const struct twochoice_priv_entry *e = &in->entry[in->waiting.head];
+    uint64_t patience_ns = in->timeout_ns;
+    if (in->lead_ns)
+        patience_ns = qos_min(patience_ns, 8 * in->lead_ns + twochoice_priv_time(in, now_ns, e->cost));
     return e->asked_ns + patience_ns;
 }
 
 /* When the next ask may go out, if there is someone to ask. */
-QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *intake, uint64_t now_ns)
+QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *in, uint64_t now_ns)
 {
-    uint64_t next_ns = QOS_NEVER, drain_ns, lead_ns = intake->lead_ns;
-    if (intake->ops + intake->holds < intake->parallel)
+    uint64_t next_ns = QOS_NEVER, drain_ns, lead_ns = in->lead_ns;
+    if (in->ops + in->holds < in->parallel)
         return now_ns;
-    if (intake->young != QOS_NONE && lead_ns) /* then it holds no place any more */
-        next_ns = intake->entry[intake->young].asked_ns + 4 * lead_ns;
-    if (intake->work_cost == 0)
+    if (in->young != QOS_NONE && lead_ns) /* then it holds no place any more */
+        next_ns = in->entry[in->young].asked_ns + 4 * lead_ns;
+    if (in->work_cost == 0)
         return next_ns;
-    drain_ns = twochoice_priv_drain(intake, now_ns);
+    drain_ns = twochoice_priv_drain(in, now_ns);
     if (drain_ns < 3 * lead_ns)
         return now_ns;
-    if (intake->ops == 0 || twochoice_priv_late_ns(intake, now_ns)) /* if late, it drains no sooner as time goes */
+    if (in->ops == 0 || twochoice_priv_late_ns(in, now_ns)) /* if late, it drains no sooner as time goes */
         return next_ns;
     return qos_min(next_ns, now_ns + (drain_ns - 3 * lead_ns) + 1);
 }
@@ -4032,7 +4023,7 @@ QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t no
     *answer = *message;
     answer->type = TWOCHOICE_ANSWER;
     answer->count = 0;
-    /* Before it come the client's own, and as many of each other client; 3/4 of that, as some will be declined. */
+    /* Before it: the client's own, and as many of each other; 3/4 of that, as some will be declined. */
     mine = peer == QOS_NONE ? 0 : intake->peer[peer].left;
     before = qos_min((uint64_t)(intake->turns - (mine > 0)) * (mine + 1) + mine, intake->left);
     ahead = intake->left ? qos_mul_div_floor(intake->reserved, before, intake->left) : 0;
@@ -4163,10 +4154,10 @@ QOS_API enum qos_status twochoice_intake_info(const struct twochoice_intake *int
 
 #ifndef QOS_DECLARE_ONLY
 
-QOS_PRIV bool twochoice_priv_message_sound(const struct twochoice_message *message)
+QOS_PRIV bool twochoice_priv_message_sound(const struct twochoice_message *m)
 {
-    return message->type >= TWOCHOICE_RESERVE && message->type <= TWOCHOICE_RELEASE &&
-           message->state <= TWOCHOICE_FULL && message->count <= TWOCHOICE_WRITES_MAX;
+    return m->type >= TWOCHOICE_RESERVE && m->type <= TWOCHOICE_RELEASE && m->state <= TWOCHOICE_FULL &&
+           m->count <= TWOCHOICE_WRITES_MAX;
 }
 
 QOS_API enum qos_status twochoice_message_encode(const struct twochoice_message *message, void *buf, size_t size_bytes,

@@ -26,17 +26,17 @@ struct check_calls {
 
 struct check_walk {
     const struct twochoice_table *table;
-    struct twochoice_priv_fragment last;
+    struct twochoice_priv_range last;
     uint32_t fragments, nodes, before; /* before: the last leaf */
 };
-static inline bool check_at_most(uint64_t object, uint64_t offset, const struct twochoice_priv_fragment *f)
+static inline bool check_at_most(uint64_t object, uint64_t offset, const struct twochoice_priv_range *f)
 {
     return object < f->object || (object == f->object && offset <= f->offset);
 }
-static inline struct twochoice_priv_fragment check_fragment(const struct twochoice_priv_node *n, uint32_t slot)
+static inline struct twochoice_priv_range check_fragment(const struct twochoice_priv_node *n, uint32_t slot)
 {
     const struct twochoice_priv_short *e = n->u.narrow.entry + slot;
-    struct twochoice_priv_fragment f = {n->object, 0, 0, 0};
+    struct twochoice_priv_range f = {n->object, 0, 0, 0};
     if (!n->narrow)
         return n->u.wide.entry[slot];
     f.offset = qos_sat_add(n->u.narrow.base, e->from);
@@ -57,7 +57,7 @@ static inline bool check_leaf(struct check_walk *w, const struct twochoice_priv_
     const unsigned char *unused;
     uint32_t i;
     for (i = 0; i < n->count; i++) {
-        const struct twochoice_priv_fragment f = check_fragment(n, i), *l = &w->last;
+        const struct twochoice_priv_range f = check_fragment(n, i), *l = &w->last;
         if (f.end <= f.offset || f.object < l->object || (f.object == l->object && f.offset < l->end) ||
             f.tag >> 16 > w->table->version || (f.tag & 0xffff) == w->table->home)
             return false;
@@ -86,7 +86,7 @@ static inline bool check_node(struct check_walk *w, uint32_t at, uint32_t level,
         return false;
     w->nodes++;
     if (level == 0) {
-        const struct twochoice_priv_fragment first = check_fragment(n, 0);
+        const struct twochoice_priv_range first = check_fragment(n, 0);
         if (n->prev != w->before || (w->before != QOS_NONE && t->node[w->before].next != at) ||
             (n->count && !check_at_most(object, offset, &first)))
             return false;

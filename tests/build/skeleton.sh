@@ -70,7 +70,7 @@ alone() { # CHAPTER HEADER
 for chapter in table placement messages; do
     alone $chapter twochoice.h || { echo "twochoice.h: chapter $chapter needs another one"; cat "$out/alone.log"; bad=1; }
 done
-sed 's/qos_rng_seed(&placement/twochoice_priv_tag(&placement/' twochoice.h >"$out/entangled.h"
+sed 's/qos_rng_seed(&p.rng/twochoice_priv_tag(&p.rng/' twochoice.h >"$out/entangled.h"
 ! alone placement "$out/entangled.h" || { echo "not found: a chapter that needs another one"; bad=1; }
 [ $bad -eq 0 ] && echo "$(ls ./*.h | wc -l) headers share one shape"
 finish $bad

@@ -13,12 +13,12 @@
 
 /*@ assigns \result \from *table, *f;
     ensures 0 <= \result <= 2; */
-QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, const struct twochoice_priv_fragment *f);
+QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *table, const struct twochoice_priv_range *f);
 
 /*@ requires \valid(table);
     assigns table->fragments, table->at \from *table, *f;
     ensures table->fragments <= table->max_fragments; */
-QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_fragment *f);
+QOS_PRIV void twochoice_priv_apply(struct twochoice_table *table, const struct twochoice_priv_range *f);
 
 /*@ requires \valid(buf + (0 .. len - 1)) && \valid(got);
     assigns buf[0 .. len - 1], *got, \result \from pos, log;
