@@ -208,6 +208,16 @@ constexpr pattern patterns[] = {
 };
 // clang-format on
 
+// A find that is told its leaf, as appends of one object fill them one by one: what it lacks is the way down.
+void find_told(const twochoice_table &t, uint32_t k, uint64_t offset, twochoice_piece *p)
+{
+    const twochoice_priv_node *const leaf = &t.node[k / TWOCHOICE_NARROW_SLOTS];
+    twochoice_priv_prefetch(leaf, true);
+    const auto f = twochoice_priv_get(leaf, twochoice_priv_rank(leaf, 0, offset) - 1);
+    p->end = f.end;
+    p->target = twochoice_priv_target(f.tag);
+}
+
 // 1,000,000 fragments: of 1 MiB in random order without gaps, of 4 KiB at random places of 1 TiB, or appended. Table and
 // B-tree take turns, a slice each, so that other load on the machine meets both; medians over the slices of all runs. The
 // B-tree's key is one number, also of several objects. Huge pages: the table's memory is one block, so its user can
@@ -218,7 +228,8 @@ void against_absl(bench *b)
     constexpr uint32_t slices = 20, slice = fragments / slices;
     const uint32_t runs = b->quick ? 1 : 3;
     for (const pattern &of : patterns) {
-        double ratio_c[60], ratio_q[60], ours_c[60], ours_q[60], absl_c[60], absl_q[60], array_q[60], limit_q[60];
+        double ratio_c[60], ratio_q[60], ours_c[60], ours_q[60], absl_c[60], absl_q[60], array_q[60], limit_q[60],
+            told_q[60];
         const uint64_t len = of.len;
         const workload w = of.random ? random_order(fragments) : in_order(fragments);
         const auto object = [&of](uint32_t i) { // of fragment i
@@ -233,6 +244,7 @@ void against_absl(bench *b)
         };
         const auto key = [&](uint32_t i) { return object(i) << 48 | offset(i); };
         const char *const name = of.name;
+        const bool in_order = !of.random && !of.turns;
         twochoice_table_config config = {};
         config.max_fragments = 2 * fragments;
         config.home = servers + 1;
@@ -240,7 +252,7 @@ void against_absl(bench *b)
             table t(config, of.huge);
             absl_map m;
             std::vector<absl_map::target> array(fragments);
-            uint64_t sum = 0, btree_sum = 0, array_sum = 0;
+            uint64_t sum = 0, btree_sum = 0, array_sum = 0, told_sum = 0;
             for (uint32_t s = 0; s < slices; s++) {
                 const uint32_t at = run * slices + s;
                 uint64_t from = bench_ns();
@@ -282,8 +294,15 @@ void against_absl(bench *b)
                     array_sum += array[k].tag;
                 array_q[at] = static_cast<double>(bench_ns() - from) / slice;
                 limit_q[at] = absl_q[at] / array_q[at];
+                from = bench_ns();
+                for (uint32_t i = 0, k = s; in_order && i < slice;
+                     i++, k = next_place(p.end + p.target, s * slice + i, fragments)) {
+                    find_told(t.t, k, offset(k) + 100, &p);
+                    told_sum += p.target;
+                }
+                told_q[at] = static_cast<double>(bench_ns() - from) / slice;
             }
-            if (sum != btree_sum || sum != array_sum) {
+            if (sum != btree_sum || sum != array_sum || (in_order && sum != told_sum)) {
                 printf("the table, the B-tree and the array disagree\n");
                 exit(1);
             }
@@ -302,6 +321,8 @@ void against_absl(bench *b)
         bench_report(b, name, "find_speedup_vs_absl", bench_median(ratio_q, n), "x");
         bench_report(b, name, "array_find_ns", bench_median(array_q, n), "ns");
         bench_report(b, name, "array_speedup_vs_absl", bench_median(limit_q, n), "x");
+        if (in_order)
+            bench_report(b, name, "find_told_its_leaf_ns", bench_median(told_q, n), "ns");
     }
 }
 
