@@ -435,7 +435,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
  *      then the debt carried over, as a level (0: none).
  *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over.
- *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: base_per_s).
+ *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: the configured one).
  *   5. detours = queued requests + claims + nodes with a limit + resources - 1, and HTB_PRIV_JOINED in a tree that has
  *      joined others. htb_take takes its short path only if there is nothing else.
  *
@@ -466,7 +466,6 @@ struct htb_priv_ring_entry {
     uint32_t left, right; /* in the run: before and behind it; in the heap: children, QOS_NONE: none */
     uint32_t up;          /* in the heap: parent */
     uint32_t rank : 5;    /* in the heap: that of leftist heaps; in the run: 0 */
-    uint32_t idle : 7;    /* of a group: members of its ring that may not borrow now */
     uint32_t weight : 20;
 };
 
@@ -498,13 +497,10 @@ struct htb_priv_class {
 };
 
 /* A place in the dispatch queue. */
-struct htb_priv_link {
-    uint32_t next, prev;
-};
 struct htb_priv_slot {
     struct htb_request *request;
-    uint64_t entered;          /* handed_out when it came */
-    struct htb_priv_link link; /* by age; next also chains the free ones */
+    uint64_t entered; /* handed_out when it came */
+    uint32_t next;    /* free one */
 };
 
 /* Indexed 4-ary min-heap of (key, id); ids 0..capacity - 1, each at most once. The least id breaks ties. */
@@ -615,27 +611,24 @@ struct htb_priv_claim {
 
 /* Chapter "queues": requests from their class's turn to their completion. */
 struct htb_priv_dispatch {
-    struct htb_priv_slot *slot;                   /* of the dispatch queue */
-    struct htb_priv_heap sweep[2];                /* slots by offset: this sweep, the next one */
-    struct htb_request *urgent;                   /* ring, last one; goes before all others */
-    uint32_t free_slot, oldest_slot, newest_slot; /* QOS_NONE: none */
-    uint32_t waiting, at_device;                  /* requests in the dispatch queue; handed out */
-    uint32_t this_sweep;                          /* index into sweep */
-    uint32_t dispatch_max, device_max, bypass_max;
-    enum htb_order order;
+    struct htb_priv_slot *slot;    /* of the dispatch queue */
+    struct htb_priv_heap sweep[2]; /* slots by offset: this sweep, the next one */
+    struct htb_request *urgent;    /* ring, last one; goes before all others */
+    struct htb_request *newest;    /* the same of the dispatch queue */
+    uint32_t free_slot;            /* QOS_NONE: none */
+    uint32_t waiting, at_device;   /* requests in the dispatch queue; handed out */
+    uint32_t this_sweep;           /* index into sweep */
     uint64_t head_offset, handed_out;
 };
 
 /* Chapter "maximizer": the root's rate follows what the device does. */
 struct htb_priv_maximize {
-    uint32_t step;
     bool starved;     /* since the last look: requests waited for root tokens */
     bool was_starved; /* at the look before */
     bool was_behind;  /* at that look a node with own tokens waited for its turn */
     uint32_t looks;   /* at a rate above slow_from, which was too high before: one of 8 may raise it */
-    uint64_t interval_ns, last_ns, granted, rate_max, slow_from;
-    uint64_t behind_ns;                     /* how far the own tags were behind at the last look */
-    uint64_t base_per_s[HTB_RESOURCES_MAX]; /* the configured rate, the paper's original G */
+    uint64_t last_ns, granted, slow_from;
+    uint64_t behind_ns; /* how far the own tags were behind at the last look */
 };
 
 /* Chapter "several threads": what this tree has of the rates that it shares with others. */
@@ -657,7 +650,7 @@ struct htb {
     struct htb_priv_claim *claim; /* min(classes, HTB_PRIV_CLAIMS_MAX) */
     struct htb_priv_heap own;     /* nodes whose own tokens pass their next request, by finish tags */
     struct htb_priv_heap event;   /* nodes that wait, by time; a node is in at most one of these two */
-    uint32_t classes, resources, depth_max;
+    uint32_t classes, resources;
     uint32_t claims;
     uint64_t detours; /* invariant 5 */
     enum htb_scenario scenario;
@@ -669,12 +662,13 @@ struct htb {
     uint64_t root_wake_ns;  /* when root_ready becomes true; QOS_NEVER: no request waits for it */
     uint64_t now_ns;        /* the latest time seen */
     uint64_t tag_offset;    /* the clock of the own tags is now_ns less this */
-    uint64_t lag_ns, burst_ns, debt_ns, request_max_tokens, queued, gates;
+    uint64_t lag_ns, burst_ns, request_max_tokens, queued, gates;
     uint64_t granted; /* tokens, by all classes (wraps) */
     struct htb_priv_dispatch dispatch;
     struct htb_priv_flight flight;
     struct htb_priv_maximize maximize;
     struct htb_priv_joined joined;
+    struct htb_config set; /* with its defaults filled in; rate_per_s: the configured rate, the paper's original G */
 };
 
 /* See "several threads". */
@@ -699,12 +693,9 @@ struct htb_shared {
 #define HTB_PRIV_OWN 16u       /* in the heap of own tokens: they pass its next request */
 #define HTB_PRIV_RING 32u      /* may borrow, in its parent's ring: its limit passes its next request */
 #define HTB_PRIV_BACKLOG 64u   /* has a next request */
-#define HTB_PRIV_FORMER 128u   /* was reserved before: its buckets hold its debt */
-#define HTB_PRIV_LINKED 256u   /* in its parent's ring */
 #define HTB_PRIV_NOTICE 512u   /* expired, not yet returned by htb_expired */
 #define HTB_PRIV_WATCHED 1024u /* has a place in flight.cls */
 #define HTB_PRIV_RESTED 2048u  /* since the last look of the maximizer, nothing of it was outstanding at some time */
-#define HTB_PRIV_IDLE_MAX 64   /* members of a ring that may not borrow */
 
 /* `parts` of some time. `rest` (may be NULL): what is left of it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is
  * lost. */
@@ -715,6 +706,12 @@ QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns, uint32_t *rest)
         *rest = low % HTB_PRIV_WHOLE;
     return low / HTB_PRIV_WHOLE + (QOS_LIKELY(ns >> 43 == 0) ? 0 : ns / HTB_PRIV_WHOLE * parts);
 }
+
+/* How a request of n_sub at a node can be sent, if nobody else takes or asks. */
+struct htb_priv_way {
+    uint64_t send_ns;        /* the first time at which it can, from its own tokens or a lender's */
+    uint32_t payer, blocked; /* who pays, if that is now; the first node whose limit does not pass it now; QOS_NONE */
+};
 
 /* Defined in later chapters. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns);
@@ -728,6 +725,8 @@ QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool cha
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
+QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
+                                                      uint64_t before, uint64_t now_ns);
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer);
 
@@ -874,30 +873,16 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         htb_priv_refill_pair(htb_priv_pair_of(tree, id, r), elapsed_ns, more_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
 }
 
-QOS_PRIV bool htb_priv_limit_passes_one(const struct htb *tree, const struct htb_priv_bucket *b, int64_t n_sub)
-{
-    return n_sub == 0 || b->rate == QOS_UNLIMITED || b->level >= htb_priv_gate(tree, b, n_sub);
-}
-
-QOS_PRIV bool htb_priv_rate_passes(const struct htb *tree, uint32_t id, const int64_t *n_sub)
+/* Do the node's rate buckets, or its limit buckets, pass n_sub? */
+QOS_PRIV bool htb_priv_passes(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub)
 {
     uint32_t r;
     for (r = 0; r < tree->resources; r++) {
-        const struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->rate;
-        if (n_sub[r] != 0 && b->level < htb_priv_gate(tree, b, n_sub[r]))
+        const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+        const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
+        if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED && b->level < htb_priv_gate(tree, b, n_sub[r]))
             return false;
     }
-    return true;
-}
-
-QOS_PRIV bool htb_priv_limit_passes(const struct htb *tree, uint32_t id, const int64_t *n_sub)
-{
-    uint32_t r;
-    if (!(tree->node[id].flags & HTB_PRIV_LIMITED))
-        return true;
-    for (r = 0; r < tree->resources; r++)
-        if (!htb_priv_limit_passes_one(tree, &htb_priv_pair_of(tree, id, r)->limit, n_sub[r]))
-            return false;
     return true;
 }
 
@@ -939,18 +924,6 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id
                 qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, htb_priv_gate(tree, b, n_sub[r]), now_ns));
     }
     return ready_ns;
-}
-
-/* First time at which a request of n_sub at the node can be sent from its own tokens or a lender's, if nobody else
- * takes. */
-QOS_PRIV uint64_t htb_priv_send_ns(const struct htb *tree, uint32_t id, const int64_t *n_sub, uint64_t now_ns)
-{
-    uint64_t limits_ns = now_ns, first_ns = QOS_NEVER;
-    for (; id != QOS_NONE; id = tree->node[id].parent) {
-        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
-        first_ns = qos_min(first_ns, qos_max(limits_ns, htb_priv_ready_ns(tree, id, false, n_sub, now_ns)));
-    }
-    return first_ns;
 }
 
 QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t borrowed)
@@ -1047,8 +1020,7 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *   2. A request is in one list: its class's queue (slot = class), the urgent one or the dispatch queue (slot = place).
  *   3. A node is in one of the heaps `own` and `event` at most; they share one memory, from both ends. A node without
  *      requests may stay in `event` until its time comes. The root is not in it: root_wake_ns.
- *   4. Ring tags of those in a ring are not below its clock. The first of a ring may borrow; at most HTB_PRIV_IDLE_MAX
- *      others in it may not (they have no request, or are at their limit).
+ *   4. Ring tags of those in a ring are not below its clock.
  *   5. What htb_complete and htb_cancel give back was charged to the same holder of the id (generation).
  *
  * Where we differ from the paper: one owner and a heap instead of one thread for each queue (no lock, no polling, the
@@ -1290,27 +1262,20 @@ QOS_PRIV uint32_t htb_priv_ring_least(const struct htb *tree, uint32_t group)
     return heap == QOS_NONE || tree->turn[head].tag < tree->turn[heap].tag ? head : heap;
 }
 
-/* Takes a node out of its parent's ring; HTB_PRIV_RING stays as it is. */
+/* Takes a node out of its parent's ring. */
 QOS_PRIV void htb_priv_ring_out(struct htb *tree, uint32_t group, uint32_t id)
 {
     if (tree->turn[id].rank == 0)
         htb_priv_run_out(tree->turn, &tree->cls[group].u.group.run, id);
     else
         htb_priv_leftist_remove(tree, &tree->cls[group].u.group.heap, id);
-    QOS_ASSERT((tree->node[id].flags & HTB_PRIV_RING) || tree->turn[group].idle != 0);
-    if (!(tree->node[id].flags & HTB_PRIV_RING))
-        tree->turn[group].idle = (tree->turn[group].idle - 1u) & 127u;
-    htb_priv_mark(tree, id, HTB_PRIV_LINKED, false);
 }
 
-/* The turn goes to the first that may borrow. Those before it leave the ring. */
+/* The turn goes to the first. */
 QOS_PRIV void htb_priv_ring_settle(struct htb *tree, uint32_t group)
 {
-    uint32_t first = htb_priv_ring_least(tree, group), next;
-    while (first != QOS_NONE && !(tree->node[first].flags & HTB_PRIV_RING)) {
-        htb_priv_ring_out(tree, group, first);
-        first = htb_priv_ring_least(tree, group);
-    }
+    const uint32_t first = htb_priv_ring_least(tree, group);
+    uint32_t next;
     tree->cls[group].u.group.first = first;
     if (first == QOS_NONE)
         return;
@@ -1343,7 +1308,6 @@ QOS_PRIV void htb_priv_ring_in(struct htb *tree, uint32_t group, uint32_t id)
         turn[id].rank = 0;
         htb_priv_run_in(turn, run, id);
     }
-    htb_priv_mark(tree, id, HTB_PRIV_LINKED, true);
 }
 
 /* The class whose turn it is below the node (itself, if it is a class); QOS_NONE if none borrows here. */
@@ -1409,7 +1373,7 @@ QOS_PRIV uint64_t htb_priv_device_ns(const struct htb *tree, const uint64_t *n)
     uint64_t longest = 0;
     uint32_t r;
     for (r = 0; r < tree->resources; r++)
-        longest = qos_max(longest, n[r] * QOS_NS_PER_S / tree->maximize.base_per_s[r]);
+        longest = qos_max(longest, n[r] * QOS_NS_PER_S / tree->set.rate_per_s[r]);
     return longest;
 }
 
@@ -1470,24 +1434,20 @@ QOS_PRIV void htb_priv_wake_at(struct htb *tree, uint32_t id, uint64_t at_ns)
         htb_priv_heap_set(&tree->event, id, at_ns);
 }
 
-/* Sets whether a node may borrow. A node that may not stays in the ring (at most HTB_PRIV_IDLE_MAX do): most may borrow
- * again before their turn, and leaving costs a heap operation. */
+/* Sets whether a node may borrow. */
 QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 {
     uint32_t group = tree->node[id].parent;
     if (may == ((tree->node[id].flags & HTB_PRIV_RING) != 0))
         return;
     htb_priv_mark(tree, id, HTB_PRIV_RING, may);
-    if (!(tree->node[id].flags & HTB_PRIV_LINKED)) {
+    if (may) {
         tree->turn[id].tag = qos_max(tree->turn[id].tag, tree->cls[group].u.group.clock);
         htb_priv_ring_in(tree, group, id);
     } else {
-        tree->turn[group].idle = (tree->turn[group].idle + (may ? 127u : 1u)) & 127u;
-        if (!may && tree->turn[group].idle > HTB_PRIV_IDLE_MAX)
-            htb_priv_ring_out(tree, group, id);
+        htb_priv_ring_out(tree, group, id);
     }
     htb_priv_ring_settle(tree, group);
-    QOS_ASSERT(tree->turn[group].idle <= HTB_PRIV_IDLE_MAX);
 }
 
 /* Moves the tag of a node that is in its parent's ring: out of it, by the cost on or back, and into it. */
@@ -1495,7 +1455,7 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, u
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
     uint32_t group = tree->node[id].parent;
-    if (tree->node[id].flags & HTB_PRIV_LINKED)
+    if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
     if (back != 0)
@@ -1540,14 +1500,10 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     if (request) {
         int64_t n_sub[HTB_RESOURCES_MAX];
         htb_priv_sub_tokens(tree, request->tokens, n_sub);
-        limit_passes = htb_priv_limit_passes(tree, id, n_sub);
-        own_passes = limit_passes && htb_priv_rate_passes(tree, id, n_sub);
-        if (own_passes)
-            wake_ns = QOS_NEVER;
-        else if (limit_passes)
-            wake_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
-        else
-            wake_ns = htb_priv_ready_ns(tree, id, true, n_sub, now_ns);
+        limit_passes = !(tree->node[id].flags & HTB_PRIV_LIMITED) || htb_priv_passes(tree, id, true, n_sub);
+        own_passes = limit_passes && htb_priv_passes(tree, id, false, n_sub);
+        if (!own_passes)
+            wake_ns = htb_priv_ready_ns(tree, id, !limit_passes, n_sub, now_ns);
     }
     turn_before = tree->cls[parent].u.group.first;
     htb_priv_set_ring(tree, id, limit_passes);
@@ -1584,7 +1540,7 @@ QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
         return;
     htb_priv_refill(tree, tree->classes, now_ns);
     htb_priv_sub_tokens(tree, request->tokens, n_sub);
-    tree->root_ready = htb_priv_rate_passes(tree, tree->classes, n_sub);
+    tree->root_ready = htb_priv_passes(tree, tree->classes, false, n_sub);
     if (!tree->root_ready)
         tree->root_wake_ns = htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns);
 }
@@ -1780,43 +1736,30 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
     return QOS_OK;
 }
 
-/* Ages: the FIFO of the dispatch slots. */
-QOS_PRIV void htb_priv_slot_unlink(struct htb *tree, uint32_t i)
+/* Out of the dispatch queue, and into it. */
+QOS_PRIV void htb_priv_slot_unlink(struct htb *tree, struct htb_request *r)
 {
-    const struct htb_priv_link *link = &tree->dispatch.slot[i].link;
-    if (link->prev == QOS_NONE)
-        tree->dispatch.oldest_slot = link->next;
-    else
-        tree->dispatch.slot[link->prev].link.next = link->next;
-    if (link->next == QOS_NONE)
-        tree->dispatch.newest_slot = link->prev;
-    else
-        tree->dispatch.slot[link->next].link.prev = link->prev;
+    const uint32_t i = r->slot;
+    htb_priv_unlink(&tree->dispatch.newest, r);
     htb_priv_heap_remove(&tree->dispatch.sweep[0], i);
     htb_priv_heap_remove(&tree->dispatch.sweep[1], i);
-    tree->dispatch.slot[i].link.next = tree->dispatch.free_slot;
+    tree->dispatch.slot[i].next = tree->dispatch.free_slot;
     tree->dispatch.free_slot = i;
     tree->dispatch.waiting--;
-    QOS_ASSERT((tree->dispatch.waiting == 0) == (tree->dispatch.oldest_slot == QOS_NONE));
+    QOS_ASSERT((tree->dispatch.waiting == 0) == (tree->dispatch.newest == NULL));
 }
 
 QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
 {
-    uint32_t i = tree->dispatch.free_slot;
+    const uint32_t i = tree->dispatch.free_slot;
     struct htb_priv_slot *s = &tree->dispatch.slot[i];
     QOS_ASSERT(i != QOS_NONE);
-    tree->dispatch.free_slot = s->link.next;
+    tree->dispatch.free_slot = s->next;
     s->request = r;
     s->entered = tree->dispatch.handed_out;
-    s->link.next = QOS_NONE;
-    s->link.prev = tree->dispatch.newest_slot;
-    if (tree->dispatch.newest_slot == QOS_NONE)
-        tree->dispatch.oldest_slot = i;
-    else
-        tree->dispatch.slot[tree->dispatch.newest_slot].link.next = i;
-    tree->dispatch.newest_slot = i;
+    htb_priv_append(&tree->dispatch.newest, r);
     tree->dispatch.waiting++;
-    if (tree->dispatch.order == HTB_ELEVATOR)
+    if (tree->set.order == HTB_ELEVATOR)
         htb_priv_heap_set(
             &tree->dispatch.sweep[r->offset >= tree->dispatch.head_offset ? tree->dispatch.this_sweep
                                                                           : 1 - tree->dispatch.this_sweep],
@@ -1876,9 +1819,9 @@ QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
 
 QOS_PRIV uint32_t htb_priv_next_slot(struct htb *tree)
 {
-    uint32_t oldest = tree->dispatch.oldest_slot;
-    if (tree->dispatch.order == HTB_FIFO ||
-        qos_wrap_sub(tree->dispatch.handed_out, tree->dispatch.slot[oldest].entered) >= tree->dispatch.bypass_max)
+    uint32_t oldest = tree->dispatch.newest->next->slot;
+    if (tree->set.order == HTB_FIFO ||
+        qos_wrap_sub(tree->dispatch.handed_out, tree->dispatch.slot[oldest].entered) >= tree->set.bypass_max)
         return oldest;
     QOS_ASSERT(tree->dispatch.sweep[0].count + tree->dispatch.sweep[1].count == tree->dispatch.waiting);
     if (tree->dispatch.sweep[tree->dispatch.this_sweep].count == 0)
@@ -1906,7 +1849,7 @@ QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
     const bool own = tree->joined.lease && payer < tree->classes;
     const uint64_t room_ns = qos_sat_sub(own ? qos_max(f->bound_ns, f->knee_ns) : f->bound_ns, f->now_ns);
     const struct htb_request *next;
-    if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->dispatch.dispatch_max || room_ns == 0)
+    if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->set.dispatch_max || room_ns == 0)
         return QOS_NEVER;
     if (QOS_LIKELY(qos_sat_sub(f->gate_end_ns, tree->now_ns) < room_ns))
         return 0;
@@ -1918,7 +1861,7 @@ QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
  * it is, or NULL. */
 QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t now_ns)
 {
-    while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->dispatch.dispatch_max) {
+    while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->set.dispatch_max) {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
         if (htb_priv_room_ns(tree, payer) > now_ns) {
@@ -1960,13 +1903,13 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     htb_priv_run_events(tree, now_ns);
     while (!(r = htb_priv_fill(tree, now_ns)) && htb_priv_is_over(tree, htb_priv_heap_min_id(&tree->own), now_ns))
         htb_priv_end(tree, htb_priv_heap_min_id(&tree->own), true, now_ns);
-    if (r || tree->dispatch.waiting == 0 || tree->dispatch.at_device >= tree->dispatch.device_max)
+    if (r || tree->dispatch.waiting == 0 || tree->dispatch.at_device >= tree->set.device_max)
         return r;
     i = htb_priv_next_slot(tree);
     QOS_ASSERT(qos_wrap_sub(tree->dispatch.handed_out, tree->dispatch.slot[i].entered) <
-               (uint64_t)tree->dispatch.bypass_max + tree->dispatch.dispatch_max);
+               (uint64_t)tree->set.bypass_max + tree->set.dispatch_max);
     r = tree->dispatch.slot[i].request;
-    htb_priv_slot_unlink(tree, i);
+    htb_priv_slot_unlink(tree, r);
     tree->dispatch.handed_out = qos_wrap_add(tree->dispatch.handed_out, 1);
     return htb_priv_hand_out(tree, r);
 }
@@ -1982,7 +1925,7 @@ QOS_PRIV uint64_t htb_priv_event_ns(const struct htb *tree, struct htb_priv_heap
     if (tree->bound == HTB_BY_FLIGHT || (flags & (HTB_PRIV_BACKLOG | HTB_PRIV_RING)) != HTB_PRIV_BACKLOG)
         return e.key;
     htb_priv_sub_tokens(tree, htb_priv_next_request(tree, e.id)->tokens, n_sub);
-    now_ns = htb_priv_send_ns(tree, e.id, n_sub, now_ns);
+    now_ns = htb_priv_way_of(tree, e.id, n_sub, 0, now_ns).send_ns;
     return flags & HTB_PRIV_EXPIRES ? qos_min(now_ns, tree->cls[e.id].u.leaf.expires_ns) : now_ns;
 }
 
@@ -2013,7 +1956,7 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     if (tree->dispatch.urgent)
         return given_ns;
     htb_priv_run_events(tree, now_ns);
-    full = tree->dispatch.at_device >= tree->dispatch.device_max;
+    full = tree->dispatch.at_device >= tree->set.device_max;
     if (!full && tree->dispatch.waiting != 0)
         return given_ns;
     turn = htb_priv_servable(tree);
@@ -2118,7 +2061,7 @@ QOS_API enum qos_status htb_cancel(struct htb *tree, uint64_t now_ns, struct htb
     if (request->slot == QOS_NONE)
         htb_priv_unlink(&tree->dispatch.urgent, request);
     else
-        htb_priv_slot_unlink(tree, request->slot);
+        htb_priv_slot_unlink(tree, request);
     htb_priv_leave(tree, request, NULL, now_ns);
     return QOS_OK;
 }
@@ -2981,8 +2924,8 @@ QOS_PRIV void htb_priv_others(struct htb *tree, uint64_t worst)
  *     nodes | other fields | turns | further resources | heap of events | dispatch places | heaps of offsets | rows
  *
  * Invariants
- *   1. An id that was used once keeps its buckets (HTB_PRIV_FORMER): they pay off the debt of its last holder. It also
- *      keeps that holder's lead over the clock of its ring.
+ *   1. An id that was used once keeps its buckets: they pay off the debt of its last holder. It also keeps that holder's
+ *      lead over the clock of its ring. (All zero is a bucket without a rate, limit or debt, and no lead.)
  *   2. A class that ends passes its queue to best effort; its counters stay until the id is reserved again. */
 
 /* The configuration with its defaults filled in. */
@@ -3090,27 +3033,23 @@ QOS_API const char *htb_config_error(const struct htb_config *config)
 /* Where everything is in the caller's memory. */
 QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const struct htb_config *config)
 {
-    size_t nodes = (size_t)config->classes + 1, extra = config->resources - 1u;
+    const size_t nodes = (size_t)config->classes + 1, more = nodes * (config->resources - 1u), n = config->dispatch_max;
     int i;
-    tree->node = (struct htb_priv_node *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_node), QOS_CACHE_LINE);
-    tree->cls = (struct htb_priv_class *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_class), 8);
-    tree->turn = (struct htb_priv_ring_entry *)qos_layout_part(layout, nodes, sizeof(struct htb_priv_ring_entry), 8);
-    tree->more = (struct htb_priv_pair *)qos_layout_part(layout, nodes, extra * sizeof(struct htb_priv_pair), 8);
-    tree->more_sum = (uint64_t *)qos_layout_part(layout, nodes, extra * sizeof(uint64_t), 8);
-    tree->event.key = (uint64_t *)qos_layout_part(layout, nodes, sizeof(uint64_t), 8);
-    tree->flight.cls =
-        (struct htb_priv_late *)qos_layout_part(layout, HTB_PRIV_LATE_MAX, sizeof(struct htb_priv_late), 8);
-    tree->claim = (struct htb_priv_claim *)qos_layout_part(
-        layout, (size_t)qos_min(config->classes, HTB_PRIV_CLAIMS_MAX), sizeof(struct htb_priv_claim), 8);
-    tree->dispatch.slot =
-        (struct htb_priv_slot *)qos_layout_part(layout, config->dispatch_max, sizeof(struct htb_priv_slot), 8);
-    for (i = 0; i < 2; i++)
-        tree->dispatch.sweep[i].key = (uint64_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint64_t), 8);
-    tree->event.id = (uint32_t *)qos_layout_part(layout, nodes, sizeof(uint32_t), 4);
-    tree->event.pos = (uint32_t *)qos_layout_part(layout, nodes, sizeof(uint32_t), 4);
+    QOS_LAYOUT_SET(layout, tree->node, nodes);
+    QOS_LAYOUT_SET(layout, tree->cls, nodes);
+    QOS_LAYOUT_SET(layout, tree->turn, nodes);
+    QOS_LAYOUT_SET(layout, tree->more, more);
+    QOS_LAYOUT_SET(layout, tree->more_sum, more);
+    QOS_LAYOUT_SET(layout, tree->event.key, nodes);
+    QOS_LAYOUT_SET(layout, tree->event.id, nodes);
+    QOS_LAYOUT_SET(layout, tree->event.pos, nodes);
+    QOS_LAYOUT_SET(layout, tree->flight.cls, HTB_PRIV_LATE_MAX);
+    QOS_LAYOUT_SET(layout, tree->claim, (size_t)qos_min(config->classes, HTB_PRIV_CLAIMS_MAX));
+    QOS_LAYOUT_SET(layout, tree->dispatch.slot, n);
     for (i = 0; i < 2; i++) {
-        tree->dispatch.sweep[i].id = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
-        tree->dispatch.sweep[i].pos = (uint32_t *)qos_layout_part(layout, config->dispatch_max, sizeof(uint32_t), 4);
+        QOS_LAYOUT_SET(layout, tree->dispatch.sweep[i].key, n);
+        QOS_LAYOUT_SET(layout, tree->dispatch.sweep[i].id, n);
+        QOS_LAYOUT_SET(layout, tree->dispatch.sweep[i].pos, n);
     }
 }
 
@@ -3139,20 +3078,15 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r;
-    bool former = (node->flags & HTB_PRIV_FORMER) != 0;
     if (node->flags & HTB_PRIV_NOTICE)
         htb_priv_run_out(tree->turn, &tree->notice, id);
-    if (former)
-        htb_priv_refill(tree, id, now_ns);
-    else
-        node->last_ns = now_ns;
+    htb_priv_refill(tree, id, now_ns);
     node->parent = parent;
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
-    QOS_ASSERT(node->depth <= tree->depth_max);
-    node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_FORMER | HTB_PRIV_RESTED | (group ? HTB_PRIV_GROUP : 0u));
+    QOS_ASSERT(node->depth <= tree->set.depth_max);
+    node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_RESTED | (group ? HTB_PRIV_GROUP : 0u));
     if (group) {
         c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
-        tree->turn[id].idle = 0;
         c->u.group.children = 0;
         c->u.group.clock = c->u.group.sum_per_s = 0;
     } else {
@@ -3162,20 +3096,12 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         c->u.leaf.p50 = c->u.leaf.p99 = 0;
         c->u.leaf.turn_ns = 0;
     }
-    if (!former)
-        c->tag = tree->turn[id].tag = c->ring_rest = c->generation = 0;
-    else if (parent != QOS_NONE) /* htb_priv_end left its lead over the clock */
+    if (parent != QOS_NONE) /* htb_priv_end left its lead over the clock */
         tree->turn[id].tag = qos_sat_add(tree->cls[parent].u.group.clock, tree->turn[id].tag);
     c->burst_us = (uint32_t)((tree->burst_ns + 999) / 1000);
     for (r = 0; r < tree->resources; r++) {
-        struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
         if (r > 0)
             *htb_priv_sum_of(tree, id, r) = 0;
-        if (!former) {
-            p->rate.rate = 0;
-            p->limit.rate = QOS_UNLIMITED;
-            p->rate.depth = p->limit.level = 0;
-        }
         htb_priv_set_pair(tree, id, r, 0, QOS_UNLIMITED);
     }
 }
@@ -3227,7 +3153,7 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
     if (id == HTB_BEST_EFFORT && terms->expires_ns != 0)
         return QOS_EINVAL;
     for (r = 0; r < tree->resources; r++) {
-        uint64_t whole = parent == tree->classes ? tree->maximize.base_per_s[r] : htb_priv_rate_of(tree, parent, r);
+        uint64_t whole = parent == tree->classes ? tree->set.rate_per_s[r] : htb_priv_rate_of(tree, parent, r);
         uint64_t own = exists && tree->node[id].parent == parent ? htb_priv_rate_of(tree, id, r) : 0;
         uint64_t room = whole - (*htb_priv_sum_of(tree, parent, r) - own);
         uint64_t least = exists && terms->group ? *htb_priv_sum_of(tree, id, r) : 0;
@@ -3295,7 +3221,6 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
 QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes, const struct htb_config *config)
 {
     struct htb_config c;
-    struct htb_class best_effort;
     struct qos_layout layout;
     enum qos_status status;
     uint32_t i;
@@ -3314,20 +3239,13 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     qos_layout_begin(&layout, mem);
     htb_priv_layout(&layout, tree, &c);
 
+    tree->burst_ns = c.burst_ns;
+    c.best_effort = htb_priv_terms(tree, &c.best_effort);
+    tree->set = c;
     tree->classes = c.classes;
     tree->resources = c.resources;
-    tree->depth_max = c.depth_max;
-    tree->dispatch.dispatch_max = c.dispatch_max;
-    tree->dispatch.device_max = c.device_max;
-    tree->dispatch.bypass_max = c.bypass_max;
-    tree->dispatch.order = c.order;
-    tree->burst_ns = c.burst_ns;
-    tree->debt_ns = c.debt_ns;
     tree->request_max_tokens = c.request_max_tokens == QOS_NOTHING ? 0 : c.request_max_tokens;
     tree->half = c.request_max_tokens == 0;
-    tree->maximize.step = c.maximize_step;
-    tree->maximize.interval_ns = c.maximize_interval_ns;
-    tree->maximize.rate_max = c.maximize_rate_max;
     tree->maximize.slow_from = UINT64_MAX;
     tree->lag_ns = c.lag_ns;
     tree->now_ns = tree->tag_offset = tree->maximize.last_ns = c.start_ns;
@@ -3359,17 +3277,13 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     htb_priv_heap_clear(&tree->dispatch.sweep[0], c.dispatch_max);
     htb_priv_heap_clear(&tree->dispatch.sweep[1], c.dispatch_max);
     for (i = 0; i < c.dispatch_max; i++)
-        tree->dispatch.slot[i].link.next = i + 1 < c.dispatch_max ? i + 1 : QOS_NONE;
-    tree->dispatch.oldest_slot = tree->dispatch.newest_slot = QOS_NONE;
+        tree->dispatch.slot[i].next = i + 1 < c.dispatch_max ? i + 1 : QOS_NONE;
 
-    for (i = 0; i < c.resources; i++)
-        tree->maximize.base_per_s[i] = c.rate_per_s[i];
     htb_priv_new_node(tree, c.classes, QOS_NONE, true, c.start_ns);
     htb_priv_set_root(tree, c.rate_per_s, c.start_ns);
     htb_priv_new_node(tree, HTB_BEST_EFFORT, c.classes, false, c.start_ns);
     tree->cls[c.classes].u.group.children = 1;
-    best_effort = htb_priv_terms(tree, &c.best_effort);
-    htb_priv_apply(tree, HTB_BEST_EFFORT, &best_effort, c.start_ns);
+    htb_priv_apply(tree, HTB_BEST_EFFORT, &c.best_effort, c.start_ns);
     return QOS_OK;
 }
 
@@ -3392,8 +3306,7 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
 {
     struct htb_priv_class *c = &tree->cls[id];
     uint32_t r, parent = tree->node[id].parent;
-    unsigned remains =
-        tree->node[id].flags & (HTB_PRIV_FORMER | HTB_PRIV_LIMITED); /* its debts are paid off meanwhile */
+    unsigned remains = tree->node[id].flags & HTB_PRIV_LIMITED; /* its debts are paid off meanwhile */
     bool moved = false;
     htb_priv_end_claims(tree, id, now_ns);
     htb_priv_unwatch(tree, id);
@@ -3403,8 +3316,6 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
     }
     (void)htb_priv_place(tree, id, now_ns); /* without requests it leaves its heaps */
     htb_priv_heap_remove(&tree->event, id);
-    if (tree->node[id].flags & HTB_PRIV_LINKED)
-        htb_priv_ring_out(tree, parent, id);
     htb_priv_count_limit(tree, id, false);
     tree->node[id].flags = (uint16_t)(remains | (expired ? HTB_PRIV_NOTICE : 0u));
     if (expired)
@@ -3463,7 +3374,7 @@ QOS_PRIV enum qos_status htb_priv_may_join(const struct htb *tree, uint32_t id, 
     for (i = 0; id != QOS_NONE && i < tree->classes; i++)
         if (htb_priv_is_below(tree, i, id))
             deepest = (uint32_t)qos_max(deepest, (uint32_t)tree->node[i].depth - tree->node[id].depth);
-    return depth + deepest > tree->depth_max ? QOS_EFULL : QOS_OK;
+    return depth + deepest > tree->set.depth_max ? QOS_EFULL : QOS_OK;
 }
 
 /* Moves a node below another group. It keeps its lead over the clock of its ring, as if it were reserved again. Its
@@ -3475,8 +3386,6 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
     uint32_t i, r;
     htb_priv_end_claims(tree, id, now_ns);
     htb_priv_set_ring(tree, id, false);
-    if (tree->node[id].flags & HTB_PRIV_LINKED)
-        htb_priv_ring_out(tree, old, id);
     tree->turn[id].tag =
         qos_sat_add(qos_sat_sub(tree->turn[id].tag, tree->cls[old].u.group.clock), tree->cls[parent].u.group.clock);
     tree->cls[old].u.group.children--;
@@ -3494,66 +3403,57 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
         tree->cls[i].generation = (tree->cls[i].generation + 1u) & 0xfffu;
         if (!(tree->node[i].flags & HTB_PRIV_GROUP))
             tree->cls[i].u.leaf.outstanding = 0;
-        QOS_ASSERT(tree->node[i].depth <= tree->depth_max);
+        QOS_ASSERT(tree->node[i].depth <= tree->set.depth_max);
     }
     htb_priv_place_up(tree, old, true, now_ns);
 }
 
-QOS_API enum qos_status htb_reserve(struct htb *tree, uint64_t now_ns, uint32_t id, const struct htb_class *terms,
-                                    uint64_t *fits)
+/* Reserves the id, or changes its terms. */
+QOS_PRIV enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns, uint32_t id, bool exists,
+                                        const struct htb_class *terms, uint64_t *fits)
 {
     struct htb_class want;
-    enum qos_status status;
-    uint32_t parent;
-    if (!terms || id == HTB_BEST_EFFORT)
-        return QOS_EINVAL;
-    parent = htb_priv_parent(tree, terms);
-    if (id >= tree->classes || parent == QOS_NONE)
-        return QOS_ENOENT;
-    now_ns = htb_priv_now(tree, now_ns);
-    htb_priv_run_expiries(tree, now_ns);
-    if (tree->node[id].flags & HTB_PRIV_USED)
-        return QOS_EEXIST;
-    status = htb_priv_may_join(tree, QOS_NONE, parent);
-    if (status == QOS_OK)
-        status = htb_priv_admit(tree, parent, terms, id, false, now_ns, fits);
-    if (status != QOS_OK)
-        return status;
-    htb_priv_new_node(tree, id, parent, terms->group, now_ns);
-    htb_priv_zero_counters(tree, id);
-    tree->cls[parent].u.group.children++;
-    want = htb_priv_terms(tree, terms);
-    htb_priv_apply(tree, id, &want, now_ns);
-    return QOS_OK;
-}
-
-QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t id, const struct htb_class *terms,
-                                   uint64_t *fits)
-{
-    struct htb_class want;
-    enum qos_status status;
+    enum qos_status status = QOS_OK;
     uint32_t parent;
     if (!terms)
         return QOS_EINVAL;
     now_ns = htb_priv_now(tree, now_ns);
     htb_priv_run_expiries(tree, now_ns);
-    if (id >= tree->classes || !(tree->node[id].flags & HTB_PRIV_USED))
-        return QOS_ENOENT;
     parent = htb_priv_parent(tree, terms);
-    if (parent == QOS_NONE)
+    if (id >= tree->classes || parent == QOS_NONE)
         return QOS_ENOENT;
-    if (terms->group != ((tree->node[id].flags & HTB_PRIV_GROUP) != 0))
+    if (exists != ((tree->node[id].flags & HTB_PRIV_USED) != 0))
+        return exists ? QOS_ENOENT : QOS_EEXIST;
+    if (exists && terms->group != ((tree->node[id].flags & HTB_PRIV_GROUP) != 0))
         return QOS_EINVAL;
-    status = parent == tree->node[id].parent ? QOS_OK : htb_priv_may_join(tree, id, parent);
+    if (!exists || parent != tree->node[id].parent)
+        status = htb_priv_may_join(tree, exists ? id : QOS_NONE, parent);
     if (status == QOS_OK)
-        status = htb_priv_admit(tree, parent, terms, id, true, now_ns, fits);
+        status = htb_priv_admit(tree, parent, terms, id, exists, now_ns, fits);
     if (status != QOS_OK)
         return status;
     want = htb_priv_terms(tree, terms);
-    if (parent != tree->node[id].parent)
+    if (!exists) {
+        htb_priv_new_node(tree, id, parent, terms->group, now_ns);
+        htb_priv_zero_counters(tree, id);
+        tree->cls[parent].u.group.children++;
+    } else if (parent != tree->node[id].parent) {
         htb_priv_move(tree, id, parent, now_ns);
+    }
     htb_priv_apply(tree, id, &want, now_ns);
     return QOS_OK;
+}
+
+QOS_API enum qos_status htb_reserve(struct htb *tree, uint64_t now_ns, uint32_t id, const struct htb_class *terms,
+                                    uint64_t *fits)
+{
+    return id == HTB_BEST_EFFORT ? QOS_EINVAL : htb_priv_agree(tree, now_ns, id, false, terms, fits);
+}
+
+QOS_API enum qos_status htb_change(struct htb *tree, uint64_t now_ns, uint32_t id, const struct htb_class *terms,
+                                   uint64_t *fits)
+{
+    return htb_priv_agree(tree, now_ns, id, true, terms, fits);
 }
 
 QOS_API enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id)
@@ -3584,8 +3484,8 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
         if (rate_per_s[r] < *htb_priv_sum_of(tree, tree->classes, r))
             return QOS_EADMISSION;
     for (r = 0; r < tree->resources; r++)
-        tree->maximize.base_per_s[r] = rate_per_s[r];
-    tree->maximize.rate_max = qos_max(tree->maximize.rate_max, rate_per_s[0]);
+        tree->set.rate_per_s[r] = rate_per_s[r];
+    tree->set.maximize_rate_max = qos_max(tree->set.maximize_rate_max, rate_per_s[0]);
     tree->maximize.slow_from = UINT64_MAX;
     htb_priv_set_root(tree, rate_per_s, now_ns);
     return QOS_OK;
@@ -3618,17 +3518,14 @@ QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
     int64_t n_sub[HTB_RESOURCES_MAX];
-    uint32_t at;
+    struct htb_priv_way way;
     if (!request)
         return HTB_WAITS_NOT;
     htb_priv_sub_tokens(tree, request->tokens, n_sub);
-    for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
-        if (htb_priv_ready_ns(tree, at, true, n_sub, tree->now_ns) > tree->now_ns)
-            return at == id ? HTB_OWN_LIMIT : HTB_PARENT_LIMIT;
-        if (htb_priv_ready_ns(tree, at, false, n_sub, tree->now_ns) <= tree->now_ns)
-            return HTB_TURN;
-    }
-    return tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
+    way = htb_priv_way_of(tree, id, n_sub, 0, tree->now_ns);
+    if (way.blocked != QOS_NONE)
+        return way.blocked == id ? HTB_OWN_LIMIT : HTB_PARENT_LIMIT;
+    return way.payer != QOS_NONE || tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
 }
 
 QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, struct htb_class_state *out)
@@ -3832,16 +3729,14 @@ QOS_PRIV struct htb_priv_shared_map htb_priv_shared_layout(struct qos_layout *la
     struct htb_priv_shared_map m;
     const size_t nodes = classes + 1;
     (void)qos_layout_part(layout, 1, sizeof(struct htb_shared), 8);
-    m.member = (struct htb_priv_member *)qos_layout_part(layout, trees, sizeof(struct htb_priv_member), QOS_CACHE_LINE);
-    m.pool = (qos_word_t *)qos_layout_part(layout, nodes, sizeof(qos_word_t), 8);
-    m.offer = (struct htb_priv_offer *)qos_layout_part(layout, nodes, trees * sizeof(struct htb_priv_offer), 8);
-    m.lease =
-        (struct htb_priv_lease *)qos_layout_part(layout, nodes, trees * sizeof(struct htb_priv_lease), QOS_CACHE_LINE);
-    m.visit = (uint32_t *)qos_layout_part(layout, nodes, trees * sizeof(uint32_t), QOS_CACHE_LINE);
     m.called_words[0] = nodes / 64 + 1;
     m.called_words[1] = nodes / 4096 + 1;
-    m.called = (qos_word_t *)qos_layout_part(
-        layout, trees, (m.called_words[0] + m.called_words[1]) * sizeof(qos_word_t), QOS_CACHE_LINE);
+    QOS_LAYOUT_SET(layout, m.member, trees);
+    QOS_LAYOUT_SET(layout, m.pool, nodes);
+    QOS_LAYOUT_SET(layout, m.offer, nodes * trees);
+    QOS_LAYOUT_SET(layout, m.lease, nodes * trees);
+    QOS_LAYOUT_SET(layout, m.visit, nodes * trees);
+    QOS_LAYOUT_SET(layout, m.called, trees * (m.called_words[0] + m.called_words[1]));
     return m;
 }
 
@@ -4223,15 +4118,19 @@ QOS_PRIV uint32_t htb_priv_child_to(const struct htb *tree, uint32_t group, uint
     return id;
 }
 
+/* The child of the group on the way to the class of a claim that needs what the group has; else QOS_NONE. */
+QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_priv_claim *c, uint32_t group)
+{
+    return tree->node[c->reach].depth > tree->node[group].depth ? QOS_NONE : htb_priv_child_to(tree, group, c->id);
+}
+
 /* Those of some claims that need what the group has. */
 QOS_PRIV uint64_t htb_priv_claims_at(const struct htb *tree, uint32_t group, uint64_t some)
 {
     uint32_t i;
-    for (i = 0; i < tree->claims; i++) {
-        const struct htb_priv_claim *c = &tree->claim[i];
-        if (tree->node[c->reach].depth > tree->node[group].depth || htb_priv_child_to(tree, group, c->id) == QOS_NONE)
+    for (i = 0; i < tree->claims; i++)
+        if (htb_priv_claims_from(tree, &tree->claim[i], group) == QOS_NONE)
             some &= ~(UINT64_C(1) << i);
-    }
     return some;
 }
 
@@ -4292,12 +4191,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t 
     }
 }
 
-/* How a request of n_sub at a node can be sent, if nobody else takes or asks. */
-struct htb_priv_way {
-    uint64_t send_ns;        /* the first time at which it can, from its own tokens or a lender's */
-    uint32_t payer, blocked; /* who pays, if that is now; the first node whose limit does not pass it now; QOS_NONE */
-};
-
+/* The way, beside the claims `before`. */
 QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
                                                       uint64_t before, uint64_t now_ns)
 {
@@ -4332,9 +4226,7 @@ QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group)
     uint64_t tag = QOS_NEVER;
     uint32_t i, id;
     for (i = 0; i < tree->claims; i++) {
-        id = tree->node[tree->claim[i].reach].depth > tree->node[group].depth
-                 ? QOS_NONE
-                 : htb_priv_child_to(tree, group, tree->claim[i].id);
+        id = htb_priv_claims_from(tree, &tree->claim[i], group);
         if (id != QOS_NONE)
             tag = qos_min(tag, htb_priv_tag_of(tree, id));
     }
@@ -4526,7 +4418,7 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
 
 QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b)
 {
-    const uint64_t debt_ns = htb_priv_part_ns(tree, id, tree->debt_ns);
+    const uint64_t debt_ns = htb_priv_part_ns(tree, id, tree->set.debt_ns);
     return (int64_t)qos_min(qos_sat_mul(b->rate, debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 
@@ -4595,8 +4487,7 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
     if (!htb_priv_in_range(tree, n))
         return QOS_NEVER;
     htb_priv_sub_tokens(tree, n, n_sub);
-    if (id >= tree->classes || (tree->node[id].flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED)
-        id = HTB_BEST_EFFORT;
+    id = htb_priv_resolve(tree, id, at_ns);
     send_ns = htb_priv_way_of(tree, id, n_sub, htb_priv_claims_before(tree, id), at_ns).send_ns;
     if ((tree->node[id].flags & HTB_PRIV_EXPIRES) &&
         send_ns >= tree->cls[id].u.leaf.expires_ns) /* it is best effort by then */
@@ -4680,10 +4571,11 @@ QOS_PRIV bool htb_priv_waits_for_device(struct htb *tree, uint64_t now_ns)
 /* Root rate of resource r, one step up or down. */
 QOS_PRIV uint64_t htb_priv_step(const struct htb *tree, uint32_t r, bool up)
 {
-    uint64_t rate = htb_priv_pair_of(tree, tree->classes, r)->rate.rate, step = qos_max(rate / tree->maximize.step, 1);
-    const uint64_t base = tree->maximize.base_per_s[r];
+    uint64_t rate = htb_priv_pair_of(tree, tree->classes, r)->rate.rate,
+             step = qos_max(rate / tree->set.maximize_step, 1);
+    const uint64_t base = tree->set.rate_per_s[r];
     if (up)
-        return qos_min(rate + step, r == 0 ? tree->maximize.rate_max : QOS_RATE_MAX);
+        return qos_min(rate + step, r == 0 ? tree->set.maximize_rate_max : QOS_RATE_MAX);
     return qos_max(qos_sat_sub(rate, qos_max(step, (rate - base) / 2)), base);
 }
 
@@ -4692,7 +4584,7 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
     uint64_t elapsed_ns, rates[HTB_RESOURCES_MAX];
     now_ns = htb_priv_now(tree, now_ns);
     elapsed_ns = qos_elapsed_ns(tree->maximize.last_ns, now_ns);
-    if (elapsed_ns >= tree->maximize.interval_ns && !tree->joined.lease) {
+    if (elapsed_ns >= tree->set.maximize_interval_ns && !tree->joined.lease) {
         uint64_t rate = tree->node[tree->classes].pair.rate.rate;
         uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S);
         uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize.granted);
@@ -4702,7 +4594,7 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
         bool capped = starved && tree->maximize.was_starved;
         uint32_t r;
         if (broken && (tree->scenario == HTB_UNCAPPED || tree->scenario == HTB_CAPPED))
-            tree->maximize.slow_from = rate - (rate - tree->maximize.base_per_s[0]) / 8;
+            tree->maximize.slow_from = rate - (rate - tree->set.rate_per_s[0]) / 8;
         tree->scenario = broken ? capped ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN : capped ? HTB_CAPPED : HTB_UNCAPPED;
         tree->maximize.starved = false;
         tree->maximize.was_starved = starved;
