@@ -439,8 +439,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *   5. detours = queued requests + claims + nodes with a limit + resources - 1, and HTB_PRIV_JOINED in a tree that has
  *      joined others. htb_take takes its short path only if there is nothing else.
  *
- * Where we differ from the paper: any depth instead of two levels; limits; several resources. Best effort's minimum
- * counts in admission like any reservation, and may be nothing (as in Figures 8 to 10). */
+ * docs/papers.md says where we differ from the paper, in this chapter and the others. */
 
 struct htb_priv_bucket {
     int64_t level, depth; /* sub-tokens */
@@ -659,7 +658,6 @@ struct htb {
     uint8_t half;    /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
     uint32_t notice; /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
     uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
-    uint64_t root_wake_ns;  /* when root_ready becomes true; QOS_NEVER: no request waits for it */
     uint64_t now_ns;        /* the latest time seen */
     uint64_t tag_offset;    /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, request_max_tokens, queued, gates;
@@ -822,19 +820,6 @@ QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint6
     htb_priv_set_limit(tree, id, &p->limit, limit_per_s);
 }
 
-/* more_ns: how long the rate bucket earns above its depth. */
-QOS_PRIV void htb_priv_refill_pair(struct htb_priv_pair *p, uint64_t elapsed_ns, uint64_t more_ns, bool limited)
-{
-    uint64_t depth = (uint64_t)p->rate.depth;
-    if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
-        depth =
-            qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
-    p->rate.level = qos_level_refill(p->rate.level, (int64_t)depth, p->rate.rate, elapsed_ns);
-    if (limited && p->limit.rate != QOS_UNLIMITED)
-        p->limit.level = qos_level_refill(p->limit.level, p->limit.depth, p->limit.rate, elapsed_ns);
-    QOS_ASSERT(p->limit.level <= p->limit.depth); /* without a limit: 0 */
-}
-
 /* What the device's pauses of the latest lag_ns took from a class whose requests are all at the device. */
 QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
 {
@@ -854,7 +839,7 @@ QOS_PRIV uint64_t htb_priv_ready_for_ns(const struct htb *tree, uint32_t id, uin
 QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
-    uint64_t elapsed_ns, more_ns;
+    uint64_t elapsed_ns, more_ns; /* how long the rate buckets earn above their depth */
     uint32_t r;
     if (now_ns <= node->last_ns)
         return;
@@ -869,8 +854,17 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
         more_ns = htb_priv_part_of(tree->joined.lease[id].parts, more_ns, NULL);
     }
-    for (r = 0; r < tree->resources; r++)
-        htb_priv_refill_pair(htb_priv_pair_of(tree, id, r), elapsed_ns, more_ns, (node->flags & HTB_PRIV_LIMITED) != 0);
+    for (r = 0; r < tree->resources; r++) {
+        struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+        uint64_t depth = (uint64_t)p->rate.depth;
+        if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
+            depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
+                            QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
+        p->rate.level = qos_level_refill(p->rate.level, (int64_t)depth, p->rate.rate, elapsed_ns);
+        if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
+            p->limit.level = qos_level_refill(p->limit.level, p->limit.depth, p->limit.rate, elapsed_ns);
+        QOS_ASSERT(p->limit.level <= p->limit.depth); /* without a limit: 0 */
+    }
 }
 
 /* Do the node's rate buckets, or its limit buckets, pass n_sub? */
@@ -937,10 +931,9 @@ QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uin
 }
 
 /* Charges a request of class `id` that `payer` pays for. */
-QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, const int64_t *n_sub,
+QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, const uint64_t *n,
                                        uint64_t now_ns)
 {
-    uint64_t tokens;
     uint32_t at, r;
     bool pays = false;
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
@@ -948,23 +941,19 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
         htb_priv_refill(tree, at, now_ns); /* before the charge, so that overflow is lost, not spent */
         for (r = 0; r < tree->resources; r++) {
             struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
+            const int64_t n_sub = (int64_t)n[r] * QOS_SUBTOKENS;
             if (pays)
-                p->rate.level = qos_level_charge(p->rate.level, n_sub[r]);
+                p->rate.level = qos_level_charge(p->rate.level, n_sub);
             if (p->limit.rate != QOS_UNLIMITED)
-                p->limit.level = qos_level_charge(p->limit.level, n_sub[r]);
+                p->limit.level = qos_level_charge(p->limit.level, n_sub);
             QOS_ASSERT(p->rate.level >= HTB_PRIV_FLOOR && p->limit.level >= HTB_PRIV_FLOOR);
             QOS_ASSERT(p->rate.rate != 0 || p->rate.level == HTB_PRIV_FLOOR);
         }
     }
-    tokens = (uint64_t)(n_sub[0] / QOS_SUBTOKENS);
-    tree->granted = qos_wrap_add(tree->granted, tokens);
-    htb_priv_count(tree, id, tokens, payer == id ? 0 : tokens);
-    if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
-        uint64_t n[HTB_RESOURCES_MAX] = {tokens, 0, 0, 0};
-        for (r = 1; r < tree->resources; r++)
-            n[r] = (uint64_t)(n_sub[r] / QOS_SUBTOKENS);
+    tree->granted = qos_wrap_add(tree->granted, n[0]);
+    htb_priv_count(tree, id, n[0], payer == id ? 0 : n[0]);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL))
         htb_priv_lease_use(tree, id, payer == QOS_NONE ? tree->classes : payer, htb_priv_ring_cost(tree, n));
-    }
 }
 
 /* Is each of the n[resources] numbers of tokens in its range? */
@@ -1019,12 +1008,9 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *   1. After every call each node is where htb_priv_place puts it at the latest now_ns.
  *   2. A request is in one list: its class's queue (slot = class), the urgent one or the dispatch queue (slot = place).
  *   3. A node is in one of the heaps `own` and `event` at most; they share one memory, from both ends. A node without
- *      requests may stay in `event` until its time comes. The root is not in it: root_wake_ns.
+ *      requests may stay in `event` until its time comes.
  *   4. Ring tags of those in a ring are not below its clock.
  *   5. What htb_complete and htb_cancel give back was charged to the same holder of the id (generation).
- *
- * Where we differ from the paper: one owner and a heap instead of one thread for each queue (no lock, no polling, the
- * same result on each run); weights for the surplus (the paper: first come, first served).
  *
  * Map (without htb_priv_)
  *   heaps           heap_* (`event`, `own`), leftist_* (a ring's run)
@@ -1524,7 +1510,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
     else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
         htb_priv_wake_at(tree, id, wake_ns);
-    QOS_ASSERT(tree->own.count + tree->event.count <= tree->classes); /* they share one memory */
+    QOS_ASSERT(tree->own.count + tree->event.count <= tree->classes + 1); /* they share one memory */
     return tree->cls[parent].u.group.first != turn_before || tree->cls[parent].u.group.first == id;
 }
 
@@ -1535,14 +1521,14 @@ QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
     int64_t n_sub[HTB_RESOURCES_MAX];
     htb_priv_mark(tree, tree->classes, HTB_PRIV_BACKLOG, request != NULL);
     tree->root_ready = request != NULL;
-    tree->root_wake_ns = QOS_NEVER;
-    if (!request || tree->bound == HTB_BY_FLIGHT)
-        return;
-    htb_priv_refill(tree, tree->classes, now_ns);
-    htb_priv_sub_tokens(tree, request->tokens, n_sub);
-    tree->root_ready = htb_priv_passes(tree, tree->classes, false, n_sub);
-    if (!tree->root_ready)
-        tree->root_wake_ns = htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns);
+    if (request && tree->bound == HTB_BY_RATE) {
+        htb_priv_refill(tree, tree->classes, now_ns);
+        htb_priv_sub_tokens(tree, request->tokens, n_sub);
+        tree->root_ready = htb_priv_passes(tree, tree->classes, false, n_sub);
+    }
+    htb_priv_wake_at(tree, tree->classes,
+                     !request || tree->root_ready ? QOS_NEVER
+                                                  : htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns));
 }
 
 /* Places a node, and those above it as far as it matters to them (all of them after a charge). */
@@ -1633,8 +1619,6 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
         else
             htb_priv_place_up(tree, id, false, now_ns);
     }
-    if (tree->root_wake_ns <= now_ns)
-        htb_priv_place_root(tree, now_ns);
 }
 
 /* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes)
@@ -1782,13 +1766,11 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
 {
     uint32_t id = htb_priv_turn(tree, payer), at;
     struct htb_request *r = tree->cls[id].u.leaf.tail->next;
-    int64_t n_sub[HTB_RESOURCES_MAX];
     payer = htb_priv_first_own(tree, id, payer);
     QOS_ASSERT(tree->node[id].flags & HTB_PRIV_RING); /* its limit passes the request */
-    htb_priv_sub_tokens(tree, r->tokens, n_sub);
     /* By flight room at the device is what the root lends; its tokens are for the gate and for urgent requests. */
     r->payer = payer == tree->classes && tree->bound == HTB_BY_FLIGHT ? QOS_NONE : payer;
-    htb_priv_charge(tree, id, r->payer, n_sub, now_ns);
+    htb_priv_charge(tree, id, r->payer, r->tokens, now_ns);
     htb_priv_dequeue(tree, r);
     htb_priv_paid(tree, r, id, r->payer);
     if (r->since_ns < now_ns)
@@ -1965,7 +1947,7 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     if (turn != QOS_NONE) /* it may become another's */
         event_ns = qos_min(htb_priv_room_ns(tree, turn), htb_priv_heap_min_key(&tree->event));
     else
-        event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
+        event_ns = htb_priv_first_event_ns(tree, QOS_NEVER, now_ns);
     return qos_max(event_ns, given_ns);
 }
 
@@ -2924,8 +2906,8 @@ QOS_PRIV void htb_priv_others(struct htb *tree, uint64_t worst)
  *     nodes | other fields | turns | further resources | heap of events | dispatch places | heaps of offsets | rows
  *
  * Invariants
- *   1. An id that was used once keeps its buckets: they pay off the debt of its last holder. It also keeps that holder's
- *      lead over the clock of its ring. (All zero is a bucket without a rate, limit or debt, and no lead.)
+ *   1. An id that was used once keeps its buckets: they pay off the debt of its last holder. It also keeps the lead of
+ *      that one over the clock of its ring. (All zero is a bucket without a rate, limit or debt, and no lead.)
  *   2. A class that ends passes its queue to best effort; its counters stay until the id is reserved again. */
 
 /* The configuration with its defaults filled in. */
@@ -3656,8 +3638,8 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32
                                                   int64_t level_sub, uint64_t now_ns)
 {
     const uint64_t last_ns = tree->node[id].last_ns, parts = tree->joined.lease[id].parts;
-    uint64_t ns = qos_max(now_ns, last_ns) - last_ns, wait_ns;
-    ns = ns / HTB_PRIV_WHOLE * parts + (ns % HTB_PRIV_WHOLE * parts + tree->joined.lease[id].rest) / HTB_PRIV_WHOLE;
+    uint32_t rest = tree->joined.lease[id].rest;
+    uint64_t ns = htb_priv_part_of(parts, qos_elapsed_ns(last_ns, now_ns), &rest), wait_ns;
     wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, ns), level_sub, b->rate);
     if (wait_ns == 0)
         return now_ns;
@@ -3818,17 +3800,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     m = htb_priv_map_of(shared);
     QOS_ASSERT(m.lease);
     tree->detours += HTB_PRIV_JOINED;
-    lease = m.lease + slot * ((size_t)tree->classes + 1);
-    for (id = 0; id <= tree->classes; id++) {
-        __builtin_memset(&lease[id], 0, sizeof lease[id]);
-        lease[id].parts = HTB_PRIV_WHOLE; /* until now */
-        lease[id].demand = HTB_PRIV_WANT;
-        for (r = 0; r < tree->resources; r++) {
-            lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
-            lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
-        }
-    }
-    tree->joined.lease = lease;
+    tree->joined.lease = lease = m.lease + slot * ((size_t)tree->classes + 1);
     tree->joined.shared = shared;
     tree->joined.visit = m.visit + slot * ((size_t)tree->classes + 1);
     tree->joined.visits = 0;
@@ -3836,6 +3808,13 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     tree->joined.exchange_ns = tree->joined.exchanged_ns = now_ns;
     for (id = 0; id <= tree->classes; id++) {
         struct htb_priv_offer *offer = &m.offer[id * shared->trees + slot];
+        __builtin_memset(&lease[id], 0, sizeof lease[id]);
+        lease[id].parts = HTB_PRIV_WHOLE; /* until now */
+        lease[id].demand = HTB_PRIV_WANT;
+        for (r = 0; r < tree->resources; r++) {
+            lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
+            lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
+        }
         qos_atomic_store_relaxed(&offer->want, 0);
         qos_atomic_store_relaxed(&offer->turn, 0);
         htb_priv_lease_apply(tree, id, (uint32_t)qos_atomic_load_relaxed(&offer->held), now_ns);
@@ -4093,12 +4072,6 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. If more than HTB_PRIV_CLAIMS_MAX
  * classes wait, the first in the order have the claims. */
 
-QOS_COLD QOS_PRIV enum qos_status htb_priv_refuse(struct htb *tree, uint32_t id)
-{
-    qos_counter_add(&tree->cls[id].counters.refused, 1);
-    return QOS_EAGAIN;
-}
-
 /* Do queued requests wait for the same tokens, in the class or in a ring between it and the payer? */
 QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t payer)
 {
@@ -4322,7 +4295,7 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
         htb_priv_ask(tree, id, way.blocked);
         return false;
     }
-    htb_priv_charge(tree, id, way.payer, n_sub, now_ns);
+    htb_priv_charge(tree, id, way.payer, n, now_ns);
     if (QOS_UNLIKELY(tree->claims != 0) && (n_sub[0] | n_sub[1] | n_sub[2] | n_sub[3]) != 0) {
         htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);
         htb_priv_end_claims(tree, id, now_ns);
@@ -4336,8 +4309,10 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     id = htb_priv_resolve(tree, id, now_ns);
-    if (!htb_priv_pay(tree, now_ns, id, n))
-        return htb_priv_refuse(tree, id);
+    if (!htb_priv_pay(tree, now_ns, id, n)) {
+        qos_counter_add(&tree->cls[id].counters.refused, 1);
+        return QOS_EAGAIN;
+    }
     if (tree->queued)
         htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
@@ -4361,8 +4336,7 @@ QOS_COLD QOS_PRIV_NOINLINE enum qos_status htb_priv_refuse_one(struct htb *tree,
 {
     uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     n[0] = (uint64_t)(n_sub / QOS_SUBTOKENS);
-    (void)htb_priv_pay(tree, now_ns, id, n);
-    return htb_priv_refuse(tree, id);
+    return htb_take_all(tree, now_ns, id, n);
 }
 
 /* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
@@ -4433,10 +4407,8 @@ QOS_COLD QOS_PRIV enum qos_status htb_priv_in_debt(struct htb *tree, uint32_t id
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer)
 {
-    int64_t n_sub[HTB_RESOURCES_MAX];
     uint32_t at, r;
     bool pays = false;
-    htb_priv_sub_tokens(tree, n, n_sub);
     for (at = id; !pays; at = pays ? at : tree->node[at].parent) {
         pays = true;
         for (r = 0; r < tree->resources; r++)
@@ -4457,11 +4429,12 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
             if (!pays || (p->rate.rate == 0 && at != *payer))
                 continue;
             if (at == *payer ? p->rate.level < -htb_priv_most_debt(tree, at, &p->rate)
-                             : p->rate.level < HTB_PRIV_FLOOR + n_sub[r]) /* or the floor would cut off debt */
+                             : p->rate.level <
+                                   HTB_PRIV_FLOOR + (int64_t)n[r] * QOS_SUBTOKENS) /* or the floor would cut off debt */
                 return htb_priv_in_debt(tree, id);
         }
     }
-    htb_priv_charge(tree, id, *payer, n_sub, now_ns);
+    htb_priv_charge(tree, id, *payer, n, now_ns);
     return QOS_OK;
 }
 
@@ -4523,14 +4496,10 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  * outstanding, beside one that has dispatch_max of them, may miss a part of its rate while the rate is above what the
  * device does: up to a fifth in the mean where A is G + 5 %. Without the maximizer it misses nothing.
  *
- * Where we differ from the paper
- *   - The paper does not define "capped by G". Here: at two looks in a row the root was empty while demand waited, and
- *     at least 7/8 of the root's rate was granted since the look before.
- *   - Once the rate exceeds what the device does, it no longer caps, so the paper's rule never lowers it. We lower it
- *     whenever a class misses its rate.
- *   - A class misses its rate if its requests waited from one look to the next and it was granted less than 15/16 of
- *     its rate in that time (first resource); or if something of it was outstanding all that time, and its bucket is
- *     full. You may add your own measurement (latency, completions).
+ * G caps if at two looks in a row the root was empty while demand waited, and at least 7/8 of the root's rate was
+ * granted since the look before. A class misses its rate if its requests waited from one look to the next and it was
+ * granted less than 15/16 of its rate in that time (first resource); or if something of it was outstanding all that
+ * time, and its bucket is full. You may add your own measurement (latency, completions).
  *
  * Reference
  *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
