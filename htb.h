@@ -1846,7 +1846,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
     while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->set.dispatch_max) {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
-        if (htb_priv_room_ns(tree, payer) > now_ns) {
+        if (htb_priv_room_ns(tree, payer) > qos_min(now_ns, QOS_NEVER - 1)) { /* what never comes is later */
             tree->flight.full = tree->flight.full || payer != QOS_NONE;
             break;
         }
