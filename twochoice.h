@@ -128,7 +128,7 @@ extern "C" {
 #define TWOCHOICE_ACCEPT_PREFIX 1u /* recover: keep what is before the damage, and report it */
 
 #define TWOCHOICE_WRITES_MAX 1024              /* writes in one request */
-#define TWOCHOICE_REQUESTS_MAX 256             /* open at once in one placement */
+#define TWOCHOICE_REQUESTS_MAX 256             /* open at once */
 #define TWOCHOICE_RESERVATIONS_MAX 65536       /* at one server */
 #define TWOCHOICE_TIME_MAX (UINT64_C(1) << 42) /* 73 minutes: a longer time counts as this */
 #define TWOCHOICE_LEN_MAX (UINT64_C(1) << 36)  /* a longer write counts as this */
@@ -170,14 +170,15 @@ struct twochoice_storage {
 };
 
 struct twochoice_table_config {
-    uint32_t max_fragments;                  /* 1..TWOCHOICE_FRAGMENTS_MAX; 0: TWOCHOICE_MAX_FRAGMENTS */
-    uint32_t max_writes;                     /* begun and not ended, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_WRITES */
-    uint32_t max_pulls;                      /* open at once, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_PULLS */
-    uint32_t home;                           /* this server's id, 0..65534; in the log */
-    uint64_t max_log_bytes;                  /* of each log, at least 96 * (max_fragments + 2): a compacted log fits;
+    uint32_t max_fragments; /* 1..TWOCHOICE_FRAGMENTS_MAX; 0: TWOCHOICE_MAX_FRAGMENTS */
+    uint32_t max_writes;    /* begun and not ended, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_WRITES */
+    uint32_t max_pulls;     /* open at once, 1..TWOCHOICE_OPEN_MAX; 0: TWOCHOICE_MAX_PULLS */
+    uint32_t home;          /* this server's id, 0..65534; in the log */
+    uint64_t max_log_bytes; /* of each log, at least 96 * (max_fragments + 2): a compacted log fits;
                              * 0, QOS_UNLIMITED: only the device is the limit. Compact when it is half full. */
-    uint32_t mark_commits;                   /* commits from one mark to the next; 0: TWOCHOICE_MARK_COMMITS */
-    const struct twochoice_storage *storage; /* copied; NULL: no log: lost with the process */
+    uint32_t mark_commits;  /* commits from one mark to the next; 0: TWOCHOICE_MARK_COMMITS */
+    /* copied; NULL: no log: lost with the process */
+    const struct twochoice_storage *storage;
 };
 
 struct twochoice_table_state {
@@ -342,7 +343,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_tabl
                                                            const struct twochoice_table_config *config);
 
 /* An empty log, durable on return; what it held is gone: targets must have dropped all that they hold for this home.
- * QOS_EBUSY: it has a log: one format or recover succeeds after an init. QOS_EINVAL: no storage. QOS_EIO. */
+ * QOS_EBUSY: it has a log. QOS_EINVAL: no storage. QOS_EIO. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_format(struct twochoice_table *table);
 /* Rebuilds the table, which has no log yet (QOS_EBUSY), from log 0, writes a new log and swaps it in: at every start.
  * flags: 0 or TWOCHOICE_ACCEPT_PREFIX. QOS_ENOENT: never formatted: format it. QOS_ECORRUPT: a record that may have
@@ -580,14 +581,14 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   A leaf is narrow if its fragments are of one object and within 4 GiB; its base leaves as much room on either side.
  *   A search compares, without a branch, the leaders (every 8th key), then the keys of one group. The next node is
- *   fetched at once: one miss a level. What a leaf cannot do alone reads it and, if it has too few for two, neighbours
- *   into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three (B*-tree), a
- *   full narrow one two. A fragment behind all of its object fills the leaf before: appends leave full ones. Inner
- *   nodes get room, or are refilled, likewise on the way down.
+ *   fetched at once: one miss a level. A change that a leaf cannot do alone reads it and, if it has too few for two,
+ *   neighbours into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three
+ *   (B*-tree), a full narrow one two. A fragment behind all of its object fills the leaf before: appends leave full
+ *   ones. Inner nodes get room, or are refilled, likewise on the way down.
  *
  *   Memory: a leaf holds at least 18 fragments, an inner node 29 of 48 children, except under a tiny root. So a
  *   fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take 46,
- *   narrow ones 24; appends 18. A large table is faster in huge pages: a find waits for one leaf and its page.
+ *   narrow ones 24; appends 18. A large table is faster in huge pages.
  *
  * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
@@ -629,8 +630,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *                                                                         swapped  +-------------------------+
  *
  *     - A failed write or sync is never tried twice: a second sync may report success wrongly. Nothing follows a torn
- *       tail, as both mixed would look like damage; what is before it may still be synced. What a LOST log holds since
- *       its last good sync is unknown, for ever.
+ *       tail: both mixed would look like damage. What a LOST log holds since its last good sync is unknown, for ever.
  *     - Changes are recorded while the active log is SOUND and the other not DOUBTFUL; in COPYING those before the
  *       cursor to both, in COPIED and SWAPPING all.
  *     - A commit syncs the active log unless LOST, the other from COPIED on, and an unsynced mark.
@@ -677,10 +677,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_INNER_SLOTS 48  /* children of an inner node */
 #define TWOCHOICE_LEAF_LEAST 18   /* fewest fragments in a leaf */
 #define TWOCHOICE_INNER_LEAST 29
-#define TWOCHOICE_WIDE_SHARED 27 /* half more than the least: so two full nodes become three */
+#define TWOCHOICE_WIDE_SHARED 27 /* half more than the least: two full become three */
 #define TWOCHOICE_INNER_SHARED 45
 #define TWOCHOICE_PRIV_ROW (2 * TWOCHOICE_NARROW_SLOTS + 1)
-#define TWOCHOICE_PRIV_LOOKS 1024u       /* fragments that one step of a maintainer reads */
+#define TWOCHOICE_PRIV_LOOKS 1024u       /* that one step of a maintainer reads */
 #define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* of an open write that has none yet */
 #define TWOCHOICE_PRIV_INLINE QOS_PRIV __attribute__((always_inline))
 
@@ -695,7 +695,7 @@ struct twochoice_priv_short {
 };
 
 struct twochoice_priv_node {
-    uint32_t next, prev; /* leaves are linked in both directions; free nodes by next */
+    uint32_t next, prev; /* leaves are linked both ways; free nodes by next */
     uint32_t count, narrow;
     uint64_t object; /* of a narrow leaf; an inner node is narrow if all bounds but the first are of object */
     union {
@@ -764,23 +764,23 @@ struct twochoice_table {
     struct twochoice_priv_ended *ended; /* by stamp / 128 % groups */
     struct twochoice_priv_pull *pull;
     struct twochoice_priv_extent *busy; /* root of the bytes that are written at home */
-    struct twochoice_priv_range *row;   /* scratch: entries of neighbours, TWOCHOICE_PRIV_ROW */
-    struct twochoice_priv_at at;        /* scratch: where the current change continues */
+    struct twochoice_priv_range *row;   /* scratch: TWOCHOICE_PRIV_ROW entries */
+    struct twochoice_priv_at at;        /* where the current change continues */
     struct twochoice_storage storage;
     bool has_storage;
     uint32_t root, height, node_count, nodes_used, free_node;
     uint32_t fresh_node, fresh_inner; /* never used: [fresh_node, fresh_inner) */
     uint32_t fragments, max_fragments, reserved_fragments, reserved_records, home;
     uint32_t writes_open, max_writes, free_write, pulls_open, max_pulls;
-    uint32_t stamps;                   /* a power of two, less 1 */
-    uint32_t groups;                   /* one more than 16 * max_writes stamps fill */
-    uint64_t version, first_version;   /* latest stamp given out; the last of earlier runs */
-    uint64_t longest_bytes;            /* no redirect so far was longer */
-    uint64_t changes, durable_changes; /* of the table, since init; acknowledged */
+    uint32_t stamps;                 /* a power of two, less 1 */
+    uint32_t groups;                 /* one more than 16 * max_writes stamps fill */
+    uint64_t version, first_version; /* latest stamp given out; the last of earlier runs */
+    uint64_t longest_bytes;          /* no redirect so far was longer */
+    uint64_t changes, durable_changes;
     /* the log */
     struct twochoice_priv_log log[2];
     uint64_t max_records, last_id;
-    uint64_t mark, unsynced_mark; /* how often it was written; 0: it is synced */
+    uint64_t mark, unsynced_mark; /* times it was written; 0: synced */
     uint32_t active, mark_slot, mark_every, mark_commits;
     /* the compaction: all before the cursor is copied, then so many groups of ended stamps */
     struct twochoice_priv_range cursor;
@@ -789,7 +789,7 @@ struct twochoice_table {
 };
 
 struct twochoice_priv_source { /* a server that may hold bytes of the table */
-    uint64_t since_ns;         /* time of the last probe or answer; QOS_NEVER: there was none */
+    uint64_t since_ns;         /* last probe or answer; QOS_NEVER: none */
     bool idle;                 /* by its own answer */
 };
 
@@ -799,7 +799,7 @@ struct twochoice_maintainer {
     uint64_t piece_bytes, idle_load, idle_ns;
     uint64_t quiet_since_ns;          /* QOS_NEVER: the home is busy */
     uint64_t object, offset;          /* the cursor of the round */
-    uint64_t round_stamp, rounded_ns; /* newest stamp when it began; time when the last one ended */
+    uint64_t round_stamp, rounded_ns; /* newest stamp when it began; when the last ended */
     uint32_t servers;
     bool limited, looking; /* looking: a round is under way */
     bool again;            /* a pull began since the round did, or a server is idle: the next begins at once */
@@ -2396,7 +2396,7 @@ QOS_API bool twochoice_table_write_next(const struct twochoice_table *table, uin
     return true;
 }
 
-/* -- where bytes are -- */
+/* -- reads -- */
 
 /* Up to `end`. f: the first fragment that ends after `offset`. */
 QOS_PRIV void twochoice_priv_piece_at(const struct twochoice_priv_range *f, uint64_t object, uint64_t offset,
@@ -2939,7 +2939,7 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *
  *   Map (without twochoice_priv_)
  *     the client       plan, reserve, choose, bind, again, overdue, go_home
- *     what it learns   remember, remembered, draw (of servers, by rate)
+ *     what it learns   remember, remembered, draw
  *     the server       bounds, drain, asks_ns, gives_up_ns
  */
 
