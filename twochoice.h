@@ -158,7 +158,7 @@ struct twochoice_storage {
     int (*create)(void *ctx, int log);
     /* Up to len_bytes at offset; *got is 0 only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
-    /* At offset, which is never beyond the end; not yet durable. */
+    /* At offset, which is never beyond the end; not yet durable. Of 512 bytes a crash keeps a prefix. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
     /* Returns when all created and written before is durable. In any thread. After a failure all calls for this log
      * fail until create, for the mark until its next write: a kernel reports lost data once, perhaps to another
@@ -291,7 +291,7 @@ struct twochoice_intake_config {
     uint32_t server;           /* this server's id */
     uint32_t max_reservations; /* 1..TWOCHOICE_RESERVATIONS_MAX; 0: 4096. Full: the answer is FULL */
     uint32_t max_per_client;   /* the same for one client; 0: 64 */
-    uint32_t parallel;         /* at once in the device; 0: 1 */
+    uint32_t parallel;         /* at once in the device, rather too few; 0: 1 */
     uint64_t op_cost_bytes;    /* of an operation beside its bytes, 1..TWOCHOICE_LEN_MAX; 0: 64 KiB; QOS_NOTHING */
     uint64_t timeout_ns; /* an ask without an answer is given up after 8 leads and a service, this at most; 0: 50 ms */
 };
