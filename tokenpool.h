@@ -2614,7 +2614,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *
  *       tokens left      that clients want: U joins the last M records W; Omega = their mean
  *       none, clients waited, U within equal_within of Omega           Omega grows by capacity_step; below the
- *                        profile's capacity each step in a row is twice the last
+ *                        profile's capacity each step in a row is twice the last; also if Omega is not above the
+ *                        reservations, as then the pool has only what they return
  *       U above Omega    Omega = U: the overrun was used
  *       else             Omega stays: the demand was the limit
  *
@@ -2675,13 +2676,16 @@ QOS_PRIV void tokenpool_monitor_priv_grow(struct tokenpool_monitor *monitor, uin
 }
 
 /* The node was slower than Omega. */
-QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uint64_t used, uint64_t within)
+QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uint64_t used, uint64_t left,
+                                          uint64_t within)
 {
     uint64_t omega = monitor->info.capacity;
     if (used < monitor->capacity_next / 10 * 9) /* older records do not apply */
         monitor->window_used = monitor->window_at = 0;
     monitor->grown = 0;
     tokenpool_monitor_priv_record(monitor, used);
+    /* what was kept and not wanted took no part */
+    monitor->capacity_next = qos_max(monitor->capacity_next, qos_sat_sub(omega, 2 * left));
     if (monitor->trusted) {
         monitor->trusted--;
     } else if (monitor->capacity_next + within / 4 < omega) {
@@ -2705,7 +2709,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         return;
     if (monitor->unheard) /* they may have used what they had, and all of the pool that others did not */
         known += monitor->hidden + qos_sat_sub(monitor->info.claimed, monitor->of_pool);
-    left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + within));
+    if (omega > monitor->info.reserved) /* else the pool had only what was returned */
+        left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + within));
     starved = monitor->waiting && monitor->waiting == monitor->wanting && !monitor->grew && left > omega / 8;
     stray = starved && !monitor->starved;
     monitor->starved = starved;
@@ -2735,8 +2740,9 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
         monitor->used_fallen = used;
     } else if (unmet && used && used < omega + within) {
-        tokenpool_monitor_priv_fall(monitor, used, within);
-    } else if (monitor->waiting && !unmet && monitor->since > monitor->gap && qos_sat_add(used, within) >= omega) {
+        tokenpool_monitor_priv_fall(monitor, used, left, within);
+    } else if (monitor->waiting && !unmet && monitor->since > monitor->gap &&
+               (qos_sat_add(used, within) >= omega || omega <= monitor->info.reserved)) {
         tokenpool_monitor_priv_grow(monitor, used);
     } else if (used > omega) { /* with tokens of the overrun: the records are of a slower node */
         monitor->window_used = monitor->window_at = 0;

@@ -276,6 +276,27 @@ static void test_lost(void)
     CHECK_LE(most_paused, 0.3);
 }
 
+/* The node was slow for five periods, below the sum of the reservations, of which a tenth is used: it is found again. */
+static void test_slow_before(void)
+{
+    unsigned k, i, p;
+    for (k = 0; k < 3; k++) {
+        double used = 0;
+        begin(10000, 10000, 0);
+        add(500 + 500 * k, 50 + 50 * k, true);
+        for (i = 0; i < 4; i++)
+            add(0, i < 3 ? 20000 : 0, true);
+        attach();
+        CHECK_CONTEXT("reserved %u, slow for five periods", 500 + 500 * k);
+        for (p = 0; p < 50; p++) {
+            period(p, p >= 10 && p < 15 ? (k ? 1000 : 500) : 10000);
+            for (i = 0; i < node.clients && p >= 40; i++)
+                used += (double)node.of[i].done / 10;
+        }
+        CHECK_GE(used, 9800);
+    }
+}
+
 int main(void)
 {
     check_begin("property/tokenpool_device");
@@ -287,6 +308,8 @@ int main(void)
         test_fall_below();
     if (check_case("fall_after_step"))
         test_fall_after_step();
+    if (check_case("slow_before"))
+        test_slow_before();
     if (check_case("lost"))
         test_lost();
     return check_end();
