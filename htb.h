@@ -197,7 +197,7 @@ enum htb_request_state { HTB_IDLE = 0, HTB_QUEUED = 1, HTB_DISPATCHED = 2, HTB_A
 struct htb_request {
     uint32_t class_id;                  /* unknown ids are best effort */
     bool urgent;                        /* goes at once, on debt (as htb_force) */
-    bool gate;                          /* waits for its tokens only: it is done when htb_dispatch gives it */
+    bool gate;                          /* if not urgent: waits for its tokens only; done when htb_dispatch gives it */
     uint64_t tokens[HTB_RESOURCES_MAX]; /* its cost in each resource, 0..QOS_TOKENS_MAX */
     uint64_t offset;                    /* its place on the device, for the elevator */
 
@@ -624,10 +624,8 @@ struct htb_priv_dispatch {
 struct htb_priv_maximize {
     bool starved;     /* since the last look: requests waited for root tokens */
     bool was_starved; /* at the look before */
-    bool was_behind;  /* at that look a node with own tokens waited for its turn */
     uint32_t looks;   /* at a rate above slow_from, which was too high before: one of 8 may raise it */
     uint64_t last_ns, granted, slow_from;
-    uint64_t behind_ns; /* how far the own tags were behind at the last look */
 };
 
 /* Chapter "several threads": what this tree has of the rates that it shares with others. */
@@ -658,6 +656,7 @@ struct htb {
     uint8_t half;    /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
     uint32_t notice; /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
     uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
+    uint64_t root_wake_ns;  /* when root_ready becomes true; QOS_NEVER: no request waits for it */
     uint64_t now_ns;        /* the latest time seen */
     uint64_t tag_offset;    /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, request_max_tokens, queued, gates;
@@ -693,7 +692,7 @@ struct htb_shared {
 #define HTB_PRIV_BACKLOG 64u   /* has a next request */
 #define HTB_PRIV_NOTICE 512u   /* expired, not yet returned by htb_expired */
 #define HTB_PRIV_WATCHED 1024u /* has a place in flight.cls */
-#define HTB_PRIV_RESTED 2048u  /* since the last look of the maximizer, nothing of it was outstanding at some time */
+#define HTB_PRIV_RESTED 2048u  /* since the last look of the maximizer, it asked for nothing at some time */
 
 /* `parts` of some time. `rest` (may be NULL): what is left of it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is
  * lost. */
@@ -1008,7 +1007,7 @@ QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens
  *   1. After every call each node is where htb_priv_place puts it at the latest now_ns.
  *   2. A request is in one list: its class's queue (slot = class), the urgent one or the dispatch queue (slot = place).
  *   3. A node is in one of the heaps `own` and `event` at most; they share one memory, from both ends. A node without
- *      requests may stay in `event` until its time comes.
+ *      requests may stay in `event` until its time comes. The root is not in it: root_wake_ns.
  *   4. Ring tags of those in a ring are not below its clock.
  *   5. What htb_complete and htb_cancel give back was charged to the same holder of the id (generation).
  *
@@ -1510,7 +1509,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
     else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
         htb_priv_wake_at(tree, id, wake_ns);
-    QOS_ASSERT(tree->own.count + tree->event.count <= tree->classes + 1); /* they share one memory */
+    QOS_ASSERT(tree->own.count + tree->event.count <= tree->classes); /* they share one memory */
     return tree->cls[parent].u.group.first != turn_before || tree->cls[parent].u.group.first == id;
 }
 
@@ -1521,14 +1520,14 @@ QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
     int64_t n_sub[HTB_RESOURCES_MAX];
     htb_priv_mark(tree, tree->classes, HTB_PRIV_BACKLOG, request != NULL);
     tree->root_ready = request != NULL;
-    if (request && tree->bound == HTB_BY_RATE) {
-        htb_priv_refill(tree, tree->classes, now_ns);
-        htb_priv_sub_tokens(tree, request->tokens, n_sub);
-        tree->root_ready = htb_priv_passes(tree, tree->classes, false, n_sub);
-    }
-    htb_priv_wake_at(tree, tree->classes,
-                     !request || tree->root_ready ? QOS_NEVER
-                                                  : htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns));
+    tree->root_wake_ns = QOS_NEVER;
+    if (!request || tree->bound == HTB_BY_FLIGHT)
+        return;
+    htb_priv_refill(tree, tree->classes, now_ns);
+    htb_priv_sub_tokens(tree, request->tokens, n_sub);
+    tree->root_ready = htb_priv_passes(tree, tree->classes, false, n_sub);
+    if (!tree->root_ready)
+        tree->root_wake_ns = htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns);
 }
 
 /* Places a node, and those above it as far as it matters to them (all of them after a charge). */
@@ -1619,6 +1618,8 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
         else
             htb_priv_place_up(tree, id, false, now_ns);
     }
+    if (tree->root_wake_ns <= now_ns)
+        htb_priv_place_root(tree, now_ns);
 }
 
 /* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes)
@@ -1947,7 +1948,7 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     if (turn != QOS_NONE) /* it may become another's */
         event_ns = qos_min(htb_priv_room_ns(tree, turn), htb_priv_heap_min_key(&tree->event));
     else
-        event_ns = htb_priv_first_event_ns(tree, QOS_NEVER, now_ns);
+        event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
     return qos_max(event_ns, given_ns);
 }
 
@@ -2001,7 +2002,8 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
     const uint64_t nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     QOS_ASSERT(r->generation != tree->cls[r->paid_by].generation || tree->cls[r->paid_by].u.leaf.outstanding != 0);
     QOS_ASSERT(r->flight_ns <= tree->flight.now_ns);
-    if (r->generation == tree->cls[r->paid_by].generation && --tree->cls[r->paid_by].u.leaf.outstanding == 0)
+    if (r->generation == tree->cls[r->paid_by].generation && --tree->cls[r->paid_by].u.leaf.outstanding == 0 &&
+        !(tree->node[r->paid_by].flags & HTB_PRIV_OWN))
         htb_priv_mark(tree, r->paid_by, HTB_PRIV_RESTED, true);
     tree->flight.now_ns -= r->flight_ns;
     QOS_ASSERT(tree->flight.now_ns == 0 || tree->dispatch.waiting + tree->dispatch.at_device != 0);
@@ -4497,44 +4499,31 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  * device does: up to a fifth in the mean where A is G + 5 %. Without the maximizer it misses nothing.
  *
  * G caps if at two looks in a row the root was empty while demand waited, and at least 7/8 of the root's rate was
- * granted since the look before. A class misses its rate if its requests waited from one look to the next and it was
- * granted less than 15/16 of its rate in that time (first resource); or if something of it was outstanding all that
- * time, and its bucket is full. You may add your own measurement (latency, completions).
+ * granted since the look before. A class misses its rate if something of it waited for its turn or was outstanding from
+ * one look to the next, and its bucket is full. You may add your own measurement (latency, completions).
  *
  * Reference
  *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
  *   Storage Device, MSST 2006. */
 
-/* Has a class with own tokens that waits for its turn fallen behind its rate since the last look, by more than 1/16 of
- * the time? All such classes are as far behind as the first in the heap. A class at its own limit is owed nothing. */
-QOS_PRIV bool htb_priv_falls_behind(struct htb *tree, uint64_t elapsed_ns)
+/* Does a class or group get less than its rate although it asked for more: something of it waited for its turn or was
+ * outstanding all the time since the last look (of a group: at both looks), and its bucket is full? */
+QOS_PRIV bool htb_priv_misses_rate(struct htb *tree, uint64_t now_ns)
 {
-    bool behind = tree->own.count != 0, before = tree->maximize.was_behind;
-    uint64_t clock = htb_priv_tag_clock(tree), behind_ns = tree->tag_offset, grown_ns;
-    if (behind)
-        behind_ns = qos_wrap_add(behind_ns, qos_sat_sub(clock, tree->cls[htb_priv_heap_min_id(&tree->own)].tag));
-    grown_ns = qos_wrap_sub(behind_ns, tree->maximize.behind_ns);
-    tree->maximize.behind_ns = behind_ns;
-    tree->maximize.was_behind = behind;
-    return behind && before && (int64_t)grown_ns > (int64_t)(elapsed_ns / 16);
-}
-
-/* Does a class with a rate get less than that although it asked for more: something of it was outstanding all the time
- * since the last look, and its bucket is full? */
-QOS_PRIV bool htb_priv_waits_for_device(struct htb *tree, uint64_t now_ns)
-{
-    bool waits = false;
+    bool misses = false;
     uint32_t id;
     for (id = 0; id < tree->classes; id++) {
         const struct htb_priv_node *node = &tree->node[id];
-        if ((node->flags & (HTB_PRIV_USED | HTB_PRIV_GROUP)) != HTB_PRIV_USED || node->pair.rate.rate == 0)
+        const struct htb_priv_class *c = &tree->cls[id];
+        const bool asks =
+            (node->flags & HTB_PRIV_OWN) || (!(node->flags & HTB_PRIV_GROUP) && c->u.leaf.outstanding != 0);
+        if (!(node->flags & HTB_PRIV_USED) || node->pair.rate.rate == 0)
             continue;
         htb_priv_refill(tree, id, now_ns);
-        waits = waits || (!(node->flags & HTB_PRIV_RESTED) && tree->cls[id].u.leaf.outstanding != 0 &&
-                          node->pair.rate.level >= node->pair.rate.depth);
-        htb_priv_mark(tree, id, HTB_PRIV_RESTED, tree->cls[id].u.leaf.outstanding == 0);
+        misses = misses || (!(node->flags & HTB_PRIV_RESTED) && asks && node->pair.rate.level >= node->pair.rate.depth);
+        htb_priv_mark(tree, id, HTB_PRIV_RESTED, !asks);
     }
-    return waits;
+    return misses;
 }
 
 /* Root rate of resource r, one step up or down. */
@@ -4557,8 +4546,7 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
         uint64_t rate = tree->node[tree->classes].pair.rate.rate;
         uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S);
         uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize.granted);
-        bool waits = htb_priv_waits_for_device(tree, now_ns);
-        bool broken = htb_priv_falls_behind(tree, elapsed_ns) || waits || violated;
+        bool broken = htb_priv_misses_rate(tree, now_ns) || violated;
         bool starved = tree->maximize.starved && granted >= earned - earned / 8;
         bool capped = starved && tree->maximize.was_starved;
         uint32_t r;
