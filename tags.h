@@ -180,7 +180,7 @@ struct tags_config {
     bool count_by_client;           /* tags_stats and counters of single clients: 112 bytes a client */
     uint32_t channels;              /* attribute: requests that the device works on at once; TAGS_CHANNELS_ALL; 0: not
                                        known, and unless at_device_max is 1, cost is shared instead of time */
-    uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 5. Rounded up to 5 i */
+    uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 5 */
     uint32_t lead_requests;         /* requests by which reservations let a share tag lead V, 1..65536; 0: 16 */
     uint32_t weight_share_permille; /* least part of the work that goes by weight, 0..999; 0: none */
     uint32_t moves_max;             /* clients that one call moves between its trees; 0: 512 */
@@ -480,7 +480,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *             min    min    min    min
  *            0 1 2 3 4 5 6 7 ...                 places = client ids
  *
- *   Bytes per client from 10,000 on: 145, under reward 177, with TAGS_ALLOW 16 more.
+ *   Bytes per client from 10,000 on: 145, under reward 161, with TAGS_ALLOW 16 more.
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -527,15 +527,11 @@ struct tags_priv_rate {
     uint64_t rest;       /* < rate */
 };
 
-/* The last N service times, as the means of TAGS_PRIV_BLOCKS blocks; see "parallel devices". */
-#define TAGS_PRIV_BLOCKS 5
+/* The mean service time; see "parallel devices". */
 struct tags_priv_mean {
-    uint64_t sum;                     /* of the open block, below 820 * 2^32; what the last division left included */
-    uint32_t block[TAGS_PRIV_BLOCKS]; /* means of the full ones */
-    uint16_t open;                    /* requests in the open block */
-    uint8_t full, next;               /* full blocks; where the next one goes, the oldest if all are full */
+    uint64_t amount; /* in 1/256 ns */
+    uint32_t count;  /* of the services in it, as far as it matters */
 };
-QOS_STATIC_ASSERT(sizeof(struct tags_priv_mean) == 32, "a mean is half a cache line");
 
 /* Four keys of s: a cache line. Not as pairs: what was stored as two words is slow to load as one of 16 bytes. */
 struct tags_priv_node {
@@ -612,7 +608,7 @@ struct tags {
     uint64_t queued;                /* requests, all clients */
     uint32_t at_device;             /* the same */
     uint64_t serial;                /* of the last grant */
-    uint32_t measured;              /* whose service time was the last: the estimate of a client without history */
+    uint64_t first_mean;            /* the estimate of a client without history */
     int64_t weight_credit;          /* work that is due to the weight phase, times 1000 */
     uint32_t ids, grouped;          /* clients and groups; clients if there are groups, else 0 */
     uint32_t *group;                /* the id of a client's group, or QOS_NONE; NULL without groups */
@@ -639,7 +635,6 @@ struct tags {
     uint32_t out_of_order, serial_for;  /* part of the completions, times 65536; completions until M holds again */
     uint32_t batch, batch_count;        /* completions that share a now_ns */
     uint32_t given_rest;                /* 1/256 ns of measured time not yet given out */
-    uint32_t blocks, block_requests;    /* the window: number of blocks, and requests in each */
     struct tags_config config;          /* defaults filled in */
     struct tags_priv_counters counters;
     qos_counter_t floor_ns, forgiven_ns;
@@ -1542,11 +1537,11 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
 
 /* ==== chapter: parallel devices ====================================================================
  *
- *   Reward charges device time. The share tag advances at dispatch by the estimate F, the mean of the client's last N
+ *   Reward charges device time. The share tag advances at dispatch by the estimate F, the mean of the client's last
  *   service times; completion replaces it by what the request took, also if the client is away. So with one request at
- *   the device, all is as if the service time had been known. F is kept as five means of N / 5 requests each, in whole
- *   ns, remainders carried on, so that it takes 32 bytes; a change is seen N / 10 requests later, on average, than by a
- *   mean that slides. A service time above QOS_TOKENS_MAX ns enters the mean as that.
+ *   the device, all is as if the service time had been known. F forgets evenly: the newest weighs 2 / (N + 1), so all
+ *   are as old on average as in a mean of N, and until that is less, of n each 1 / n. A service time above
+ *   QOS_TOKENS_MAX ns enters the mean as that.
  *
  *   Attribution. With one request at the device, its service time is the time since its dispatch. With n, latencies
  *   overlap; charging each 1/n of the time that passes rewards no client on a serial device, as all of them then look
@@ -1576,52 +1571,22 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
  */
 
-/* The mean of the last N service times, in 1/256 ns; UINT64_MAX: none is known. Of the first N requests it is that of
- * all; then of the blocks, each of which holds its mean. */
-QOS_PRIV uint64_t tags_priv_mean_so_far(const struct tags *tags, uint32_t id)
-{
-    const struct tags_priv_mean *m = &tags->mean[id];
-    uint64_t sum = 0, count; /* below 2^45 */
-    unsigned i;
-    for (i = 0; i < TAGS_PRIV_BLOCKS; i++)
-        sum += m->block[i];
-    if (QOS_LIKELY(m->full == TAGS_PRIV_BLOCKS))
-        return (sum << 8) / TAGS_PRIV_BLOCKS;
-    count = m->full * tags->block_requests + m->open;
-    return count ? ((sum * tags->block_requests + m->sum) << 8) / count : UINT64_MAX;
-}
-
-/* Of a client without history: that of the client that was measured last, but no more than service_ns. V passes an
- * estimate that is too large, so its client would be owed the difference later. One that is too small is corrected when
- * the first request ends. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_first_mean(const struct tags *tags)
-{
-    uint64_t others = tags->measured != QOS_NONE ? tags_priv_mean_so_far(tags, tags->measured) : UINT64_MAX;
-    return qos_min(tags->config.service_ns << 8, others);
-}
-
-/* F in 1/256 ns. */
+/* F in 1/256 ns. Of a client without history: that of the client that was measured last, but no more than service_ns. V
+ * passes an estimate that is too large, so its client would be owed the difference later. One that is too small is
+ * corrected when the first request ends. */
 QOS_PRIV uint64_t tags_priv_mean_of(const struct tags *tags, uint32_t id)
 {
-    uint64_t mean = tags_priv_mean_so_far(tags, id);
-    return QOS_LIKELY(mean != UINT64_MAX) ? mean : tags_priv_first_mean(tags);
+    return QOS_LIKELY(tags->mean[id].count) ? tags->mean[id].amount : tags->first_mean;
 }
 
-QOS_PRIV void tags_priv_measure(const struct tags *tags, uint32_t id, uint64_t service_ns)
+QOS_PRIV void tags_priv_measure(struct tags *tags, uint32_t id, uint64_t service_ns)
 {
     struct tags_priv_mean *m = &tags->mean[id];
-    if (tags->block_requests > 1) {
-        m->sum += service_ns;
-        if (++m->open < tags->block_requests)
-            return;
-        service_ns = m->sum / tags->block_requests;
-        m->sum %= tags->block_requests;
-        m->open = 0;
-    }
-    m->block[m->next] = (uint32_t)service_ns; /* a mean: at most QOS_TOKENS_MAX */
-    m->next = (uint8_t)(m->next + 1u < tags->blocks ? m->next + 1u : 0);
-    if (m->full < tags->blocks)
-        m->full++;
+    const int64_t more = (int64_t)(service_ns << 8) - (int64_t)m->amount; /* both below 2^40 */
+    if (2 * m->count <= tags->config.window)
+        m->count++;
+    m->amount = (uint64_t)((int64_t)m->amount + 2 * more / (int64_t)qos_min(2 * m->count, tags->config.window + 1));
+    tags->first_mean = qos_min(tags->config.service_ns << 8, m->amount);
 }
 
 /* The share tag that it was charged to, or the surplus tag; and its V. */
@@ -1708,7 +1673,6 @@ TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t 
         work = floor << 8;
     }
     tags_priv_measure(tags, id, qos_min(work >> 8, QOS_TOKENS_MAX));
-    tags->measured = id;
     if (grouped)
         tags_priv_recharge_slot(tags, i, work, estimate);
     else
@@ -2163,9 +2127,7 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
     tags_priv_layout(&layout, &fresh, &filled);
     fresh.config = filled;
     fresh.at_work_max = filled.channels;
-    fresh.measured = QOS_NONE;
-    fresh.blocks = (uint32_t)qos_min(filled.window, TAGS_PRIV_BLOCKS);
-    fresh.block_requests = (filled.window + fresh.blocks - 1) / fresh.blocks;
+    fresh.first_mean = filled.service_ns << 8;
     *tags = fresh;
     tags_priv_clear(tags);
     return QOS_OK;
@@ -3516,7 +3478,7 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
         out->reserved_per_s = tags_priv_held(tags, id);
         if (h->packed & TAGS_PRIV_LIMITED)
             out->limit_ahead_ns = qos_sat_sub(tags_priv_rate_key(&tags->limit[id]), tags->now_ns);
-        if (tags->mean && id < tags->config.clients && (tags->mean[id].open || tags->mean[id].full))
+        if (tags->mean && id < tags->config.clients && tags->mean[id].count)
             out->mean_service_ns = tags_priv_mean_of(tags, id) >> 8;
     } else {
         out->queued = tags->queued;

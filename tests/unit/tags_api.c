@@ -822,25 +822,25 @@ static void intrusive(void)
     close_tags();
 }
 
-/* N = 10. For the first 10 requests: the mean of all. Then the mean of the ten requests up to the last even one, in
- * whole ns for each pair. */
+/* N = 10: the newest weighs 2 / 11, of the first five each the same. Then none that is more than 50 old weighs a tenth of
+ * a permille. */
 static void windows(void)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
-    uint64_t service[40], sum = 0;
-    unsigned i, j;
+    double mean = 0;
+    unsigned i;
     c.window = 10;
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
     CHECK_EQ(report(0).mean_service_ns, 0);
-    CHECK_EQ(tags_arrive(&tags, 0, 0, 40, 1), QOS_OK);
-    for (i = 0; i < 40; i++) {
-        service[i] = 1000 + 100 * i * i;
-        CHECK_EQ(serve(0, service[i]), 0);
-        for (sum = 0, j = i < 10 ? 0 : (i + 1) / 2 * 2 - 10; j < (i < 10 ? i + 1 : (i + 1) / 2 * 2); j++)
-            sum += service[j];
-        CHECK_EQ(report(0).mean_service_ns, sum / (i < 10 ? i + 1 : 10));
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 90, 1), QOS_OK);
+    for (i = 0; i < 90; i++) {
+        uint64_t service_ns = i < 40 ? 1000 + 100 * i * i : 1000;
+        CHECK_EQ(serve(0, service_ns), 0);
+        mean += ((double)service_ns - mean) / (i < 5 ? i + 1 : 5.5);
+        CHECK_WITHIN((double)report(0).mean_service_ns, mean - 1.1, mean + 0.1);
     }
+    CHECK_WITHIN((double)report(0).mean_service_ns, 1000, 1016);
     CHECK_EQ(report(QOS_NONE).floor_ns, 0);
     close_tags();
     c.service_floor_ns = 500;

@@ -26,10 +26,10 @@ struct k_client {
     int64_t limit;                    /* tag */
     struct k_range reserve;
     long double share, surplus;
-    uint32_t queued, at_device, last_cost, full, open; /* full: blocks of its mean */
+    uint32_t queued, at_device, last_cost, services;
     uint64_t cost[K_QUEUE], queued_cost;
     uint32_t request[K_QUEUE];
-    uint64_t block[5], open_sum;
+    int64_t mean;
     uint64_t served[TAGS_PHASES], cancelled, failed, given_up, device_ns, granted, borrowed_units, waited, refused,
         debt;
 };
@@ -234,26 +234,10 @@ static void k_wake(struct k_client *c)
 
 /* ---- reward: the mean of the last services ---- */
 
-static uint32_t k_blocks(void)
-{
-    uint32_t window = calls.config.window ? calls.config.window : 5;
-    return window < 5 ? window : 5;
-}
-static uint32_t k_block(void)
-{
-    uint32_t window = calls.config.window ? calls.config.window : 5;
-    return (window + k_blocks() - 1) / k_blocks();
-}
-/* In 1/256 ns; of the first services of all, then of the blocks. -1: none. */
+/* In 1/256 ns; -1: none. */
 static int64_t k_mean_so_far(const struct k_client *c)
 {
-    uint64_t sum = 0, count = (uint64_t)c->full * k_block() + c->open;
-    uint32_t i;
-    for (i = 0; i < c->full; i++)
-        sum += c->block[i];
-    if (c->full == 5)
-        return (int64_t)(sum * 256 / 5);
-    return count ? (int64_t)((sum * k_block() + c->open_sum) * 256 / count) : -1;
+    return c->services ? c->mean : -1;
 }
 static int64_t k_mean(const struct k_client *c)
 {
@@ -264,18 +248,16 @@ static int64_t k_mean(const struct k_client *c)
     mean = calls.measured ? k_mean_so_far(&calls.client[calls.measured - 1]) : -1;
     return mean >= 0 && mean < most ? mean : most;
 }
+/* The newest weighs 2 / (N + 1); as long as fewer came, all weigh the same. Rounded towards the mean before. */
 static void k_measure(struct k_client *c, uint64_t service_ns)
 {
-    c->open_sum += service_ns < UINT64_C(4000000000) ? service_ns : UINT64_C(4000000000); /* QOS_TOKENS_MAX */
-    if (++c->open < k_block())
-        return;
-    if (c->full == k_blocks())
-        memmove(c->block, c->block + 1, sizeof *c->block * (c->full - 1));
-    else
-        c->full++;
-    c->block[c->full - 1] = c->open_sum / k_block();
-    c->open_sum %= k_block();
-    c->open = 0;
+    int64_t x = (int64_t)(service_ns < UINT64_C(4000000000) ? service_ns : UINT64_C(4000000000)) * 256; /* QOS_TOKENS_MAX */
+    int64_t weight = (calls.config.window ? calls.config.window : 5) + INT64_C(1);
+    if (c->services < 10000)
+        c->services++;
+    if (2 * (int64_t)c->services < weight)
+        weight = 2 * (int64_t)c->services;
+    c->mean += 2 * (x - c->mean) / weight;
 }
 
 /* ---- what a request is charged ---- */
