@@ -67,9 +67,9 @@
  *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m  +  K
  *     k is 1 (so equal clients with requests of cost 1 differ by at most 2 of them); who
  *     forced some has force_debt_requests + 1 of cost_max more. k_f is lead_requests if f
- *     has a reservation. K is 0; a lag if m waited at its limit; a lag but for f if f has
- *     a reservation. A lag is the largest c times those that wait, over the sum of their
- *     w. TAGS_ALLOW: what is above limits is shared so by itself.
+ *     has a reservation. K is 0, and a lag if m waited at its limit, and a lag but for f
+ *     if f has a reservation. A lag is the largest c times those that wait, over the sum
+ *     of their w. TAGS_ALLOW: what is above limits is shared so by itself.
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
  *     device, is 1; else but for 2 (D - 1) c / w, the larger one. A service beyond two
  *     estimates counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
@@ -91,9 +91,9 @@
  *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
  *     they took (grant.cost) is charged.
  *   - Groups. All this holds between two groups and between two clients of one group, not
- *     across. A client's reservation waits for its group: one more, the time of D + 1. A
- *     group's fits if the longest requests of its clients do. Any service counts at both
- *     levels, and the limits of both hold.
+ *     across. A client's reservation waits for its group: at both levels one more, the
+ *     time of D + 1. A group's fits if the longest requests of its clients do. Service
+ *     counts at both levels, and the limits of both hold.
  *   - Shared tags: limits and reservations hold for the sum of the schedulers. A burst is
  *     at least a request; each further scheduler that forces adds one. Cuts: chapter.
  *   - Intrusive lists: a client's requests are sent in the order of tags_push, each once.
@@ -191,7 +191,8 @@ struct tags_config {
     uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait that is accepted; 0: none */
     uint64_t force_debt_requests;   /* forced requests of cost_max (reward: of the mean service time) that a client
                                        may owe, 1..65536; 0: 64; QOS_NOTHING */
-    uint64_t service_ns;            /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms */
+    uint64_t service_ns;            /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms. Until the
+                                       first completion c is at least this */
     uint64_t service_floor_ns;      /* TAGS_REWARD: least charge of a request, up to 1 s; 0: 100 ns; QOS_NOTHING */
     struct tags_shared *shared;     /* reservations and limits that several schedulers share; NULL: none */
 };
@@ -567,19 +568,20 @@ struct tags_priv_queue {
     struct tags_request *head, *tail;
 };
 
-/* A request at the device; see "requests". */
-#define TAGS_PRIV_AT_WORK 1u    /* flags of a slot: among the M oldest */
-#define TAGS_PRIV_BY_RESERVE 2u /* its own cost was charged to the reservation tag, not only rho */
-#define TAGS_PRIV_BY_LIMIT 4u   /* charged to the limit tag */
-#define TAGS_PRIV_NO_SHARE 8u   /* not charged to the share tag, as a reservation had led it too far */
+/* What a client or its group was charged for a request: flags, and where its charges ended on its tags. */
+#define TAGS_PRIV_BY_RESERVE 1u /* its own cost was charged to the reservation tag, not only rho */
+#define TAGS_PRIV_BY_LIMIT 2u   /* charged to the limit tag */
+#define TAGS_PRIV_NO_SHARE 4u   /* not charged to the share tag, as a reservation had led it too far */
+#define TAGS_PRIV_SURPLUS 8u    /* charged to the surplus tag instead of the share tag */
 #define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
 #define TAGS_PRIV_SPENT 32u     /* taken from it */
-#define TAGS_PRIV_SURPLUS 64u   /* charged to the surplus tag instead of the share tag */
+#define TAGS_PRIV_AT_WORK 64u   /* among the M oldest */
 struct tags_priv_charge {
-    uint32_t id, flags;            /* the client, or its group */
-    uint64_t limit_ns, reserve_ns; /* where its charges ended on the limit and reservation tags */
-    struct qos_u128 share;         /* the same on the share tag, or the surplus tag */
+    uint64_t limit_ns, reserve_ns;
+    struct qos_u128 share; /* or on the surplus tag */
 };
+
+/* A request at the device; see "requests". */
 struct tags_priv_slot {
     uint64_t serial;     /* of its grant; 0: given back */
     uint32_t next, prev; /* in order of dispatch; next also links what is free */
@@ -587,6 +589,8 @@ struct tags_priv_slot {
     uint32_t cost, rho, delta;
     uint64_t amount; /* its work, what the share tag is charged times the weight; reward: in 1/256 ns */
     uint64_t entered, dispatch_ns;
+    uint32_t client;
+    uint16_t flags[2];           /* of what the client was charged, and its group */
     struct tags_priv_charge own; /* the client's; that of its group is in outer */
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_slot) == 96, "a slot is a cache line and a half");
@@ -598,23 +602,23 @@ struct tags_priv_counters {
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_counters) == 112, "as the manual says");
 
 struct tags {
-    struct tags_priv_pool root;     /* all clients, or all groups */
-    uint64_t now_ns;                /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
-    uint64_t shift_ns;              /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
-    uint64_t plain_ns;              /* a now_ns less than this after the latest is taken as it is; 0 while shifted */
-    uint64_t late_ns;               /* how far the last now_ns was behind that came late */
-    uint64_t held_ns, stood_ns;     /* after a setback: for how long time stands still; how long it did so far */
-    uint64_t spacing_ns;            /* the longest time of one request at a limit, up to a second */
-    uint64_t queued;                /* requests, all clients */
-    uint32_t at_device;             /* the same */
-    uint64_t serial;                /* of the last grant */
-    uint64_t first_mean;            /* the estimate of a client without history */
-    int64_t weight_credit;          /* work that is due to the weight phase, times 1000 */
-    uint32_t ids, grouped;          /* clients and groups; clients if there are groups, else 0 */
-    uint32_t *group;                /* the id of a client's group, or QOS_NONE; NULL without groups */
-    struct tags_priv_pool *pool;    /* of each group, else NULL */
-    struct tags_priv_charge *outer; /* of each slot: what its group was charged, else NULL */
-    struct tags_priv_node *s;       /* nodes of all pools, and those of r, d and l, eight keys each */
+    struct tags_priv_pool root;  /* all clients, or all groups */
+    uint64_t now_ns;             /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
+    uint64_t shift_ns;           /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
+    uint64_t plain_ns;           /* a now_ns less than this after the latest is taken as it is; 0 while shifted */
+    uint64_t late_ns;            /* how far the last now_ns was behind that came late */
+    uint64_t held_ns, stood_ns;  /* after a setback: for how long time stands still; how long it did so far */
+    uint64_t spacing_ns;         /* the longest time of one request at a limit, up to a second */
+    uint64_t queued;             /* requests, all clients */
+    uint32_t at_device;          /* the same */
+    uint64_t serial;             /* of the last grant */
+    uint64_t first_mean;         /* the estimate of a client without history */
+    int64_t weight_credit;       /* work that is due to the weight phase, times 1000 */
+    uint32_t ids, grouped;       /* clients and groups; clients if there are groups, else 0 */
+    uint32_t levels;             /* 2 with groups, else 1 */
+    uint32_t *group;             /* the id of a client's group, or QOS_NONE; NULL without groups */
+    struct tags_priv_pool *pool; /* of each group, else NULL */
+    struct tags_priv_node *s;    /* nodes of all pools, and those of r, d and l, eight keys each */
     uint64_t *r, *d, *l;
     size_t s_nodes, t_nodes;
     struct tags_priv_hot *hot;
@@ -625,17 +629,17 @@ struct tags {
     struct tags_priv_queue *queue;        /* intrusive, else NULL */
     uint64_t *queued_cost;                /* TAGS_REJECT and count_cost: cost queued per client, else NULL */
     struct tags_priv_counters *by_client; /* count_by_client, else NULL */
-    struct tags_priv_slot *slot;          /* NULL with no_completions: then every request passes through spare */
-    struct tags_priv_slot spare;
-    uint64_t passed, passed_rest;       /* device time per request at work, in 1/256 ns; what the division left */
-    uint64_t passed_ns, batch_ns;       /* device time: until when passed counts; of the completions in batch */
-    uint32_t oldest, newest, free_slot; /* slots */
-    uint32_t worked_last, worked;       /* the newest slot that the device works on; how many */
-    uint32_t at_work_max;               /* M, or 1 while the device does not keep the order */
-    uint32_t out_of_order, serial_for;  /* part of the completions, times 65536; completions until M holds again */
-    uint32_t batch, batch_count;        /* completions that share a now_ns */
-    uint32_t given_rest;                /* 1/256 ns of measured time not yet given out */
-    struct tags_config config;          /* defaults filled in */
+    struct tags_priv_slot *slot;          /* one with no_completions, through which every request passes */
+    struct tags_priv_charge *outer;       /* of each slot: what the group was charged, else NULL */
+    uint64_t passed, passed_rest;         /* device time per request at work, in 1/256 ns; what the division left */
+    uint64_t passed_ns, batch_ns;         /* device time: until when passed counts; of the completions in batch */
+    uint32_t oldest, newest, free_slot;   /* slots */
+    uint32_t worked_last, worked;         /* the newest slot that the device works on; how many */
+    uint32_t at_work_max;                 /* M, or 1 while the device does not keep the order */
+    uint32_t out_of_order, serial_for;    /* part of the completions, times 65536; completions until M holds again */
+    uint32_t batch, batch_count;          /* completions that share a now_ns */
+    uint32_t given_rest;                  /* 1/256 ns of measured time not yet given out */
+    struct tags_config config;            /* defaults filled in */
     struct tags_priv_counters counters;
     qos_counter_t floor_ns, forgiven_ns;
 };
@@ -989,8 +993,7 @@ QOS_PRIV struct qos_u128 tags_priv_lag_work(const struct tags_priv_pool *pool, u
     return qos_mul_wide(qos_min(qos_sat_mul(pool->largest, clients), UINT64_C(1) << 62), UINT64_C(1) << 62);
 }
 
-/* The client comes off its limit. What others got meanwhile is no debt of theirs: V may have passed the tag by at most
- * the usual lag. The rest is lost. */
+/* The client comes off its limit: V may have passed its tag by at most the usual lag. */
 QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags_priv_pool *pool, struct tags_priv_hot *h)
 {
     const uint64_t weights = qos_max(pool->weights, 1);
@@ -1094,19 +1097,44 @@ QOS_PRIV void tags_priv_raise_v(const struct tags *tags, struct tags_priv_pool *
     pool->v = tags_priv_most_of(pool->v, top);
 }
 
-/* What the request of a slot was charged to an id, its client or its group; NULL: it is of another. */
-QOS_PRIV struct tags_priv_charge *tags_priv_charge_of(struct tags *tags, uint32_t i, uint32_t id)
+/* The pool of a group's clients. */
+QOS_PRIV struct tags_priv_pool *tags_priv_inside(const struct tags *tags, uint32_t group)
 {
-    if (tags->slot[i].own.id == id)
-        return &tags->slot[i].own;
-    return tags->outer && tags->outer[i].id == id ? &tags->outer[i] : NULL;
+    return &tags->pool[group - tags->config.clients];
 }
 
-/* After what a client was charged for the request of a slot, what its group was; NULL: no more. */
-QOS_PRIV struct tags_priv_charge *tags_priv_outer_of(const struct tags *tags, uint32_t i,
-                                                     const struct tags_priv_charge *charge)
+/* The pool that a client or a group is in. */
+QOS_PRIV struct tags_priv_pool *tags_priv_pool_of(struct tags *tags, uint32_t id)
 {
-    return tags->outer && charge == &tags->slot[i].own ? &tags->outer[i] : NULL;
+    return QOS_LIKELY(id >= tags->grouped) ? &tags->root : tags_priv_inside(tags, tags->group[id]);
+}
+
+/* What is true of a client is true of its group: most loops go over both. QOS_NONE: no more. */
+QOS_PRIV uint32_t tags_priv_up(const struct tags *tags, uint32_t id)
+{
+    return QOS_LIKELY(id >= tags->grouped) ? QOS_NONE : tags->group[id];
+}
+
+/* Level 0 of the request of a slot is its client, 1 that one's group. */
+QOS_PRIV uint32_t tags_priv_id_at(const struct tags *tags, uint32_t i, uint32_t level)
+{
+    return level ? tags->group[tags->slot[i].client] : tags->slot[i].client;
+}
+
+QOS_PRIV struct tags_priv_charge *tags_priv_charge_at(const struct tags *tags, uint32_t i, uint32_t level)
+{
+    return level ? &tags->outer[i] : &tags->slot[i].own;
+}
+
+/* The share tag that was charged, or the surplus tag; and its V. */
+QOS_PRIV struct qos_u128 *tags_priv_axis(struct tags *tags, uint32_t id, uint32_t flags)
+{
+    return QOS_UNLIKELY(flags & TAGS_PRIV_SURPLUS) ? &tags->surplus[id] : &tags->hot[id].tag;
+}
+
+QOS_PRIV struct qos_u128 tags_priv_axis_v(const struct tags_priv_pool *pool, uint32_t flags)
+{
+    return QOS_UNLIKELY(flags & TAGS_PRIV_SURPLUS) ? pool->surplus_v : pool->v;
 }
 
 /* Tags on both axes move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
@@ -1123,11 +1151,10 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
             tags_priv_s_lower(tags, pool, i);
     }
     for (i = tags->oldest; i != QOS_NONE; i = tags->slot[i].next) {
-        struct tags_priv_charge *charge = pool == &tags->root && tags->outer ? &tags->outer[i] : &tags->slot[i].own;
-        QOS_ASSERT(charge);
-        if (charge->id >= pool->first && charge->id < pool->first + pool->places)
-            charge->share =
-                tags_priv_lead(charge->share, charge->flags & TAGS_PRIV_SURPLUS ? pool->surplus_v : pool->v);
+        const uint32_t level = pool == &tags->root ? tags->levels - 1 : 0;
+        struct qos_u128 *share = &tags_priv_charge_at(tags, i, level)->share;
+        if (tags_priv_pool_of(tags, tags_priv_id_at(tags, i, level)) == pool)
+            *share = tags_priv_lead(*share, tags_priv_axis_v(pool, tags->slot[i].flags[level]));
     }
     pool->v = pool->surplus_v = zero;
 }
@@ -1138,11 +1165,8 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
 QOS_PRIV void tags_priv_count(struct tags *tags, uint32_t id, size_t offset, uint64_t n)
 {
     qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->counters + offset), n);
-    if (QOS_LIKELY(!tags->by_client))
-        return;
-    qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[id] + offset), n);
-    if (id < tags->grouped)
-        qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[tags->group[id]] + offset), n);
+    for (; QOS_UNLIKELY(tags->by_client) && id != QOS_NONE; id = tags_priv_up(tags, id))
+        qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[id] + offset), n);
 }
 
 /* Its place in r, or in d if it is there and stays due. */
@@ -1189,18 +1213,6 @@ QOS_PRIV void tags_priv_leave_trees(struct tags *tags, struct tags_priv_pool *po
     else
         tags_priv_r_clear(tags, pool, id);
     h->packed &= ~TAGS_PRIV_WAITING;
-}
-
-/* The pool of a group's clients. */
-QOS_PRIV struct tags_priv_pool *tags_priv_inside(const struct tags *tags, uint32_t group)
-{
-    return &tags->pool[group - tags->config.clients];
-}
-
-/* The pool that a client or a group is in. */
-QOS_PRIV struct tags_priv_pool *tags_priv_pool_of(struct tags *tags, uint32_t id)
-{
-    return QOS_LIKELY(id >= tags->grouped) ? &tags->root : tags_priv_inside(tags, tags->group[id]);
 }
 
 /* Is it below its limit? */
@@ -1279,11 +1291,10 @@ QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, ui
     return false;
 }
 
-/* May it be served now? A group only if one of its clients may; they are looked at in any case, for tags_priv_until.
- * inside: of a group, where all are clients. */
-QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, bool inside, uint32_t *moves)
+/* May it be served now? A group only if one of its clients may; they are looked at in any case, for tags_priv_until. */
+QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, uint32_t *moves)
 {
-    bool may = inside || id < tags->config.clients || tags_priv_group_may(tags, id, moves);
+    bool may = QOS_LIKELY(id < tags->config.clients) || tags_priv_group_may(tags, id, moves);
     return may && tags_priv_below(tags, id);
 }
 
@@ -1437,11 +1448,9 @@ QOS_API enum qos_status tags_shared_change(struct tags_shared *shared, uint64_t 
 
 #endif
 
-/* The two places that touch shared words. Relaxed throughout: a word is all there is, it publishes nothing else; that
- * no unit is granted twice follows from the single modification order of one word. */
-
 /* Lets units through if the word is at most `due`. Credit below `lowest` is dropped. *word_now: the word afterwards, or
- * the one that was not due. Lock-free. */
+ * the one that was not due. Lock-free. Relaxed, here and below: a word publishes nothing else; that no unit is granted
+ * twice follows from the single modification order of one word. */
 QOS_PRIV bool tags_priv_word_take(qos_word_t *word, uint64_t due, uint64_t lowest, uint64_t units, uint64_t *word_now)
 {
 #if TAGS_HAS_SHARED
@@ -1524,7 +1533,7 @@ QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags
     return false;
 }
 
-/* The shared tags of a client that was idle here: others may have kept it active, so its words decide. */
+/* The tags of a client that was idle here: others may have kept it active, so its words decide. */
 QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
 {
     const struct tags_shared *shared = tags->config.shared;
@@ -1589,40 +1598,28 @@ QOS_PRIV void tags_priv_measure(struct tags *tags, uint32_t id, uint64_t service
     tags->first_mean = qos_min(tags->config.service_ns << 8, m->amount);
 }
 
-/* The share tag that it was charged to, or the surplus tag; and its V. */
-QOS_PRIV struct qos_u128 *tags_priv_axis(struct tags *tags, const struct tags_priv_charge *charge)
+/* A share tag that the request of a slot was charged to moves by plus - minus, amounts without the weight. */
+TAGS_PRIV_INLINE void tags_priv_recharge_one(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                             uint32_t flags, uint64_t plus, uint64_t minus)
 {
-    return QOS_UNLIKELY(charge->flags & TAGS_PRIV_SURPLUS) ? &tags->surplus[charge->id] : &tags->hot[charge->id].tag;
-}
-
-QOS_PRIV struct qos_u128 tags_priv_axis_v(const struct tags_priv_pool *pool, const struct tags_priv_charge *charge)
-{
-    return QOS_UNLIKELY(charge->flags & TAGS_PRIV_SURPLUS) ? pool->surplus_v : pool->v;
-}
-
-/* Moves it by plus - minus, amounts without the weight. */
-TAGS_PRIV_INLINE void tags_priv_recharge(struct tags *tags, struct tags_priv_pool *pool,
-                                         const struct tags_priv_charge *charge, uint64_t plus, uint64_t minus)
-{
-    const uint32_t id = charge->id;
     const struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 *tag = tags_priv_axis(tags, charge);
+    struct qos_u128 *tag = tags_priv_axis(tags, id, flags);
     uint32_t rest = 0;
-    if (charge->flags & TAGS_PRIV_NO_SHARE)
+    if (flags & TAGS_PRIV_NO_SHARE)
         return;
-    tags_priv_move(tag, tags_priv_axis_v(pool, charge), tags_priv_per_weight(h, plus, &rest));
+    tags_priv_move(tag, tags_priv_axis_v(pool, flags), tags_priv_per_weight(h, plus, &rest));
     rest = 0;
     *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus, &rest));
     if (h->queued)
         tags_priv_s_move(tags, pool, id);
 }
 
-/* The same for the client of a slot, and its group. */
-QOS_PRIV_NOINLINE void tags_priv_recharge_slot(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
+/* Those of the client and its group. */
+QOS_PRIV_NOINLINE void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
 {
-    const struct tags_priv_charge *charge = &tags->slot[i].own;
-    for (; charge; charge = tags_priv_outer_of(tags, i, charge))
-        tags_priv_recharge(tags, tags_priv_pool_of(tags, charge->id), charge, plus, minus);
+    uint32_t id = tags->slot[i].client, level = 0;
+    for (; id != QOS_NONE; id = tags_priv_up(tags, id))
+        tags_priv_recharge_one(tags, tags_priv_pool_of(tags, id), id, tags->slot[i].flags[level++], plus, minus);
 }
 
 /* A client's part of an amount, by weight. */
@@ -1660,23 +1657,22 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags_priv_slot *sl
     return slot->amount / (UINT64_C(1) + slot->delta);
 }
 
-/* It is complete: the estimate that it was charged is replaced by what it took. Three copies are compiled. */
-TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_ns, bool grouped)
+/* It is complete: the estimate that it was charged is replaced by what it took. */
+TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_ns)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint64_t floor = tags->config.service_floor_ns, work;
     const uint64_t estimate = slot->delta ? tags_priv_amount_here(slot) : slot->amount;
-    uint32_t id = slot->own.id;
-    work = tags_priv_worth(tags, id, service_ns, estimate);
+    work = tags_priv_worth(tags, slot->client, service_ns, estimate);
     if (work < floor << 8) {
         qos_counter_add(&tags->floor_ns, floor - (work >> 8));
         work = floor << 8;
     }
-    tags_priv_measure(tags, id, qos_min(work >> 8, QOS_TOKENS_MAX));
-    if (grouped)
-        tags_priv_recharge_slot(tags, i, work, estimate);
+    tags_priv_measure(tags, slot->client, qos_min(work >> 8, QOS_TOKENS_MAX));
+    if (QOS_UNLIKELY(tags->grouped))
+        tags_priv_recharge(tags, i, work, estimate);
     else
-        tags_priv_recharge(tags, &tags->root, &slot->own, work, estimate);
+        tags_priv_recharge_one(tags, &tags->root, slot->client, slot->flags[0], work, estimate);
 }
 
 /* The device does not stand still. */
@@ -1686,10 +1682,11 @@ QOS_PRIV uint64_t tags_priv_device_ns(const struct tags *tags)
 }
 
 /* The list of the requests at the device, and which of them it works on. */
-QOS_PRIV uint32_t tags_priv_slot_take(struct tags *tags)
+QOS_PRIV void tags_priv_slot_take(struct tags *tags)
 {
     uint32_t i = tags->free_slot;
     struct tags_priv_slot *slot = &tags->slot[i];
+    QOS_ASSERT(i != QOS_NONE);
     tags->free_slot = slot->next;
     slot->next = QOS_NONE;
     slot->prev = tags->newest;
@@ -1700,7 +1697,6 @@ QOS_PRIV uint32_t tags_priv_slot_take(struct tags *tags)
     else
         tags->oldest = i;
     tags->newest = i;
-    return i;
 }
 
 QOS_PRIV void tags_priv_slot_free(struct tags *tags, uint32_t i)
@@ -1720,7 +1716,7 @@ QOS_PRIV void tags_priv_slot_free(struct tags *tags, uint32_t i)
 
 QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
 {
-    tags->slot[i].own.flags |= TAGS_PRIV_AT_WORK;
+    tags->slot[i].flags[0] |= TAGS_PRIV_AT_WORK;
     tags->slot[i].entered = tags->passed;
     tags->worked_last = i;
     tags->worked++;
@@ -1731,7 +1727,7 @@ QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint32_t next;
-    if (slot->own.flags & TAGS_PRIV_AT_WORK) {
+    if (slot->flags[0] & TAGS_PRIV_AT_WORK) {
         next = tags->slot[tags->worked_last].next;
         tags->worked--;
         if (i == tags->worked_last)
@@ -1763,21 +1759,19 @@ QOS_PRIV void tags_priv_take_for(struct tags *tags, uint32_t most)
     uint32_t next = tags->worked ? tags->slot[tags->worked_last].next : tags->oldest;
     tags->at_work_max = most;
     for (; tags->worked > most; tags->worked--) {
-        tags->slot[tags->worked_last].own.flags &= ~TAGS_PRIV_AT_WORK;
+        tags->slot[tags->worked_last].flags[0] &= (uint16_t)~TAGS_PRIV_AT_WORK;
         tags->worked_last = tags->slot[tags->worked_last].prev;
     }
     for (; next != QOS_NONE && tags->worked < most; next = tags->slot[next].next)
         tags_priv_begin_work(tags, next);
 }
 
-/* The time that was spent on the request of this slot, in 1/256 ns. If it was not among the M oldest, the device began
- * it before the oldest, so it takes over the time of that one, which begins anew. */
+/* The time that was spent on the request of this slot, in 1/256 ns. */
 QOS_PRIV uint64_t tags_priv_used(struct tags *tags, uint32_t i)
 {
     uint64_t used = qos_wrap_sub(tags->passed, tags->slot[i].entered), others;
-    bool in_order = (tags->slot[i].own.flags & TAGS_PRIV_AT_WORK) != 0;
     tags->out_of_order -= tags->out_of_order / 64;
-    if (in_order || tags->worked == 0)
+    if (tags->slot[i].flags[0] & TAGS_PRIV_AT_WORK || tags->worked == 0)
         return used;
     tags->out_of_order += 1024;
     others = qos_wrap_sub(tags->passed, tags->slot[tags->oldest].entered);
@@ -1785,32 +1779,16 @@ QOS_PRIV uint64_t tags_priv_used(struct tags *tags, uint32_t i)
     return qos_min(used, others);
 }
 
-QOS_PRIV_NOINLINE void tags_priv_settle_alone(struct tags *tags, uint32_t i, uint64_t service_ns)
-{
-    tags_priv_correct(tags, i, service_ns, false);
-    tags_priv_end_work(tags, i);
-}
-
-QOS_PRIV_NOINLINE void tags_priv_settle_grouped(struct tags *tags, uint32_t i, uint64_t service_ns)
-{
-    tags_priv_correct(tags, i, service_ns, true);
-    tags_priv_end_work(tags, i);
-}
-
 /* A request ended; by attribution it took what it used, and `each`. */
 QOS_PRIV void tags_priv_settle_used(struct tags *tags, uint32_t i, uint64_t each)
 {
     uint64_t charge = each + tags->given_rest + tags_priv_used(tags, i);
     tags->given_rest = (uint32_t)(charge & 255);
-    if (tags->outer)
-        tags_priv_settle_grouped(tags, i, charge >> 8);
-    else
-        tags_priv_settle_alone(tags, i, charge >> 8);
+    tags_priv_correct(tags, i, charge >> 8);
+    tags_priv_end_work(tags, i);
 }
 
-/* Charges the completions of the batch, all of one moment; first those among the M oldest, whose places others take. If
- * one of 32 was not among them, the device does not keep the order, and who was at work cannot be told: for some time
- * it is taken for a serial one, so that equal clients are charged alike. */
+/* Charges the completions of the batch, all of one moment; first those among the M oldest, whose places others take. */
 QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
 {
     uint32_t i = tags->batch, next, others = QOS_NONE, k = tags->batch_count, before = tags->worked;
@@ -1823,7 +1801,7 @@ QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
     tags->batch_count = 0;
     for (; i != QOS_NONE; i = next) {
         next = tags->slot[i].batch;
-        if (tags->slot[i].own.flags & TAGS_PRIV_AT_WORK) {
+        if (tags->slot[i].flags[0] & TAGS_PRIV_AT_WORK) {
             tags_priv_settle_used(tags, i, each);
         } else {
             tags->slot[i].batch = others;
@@ -2042,9 +2020,10 @@ QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *poo
 QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, const struct tags_config *config)
 {
     struct tags_priv_pool *root = &tags->root;
-    size_t n = (size_t)config->clients + config->groups;
+    size_t n = (size_t)config->clients + config->groups, slots = config->at_device_max ? config->at_device_max : 1;
     tags->ids = (uint32_t)n;
     tags->grouped = config->groups ? config->clients : 0;
+    tags->levels = config->groups ? 2 : 1;
     root->first = tags->grouped;
     root->places = tags->ids - tags->grouped;
     tags->s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
@@ -2059,10 +2038,9 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     if (config->groups) {
         QOS_LAYOUT_SET(layout, tags->pool, config->groups);
         QOS_LAYOUT_SET(layout, tags->group, config->clients);
-        QOS_LAYOUT_SET(layout, tags->outer, (size_t)config->at_device_max + 1); /* one more, for spare */
+        QOS_LAYOUT_SET(layout, tags->outer, slots);
     }
-    if (config->at_device_max)
-        QOS_LAYOUT_SET(layout, tags->slot, config->at_device_max);
+    QOS_LAYOUT_SET(layout, tags->slot, slots);
     if (config->mode == TAGS_REWARD)
         QOS_LAYOUT_SET(layout, tags->mean, n);
     if (config->intrusive)
@@ -2101,7 +2079,6 @@ QOS_PRIV void tags_priv_clear(struct tags *tags)
     for (i = 0; i < tags->config.at_device_max; i++)
         tags->slot[i].next = i + 1 < tags->config.at_device_max ? i + 1 : QOS_NONE;
     tags->oldest = tags->newest = tags->worked_last = tags->batch = QOS_NONE;
-    tags->free_slot = tags->slot ? 0 : QOS_NONE;
 }
 
 QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_bytes, const struct tags_config *config)
@@ -2195,13 +2172,14 @@ QOS_PRIV void tags_priv_rescale_slots(struct tags *tags, uint32_t id, uint64_t w
     const struct tags_priv_hot *h = &tags->hot[id];
     const struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
     uint64_t clock = tags_priv_clock(tags, pool);
-    uint32_t i, left = h->at_device;
+    uint32_t i, left = h->at_device, level = id >= tags->config.clients;
     for (i = tags->newest; left > 0 && i != QOS_NONE; i = tags->slot[i].prev) {
-        struct tags_priv_charge *charge = tags_priv_charge_of(tags, i, id);
-        if (!charge || tags->slot[i].serial == 0)
+        struct tags_priv_charge *charge = tags_priv_charge_at(tags, i, level);
+        struct qos_u128 v = tags_priv_axis_v(pool, tags->slot[i].flags[level]);
+        if (tags_priv_id_at(tags, i, level) != id || tags->slot[i].serial == 0)
             continue;
         left--;
-        charge->share = tags_priv_reweigh(charge->share, tags_priv_axis_v(pool, charge), tags_priv_weight(h), weight);
+        charge->share = tags_priv_reweigh(charge->share, v, tags_priv_weight(h), weight);
         if (reservation)
             charge->reserve_ns =
                 tags_priv_rescale(charge->reserve_ns, tags->reserve[id].rate_per_s, reservation, clock);
@@ -2362,12 +2340,11 @@ TAGS_PRIV_INLINE void tags_priv_leave(struct tags *tags, struct tags_priv_pool *
 /* The same for a client and its group, unserved. */
 QOS_PRIV void tags_priv_leave_both(struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
 {
-    tags_priv_leave(tags, tags_priv_pool_of(tags, id), id, count, cost);
+    uint32_t at;
     tags->queued -= count;
-    if (id < tags->grouped) {
-        tags_priv_leave(tags, &tags->root, tags->group[id], count, cost);
-        tags_priv_tell_group(tags, id);
-    }
+    for (at = id; at != QOS_NONE; at = tags_priv_up(tags, at))
+        tags_priv_leave(tags, tags_priv_pool_of(tags, at), at, count, cost);
+    tags_priv_tell_group(tags, id);
 }
 
 QOS_API enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped)
@@ -2453,21 +2430,18 @@ TAGS_PRIV_INLINE void tags_priv_join(struct tags *tags, struct tags_priv_pool *p
         tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
 }
 
-/* The client takes them; its group, too? */
-QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_grouped(struct tags *tags, uint32_t id, uint32_t count,
-                                                           uint64_t cost)
+/* Has the client, or its group, no room for them? */
+QOS_PRIV_NOINLINE enum qos_status tags_priv_refuses(struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
 {
-    uint32_t group = tags->group[id];
-    if (count > TAGS_BACKLOG_MAX - tags->hot[group].queued)
-        return QOS_EFULL;
-    if (tags->config.at_limit == TAGS_REJECT && tags_priv_rejects(tags, group, count, cost)) {
-        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
-        return QOS_ELIMIT;
+    uint32_t at;
+    for (at = id; at != QOS_NONE; at = tags_priv_up(tags, at)) {
+        if (count > TAGS_BACKLOG_MAX - tags->hot[at].queued)
+            return QOS_EFULL;
+        if (tags->config.at_limit == TAGS_REJECT && tags_priv_rejects(tags, at, count, cost)) {
+            tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
+            return QOS_ELIMIT;
+        }
     }
-    tags_priv_join(tags, tags_priv_inside(tags, group), id, count, cost);
-    tags_priv_join(tags, &tags->root, group, count, cost);
-    tags_priv_tell_group(tags, id);
-    tags->queued += count;
     return QOS_OK;
 }
 
@@ -2475,15 +2449,17 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_grouped(struct tags *tags, ui
 QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_checked(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                            uint32_t count, uint64_t cost)
 {
+    enum qos_status status = QOS_OK;
     cost = qos_max(cost, 1);
     tags_priv_now(tags, now_ns);
-    if (tags->config.at_limit == TAGS_REJECT && tags_priv_rejects(tags, id, count, cost)) {
-        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), count);
-        return QOS_ELIMIT;
-    }
-    if (id < tags->grouped)
-        return tags_priv_arrive_grouped(tags, id, count, cost);
-    tags_priv_join(tags, &tags->root, id, count, cost);
+    if (tags->grouped || tags->config.at_limit == TAGS_REJECT)
+        status = tags_priv_refuses(tags, id, count, cost);
+    if (status != QOS_OK)
+        return status;
+    tags_priv_join(tags, tags_priv_pool_of(tags, id), id, count, cost);
+    if (tags->grouped)
+        tags_priv_join(tags, &tags->root, tags->group[id], count, cost);
+    tags_priv_tell_group(tags, id);
     tags->queued += count;
     return QOS_OK;
 }
@@ -2549,7 +2525,7 @@ QOS_PRIV bool tags_priv_alone(const struct tags *tags, const struct tags_priv_po
 }
 
 /* QOS_EAGAIN: no client is due. QOS_EBUSY: moves are used up. */
-TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, struct tags_priv_pool *pool, bool inside,
+TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, struct tags_priv_pool *pool,
                                                           uint32_t *moves, struct tags_choice *choice)
 {
     uint64_t clock = tags_priv_clock(tags, pool);
@@ -2559,7 +2535,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
         if (!begins && pool->d.least == TAGS_PRIV_ABSENT)
             return QOS_EAGAIN;
         id = tags_priv_t_top(pool, begins ? &pool->r : &pool->d);
-        if (!tags_priv_may(tags, id, inside, moves)) {
+        if (!tags_priv_may(tags, id, moves)) {
             if (!tags_priv_move_left(moves))
                 return QOS_EBUSY;
             tags_priv_step_aside(tags, pool, id);
@@ -2577,13 +2553,13 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
     }
 }
 
-TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv_pool *pool, bool inside,
-                                                     uint32_t *moves, struct tags_choice *choice)
+TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct tags_priv_pool *pool, uint32_t *moves,
+                                                     struct tags_choice *choice)
 {
     struct qos_u128 top;
     while ((top = tags_priv_s_least(tags, pool)).hi < TAGS_PRIV_AT_LIMIT) {
         uint32_t id = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK);
-        if (tags_priv_may(tags, id, inside, moves)) {
+        if (tags_priv_may(tags, id, moves)) {
             choice->client = id;
             choice->phase = TAGS_PHASE_WEIGHT;
             return QOS_OK;
@@ -2602,7 +2578,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
 /* Work is due to the weight phase. What is above limits is not meant. */
 QOS_PRIV_NOINLINE enum qos_status tags_priv_by_credit(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
 {
-    enum qos_status status = tags_priv_by_weight(tags, &tags->root, false, moves, choice);
+    enum qos_status status = tags_priv_by_weight(tags, &tags->root, moves, choice);
     return status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT ? QOS_EAGAIN : status;
 }
 
@@ -2616,10 +2592,10 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uin
     if (pool->l.least <= tags->now_ns)
         tags_priv_release(tags, pool, moves);
     if (phase == TAGS_PHASE_RESERVATION)
-        status = tags_priv_by_reservation(tags, pool, true, moves, choice);
+        status = tags_priv_by_reservation(tags, pool, moves, choice);
     if (status != QOS_EAGAIN)
         return status;
-    status = tags_priv_by_weight(tags, pool, true, moves, choice);
+    status = tags_priv_by_weight(tags, pool, moves, choice);
     choice->phase = phase == TAGS_PHASE_RESERVATION ? TAGS_PHASE_GROUP : phase;
     return status;
 }
@@ -2636,9 +2612,9 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_choose(struct tags *tags, uint64_t no
     if (QOS_UNLIKELY(tags->weight_credit > 0))
         status = tags_priv_by_credit(tags, &moves, choice);
     if (status == QOS_EAGAIN)
-        status = tags_priv_by_reservation(tags, root, false, &moves, choice);
+        status = tags_priv_by_reservation(tags, root, &moves, choice);
     if (status == QOS_EAGAIN)
-        status = tags_priv_by_weight(tags, root, false, &moves, choice);
+        status = tags_priv_by_weight(tags, root, &moves, choice);
     if (status == QOS_OK && tags->grouped)
         return tags_priv_choose_inside(tags, &moves, choice);
     return status == QOS_EAGAIN && root->l.least <= tags->now_ns ? QOS_EBUSY : status;
@@ -2660,7 +2636,7 @@ QOS_API enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct t
 /* No room at the device. */
 QOS_PRIV bool tags_priv_full(const struct tags *tags)
 {
-    return tags->slot && tags->at_device == tags->config.at_device_max;
+    return tags->config.at_device_max && tags->at_device == tags->config.at_device_max;
 }
 
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
@@ -2691,21 +2667,18 @@ QOS_PRIV uint64_t tags_priv_units(const struct tags *tags, uint64_t cost, uint32
     return (tags->config.count_cost ? cost : 1) + elsewhere;
 }
 
-/* What the request takes from the reservation and limit tags; charge->flags say which. */
-QOS_PRIV uint64_t tags_priv_reserved_units(const struct tags *tags, const struct tags_priv_slot *slot,
-                                           const struct tags_priv_charge *charge)
+/* What the request takes from the reservation and limit tags at a level; its flags say which. */
+QOS_PRIV uint64_t tags_priv_reserved_units(const struct tags *tags, const struct tags_priv_slot *slot, uint32_t level)
 {
-    return charge->flags & TAGS_PRIV_BY_RESERVE ? tags_priv_units(tags, slot->cost, slot->rho) : slot->rho;
+    return slot->flags[level] & TAGS_PRIV_BY_RESERVE ? tags_priv_units(tags, slot->cost, slot->rho) : slot->rho;
 }
 
-QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct tags_priv_slot *slot,
-                                          const struct tags_priv_charge *charge)
+QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct tags_priv_slot *slot, uint32_t level)
 {
-    return charge->flags & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, slot->delta) : 0;
+    return slot->flags[level] & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, slot->delta) : 0;
 }
 
-/* Charges the reservation tag. In its phase the deadline was the earliest, so if that was missed by more than
- * reserve_lag_ns, the clock moves back for all. */
+/* Charges the reservation tag. In its phase the deadline was the earliest: the clock may move back for all. */
 QOS_PRIV void tags_priv_charge_reserve(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
                                        enum tags_phase phase, uint64_t units)
 {
@@ -2721,12 +2694,12 @@ QOS_PRIV void tags_priv_charge_limit(const struct tags *tags, uint32_t id, uint6
 }
 
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
-TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h,
+TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
                                              struct tags_priv_slot *slot, struct tags_priv_charge *charge,
-                                             enum tags_phase phase, bool shared)
+                                             uint32_t level, enum tags_phase phase)
 {
-    uint32_t id = charge->id;
-    uint64_t packed = h->packed, reserved, limited;
+    const bool shared = tags->config.shared != NULL;
+    uint64_t packed = tags->hot[id].packed, reserved, limited;
     if (QOS_LIKELY(!(packed & (TAGS_PRIV_RESERVED | TAGS_PRIV_LIMITED)))) {
         slot->rho = 0;
         return true;
@@ -2734,16 +2707,17 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     if (packed & TAGS_PRIV_RESERVED) {
         if (phase == TAGS_PHASE_RESERVATION ||
             (phase == TAGS_PHASE_FORCED && tags_priv_rate_key(&tags->reserve[id]) <= tags_priv_clock(tags, pool)))
-            charge->flags |= TAGS_PRIV_BY_RESERVE;
+            slot->flags[level] |= TAGS_PRIV_BY_RESERVE;
     } else {
         slot->rho = 0;
     }
     if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT) {
-        h->packed = charge->flags & TAGS_PRIV_BY_RESERVE ? packed & ~TAGS_PRIV_BORROWED : packed | TAGS_PRIV_BORROWED;
-        charge->flags |= TAGS_PRIV_BY_LIMIT;
+        packed &= ~TAGS_PRIV_BORROWED;
+        tags->hot[id].packed = slot->flags[level] & TAGS_PRIV_BY_RESERVE ? packed : packed | TAGS_PRIV_BORROWED;
+        slot->flags[level] |= TAGS_PRIV_BY_LIMIT;
     }
-    reserved = tags_priv_reserved_units(tags, slot, charge);
-    limited = tags_priv_limited_units(tags, slot, charge);
+    reserved = tags_priv_reserved_units(tags, slot, level);
+    limited = tags_priv_limited_units(tags, slot, level);
     if (shared && !tags_priv_claim(tags, id, phase, reserved, limited))
         return false;
     if (reserved) {
@@ -2778,9 +2752,9 @@ QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct t
 {
     const int64_t most = INT64_C(1) << 62, work = (int64_t)qos_min(slot->amount, UINT64_C(1) << 52);
     int64_t permille = (int64_t)tags->config.weight_share_permille;
-    if (slot->own.flags & TAGS_PRIV_EARNED)
+    if (slot->flags[0] & TAGS_PRIV_EARNED)
         tags->weight_credit += sign * permille * work;
-    else if (slot->own.flags & TAGS_PRIV_SPENT)
+    else if (slot->flags[0] & TAGS_PRIV_SPENT)
         tags->weight_credit -= sign * (1000 - permille) * work;
     if (tags->weight_credit > most)
         tags->weight_credit = most;
@@ -2788,19 +2762,16 @@ QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct t
         tags->weight_credit = -most;
 }
 
-QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_priv_pool *pool,
-                                                struct tags_priv_charge *charge, struct qos_u128 by)
+QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                                struct qos_u128 by)
 {
-    struct qos_u128 *tag = &tags->surplus[charge->id];
-    charge->flags |= TAGS_PRIV_SURPLUS;
+    struct qos_u128 *tag = &tags->surplus[id];
     if (tags_priv_less(pool->surplus_v, *tag))
         pool->surplus_v = *tag;
     tags_priv_move(tag, pool->surplus_v, by);
-    charge->share = *tag;
 }
 
-/* Does this charge for a request by reservation take the share tag too far ahead of V? By more than lead_requests of
- * them and the lag of the others, for which V may stand. */
+/* Does this charge for a request by reservation lead V by more than lead_requests of them and the lag of the others? */
 QOS_PRIV_NOINLINE bool tags_priv_too_far(const struct tags *tags, const struct tags_priv_pool *pool,
                                          const struct tags_priv_hot *h, struct qos_u128 by)
 {
@@ -2813,20 +2784,24 @@ QOS_PRIV_NOINLINE bool tags_priv_too_far(const struct tags *tags, const struct t
 }
 
 /* Charges the share tag, or above the limit the surplus tag. */
-TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, struct tags_priv_hot *h,
-                                             uint64_t amount, struct tags_priv_charge *charge, enum tags_phase phase)
+TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                             uint64_t amount, struct tags_priv_charge *charge, uint16_t *flags,
+                                             enum tags_phase phase)
 {
+    struct tags_priv_hot *h = &tags->hot[id];
     struct qos_u128 by = tags_priv_per_weight(h, amount, &h->rest);
     tags_priv_raise_v(tags, pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
     pool->largest = qos_max(amount, pool->largest);
     if (phase == TAGS_PHASE_RESERVATION && tags_priv_too_far(tags, pool, h, by)) {
-        charge->flags |= TAGS_PRIV_NO_SHARE;
+        *flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
     if (QOS_UNLIKELY(phase == TAGS_PHASE_ABOVE_LIMIT)) {
-        tags_priv_charge_surplus(tags, pool, charge, by);
+        *flags |= TAGS_PRIV_SURPLUS;
+        tags_priv_charge_surplus(tags, pool, id, by);
+        charge->share = tags->surplus[id];
         return;
     }
     tags_priv_move(&h->tag, pool->v, by);
@@ -2836,15 +2811,15 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
 /* What the share tags are charged, and to which credit of the weight phase. */
 TAGS_PRIV_INLINE void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
 {
-    slot->amount = tags->mean ? tags_priv_mean_of(tags, slot->own.id) : (uint64_t)slot->cost + slot->delta;
+    slot->amount = tags->mean ? tags_priv_mean_of(tags, slot->client) : (uint64_t)slot->cost + slot->delta;
     if (tags->mean && slot->delta) /* it brings work from elsewhere */
         slot->amount = qos_min(qos_sat_mul(slot->amount, UINT64_C(1) + slot->delta), TAGS_PRIV_AMOUNT_MAX);
     if (QOS_LIKELY(tags->config.weight_share_permille == 0))
         return;
     if (phase == TAGS_PHASE_RESERVATION || phase == TAGS_PHASE_GROUP)
-        slot->own.flags |= TAGS_PRIV_EARNED;
+        slot->flags[0] |= TAGS_PRIV_EARNED;
     else if (tags->weight_credit > 0)
-        slot->own.flags |= TAGS_PRIV_SPENT;
+        slot->flags[0] |= TAGS_PRIV_SPENT;
     tags_priv_credit_weight(tags, slot, 1);
 }
 
@@ -2866,94 +2841,84 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
         qos_counter_add(&c->all.borrowed, units);
 }
 
-/* What the request of a slot was charged to the client's group. */
-QOS_PRIV struct tags_priv_charge *tags_priv_outer(const struct tags *tags, const struct tags_priv_slot *slot)
-{
-    return tags->outer + (slot == &tags->spare ? (ptrdiff_t)tags->config.at_device_max : slot - tags->slot);
-}
-
 /* One more at the device, or one less. */
 QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, bool comes)
 {
     const uint32_t more = comes, less = !comes;
-    tags->hot[id].at_device = tags->hot[id].at_device + more - less;
     tags->at_device = tags->at_device + more - less;
-    if (id < tags->grouped)
-        tags->hot[tags->group[id]].at_device = tags->hot[tags->group[id]].at_device + more - less;
+    for (; id != QOS_NONE; id = tags_priv_up(tags, id))
+        tags->hot[id].at_device = tags->hot[id].at_device + more - less;
 }
 
-/* With groups: charges a client, or its group, by its own phase. They are not shared, so nothing refuses. What counts
- * of a group is the largest of its requests lately: a small one may follow a large one. */
-QOS_PRIV_NOINLINE void tags_priv_charge_level(struct tags *tags, struct tags_priv_slot *slot,
-                                              struct tags_priv_charge *charge, enum tags_phase phase, uint64_t units)
+/* Charges a client, or its group, by its own phase. false: as tags_priv_charge_rates. What counts of a group is the
+ * largest of its requests lately: a small one may follow a large one. */
+TAGS_PRIV_INLINE bool tags_priv_charge_level(struct tags *tags, bool grouped, uint32_t id, struct tags_priv_slot *slot,
+                                             struct tags_priv_charge *charge, uint32_t level, enum tags_phase phase)
 {
-    struct tags_priv_pool *pool = tags_priv_pool_of(tags, charge->id);
-    struct tags_priv_hot *h = &tags->hot[charge->id];
-    const enum tags_phase own = tags_priv_phase_of(tags, charge->id, phase);
-    const bool group = charge->id >= tags->config.clients;
-    uint32_t *last = group && tags->reserve_units ? &tags->reserve_units[charge->id] : NULL, before = last ? *last : 0;
-    if (tags->by_client)
-        tags_priv_count_in(&tags->by_client[charge->id], phase, units);
-    (void)tags_priv_charge_rates(tags, pool, h, slot, charge, own, false);
+    struct tags_priv_pool *pool = grouped ? tags_priv_pool_of(tags, id) : &tags->root;
+    const enum tags_phase own = grouped ? tags_priv_phase_of(tags, id, phase) : phase;
+    uint32_t *last = level && tags->reserve_units ? &tags->reserve_units[id] : NULL, before = last ? *last : 0;
+    if (!tags_priv_charge_rates(tags, pool, id, slot, charge, level, own))
+        return false;
     if (last)
         *last = (uint32_t)qos_max(slot->cost, before - before / 64);
-    tags_priv_charge_share(tags, pool, h, slot->amount, charge, own);
-}
-
-/* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
-TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, struct tags_priv_pool *pool, bool grouped, uint32_t id,
-                                     struct tags_priv_slot *slot, enum tags_phase phase, struct tags_grant *grant)
-{
-    const uint64_t units = tags_priv_units(tags, slot->cost, 0);
-    if (grouped) {
-        struct tags_priv_charge *outer = tags_priv_outer(tags, slot);
-        outer->id = tags->group[id];
-        outer->flags = 0;
-        tags_priv_weigh(tags, slot, phase);
-        tags_priv_charge_level(tags, slot, &slot->own, phase, units);
-        tags_priv_charge_level(tags, slot, outer, phase, units);
-    } else {
-        struct tags_priv_hot *h = &tags->hot[id];
-        if (!tags_priv_charge_rates(tags, pool, h, slot, &slot->own, phase, tags->config.shared))
-            return false;
-        tags_priv_weigh(tags, slot, phase);
-        tags_priv_charge_share(tags, pool, h, slot->amount, &slot->own, phase);
-        if (tags->by_client)
-            tags_priv_count_in(&tags->by_client[id], phase, units);
-    }
-    tags_priv_count_in(&tags->counters, phase, units);
-    grant->client = id;
-    grant->phase = phase;
-    grant->cost = slot->cost;
-    if (!tags->slot) {
-        grant->slot = QOS_NONE;
-        grant->serial = 0;
-    } else {
-        grant->slot = tags_priv_slot_take(tags);
-        grant->serial = slot->serial;
-        slot->entered = tags->passed;
-        if (tags->worked < tags->at_work_max) /* 0 without attribute */
-            tags_priv_begin_work(tags, grant->slot);
-        tags_priv_count_at_device(tags, id, true);
-    }
+    tags_priv_charge_share(tags, pool, id, slot->amount, charge, &slot->flags[level], own);
     return true;
 }
 
-/* The slot that the next request will have; there is room. */
-QOS_PRIV struct tags_priv_slot *tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, uint32_t rho,
-                                               uint32_t delta)
+/* With groups, which are not shared: nothing is refused. */
+QOS_PRIV_NOINLINE void tags_priv_charge_grouped(struct tags *tags, uint32_t i, uint32_t level, enum tags_phase phase)
 {
-    struct tags_priv_slot *slot = &tags->spare;
-    if (tags->slot) {
-        QOS_ASSERT(tags->free_slot != QOS_NONE);
-        slot = &tags->slot[tags->free_slot];
+    struct tags_priv_slot *slot = &tags->slot[i];
+    (void)tags_priv_charge_level(tags, true, tags_priv_id_at(tags, i, level), slot, tags_priv_charge_at(tags, i, level),
+                                 level, phase);
+}
+
+/* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
+TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t id, uint32_t i, enum tags_phase phase,
+                                     struct tags_grant *grant)
+{
+    struct tags_priv_slot *slot = &tags->slot[i];
+    const uint64_t units = tags_priv_units(tags, slot->cost, 0);
+    tags_priv_weigh(tags, slot, phase);
+    if (grouped) {
+        tags_priv_charge_grouped(tags, i, 0, phase);
+        tags_priv_charge_grouped(tags, i, 1, phase);
+    } else if (!tags_priv_charge_level(tags, false, id, slot, &slot->own, 0, phase)) {
+        tags_priv_credit_weight(tags, slot, -1);
+        return false;
     }
-    slot->own.id = id;
-    slot->own.flags = 0;
+    tags_priv_count_in(&tags->counters, phase, units);
+    if (tags->by_client)
+        tags_priv_count_in(&tags->by_client[id], phase, units);
+    if (grouped && tags->by_client)
+        tags_priv_count_in(&tags->by_client[tags->group[id]], phase, units);
+    grant->client = id;
+    grant->phase = phase;
+    grant->cost = slot->cost;
+    grant->slot = i;
+    if (tags->config.at_device_max) {
+        tags_priv_slot_take(tags);
+        slot->entered = tags->passed;
+        if (tags->worked < tags->at_work_max) /* 0 without attribute */
+            tags_priv_begin_work(tags, i);
+        tags_priv_count_at_device(tags, id, true);
+    }
+    grant->serial = slot->serial; /* 0 with no_completions */
+    return true;
+}
+
+/* The slot of the next request; there is room. */
+QOS_PRIV uint32_t tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, uint32_t rho, uint32_t delta)
+{
+    const uint32_t i = tags->free_slot;
+    struct tags_priv_slot *slot = &tags->slot[i];
+    slot->client = id;
+    slot->flags[0] = slot->flags[1] = 0;
     slot->cost = (uint32_t)qos_max(cost, 1);
     slot->rho = rho;
     slot->delta = delta;
-    return slot;
+    return i;
 }
 
 /* After the reservation or limit tag changed. */
@@ -2967,9 +2932,10 @@ QOS_PRIV void tags_priv_settle_rates(const struct tags *tags, struct tags_priv_p
 }
 
 /* A request of a client, or of its group, was sent: its queue and its places in the trees. */
-TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                     const struct tags_priv_slot *slot, const struct tags_priv_charge *charge)
+TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t i,
+                                     uint32_t level)
 {
+    const struct tags_priv_slot *slot = &tags->slot[i];
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
@@ -2977,25 +2943,25 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
         tags_priv_s_put(pool, id, tags_priv_key(tags, id));
     else
         tags_priv_s_move(tags, pool, id);
-    if (charge->flags & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
+    if (slot->flags[level] & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
         tags_priv_settle_rates(tags, pool, id);
 }
 
-/* A dispatch from this pool. Two copies are compiled, one for each caller. */
-TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_from(struct tags *tags, struct tags_priv_pool *pool, bool grouped,
-                                                         const struct tags_choice *choice, uint64_t cost, uint32_t rho,
-                                                         uint32_t delta, struct tags_grant *grant)
+/* With groups or without: two copies are compiled. */
+TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool grouped,
+                                                       const struct tags_choice *choice, uint64_t cost, uint32_t rho,
+                                                       uint32_t delta, struct tags_grant *grant)
 {
-    const uint32_t id = choice->client;
-    struct tags_priv_slot *slot = tags_priv_room(tags, id, cost, rho, delta);
-    if (!tags_priv_send(tags, pool, grouped, id, slot, choice->phase, grant)) {
+    const uint32_t id = choice->client, i = tags_priv_room(tags, id, cost, rho, delta);
+    struct tags_priv_pool *pool = grouped ? tags_priv_pool_of(tags, id) : &tags->root;
+    if (!tags_priv_send(tags, grouped, id, i, choice->phase, grant)) {
         tags_priv_settle_rates(tags, pool, id);
         return QOS_EAGAIN;
     }
     tags->queued--;
-    tags_priv_sent(tags, pool, id, slot, &slot->own);
+    tags_priv_sent(tags, pool, id, i, 0);
     if (grouped)
-        tags_priv_sent(tags, &tags->root, tags->group[id], slot, tags_priv_outer(tags, slot));
+        tags_priv_sent(tags, &tags->root, tags->group[id], i, 1);
     return QOS_OK;
 }
 
@@ -3003,12 +2969,10 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, 
                                                              uint64_t cost, uint32_t rho, uint32_t delta,
                                                              struct tags_grant *grant)
 {
-    struct tags_priv_pool *pool = tags_priv_pool_of(tags, choice->client);
-    return tags_priv_dispatch_from(tags, pool, true, choice, cost, rho, delta, grant);
+    return tags_priv_dispatch_as(tags, true, choice, cost, rho, delta, grant);
 }
 
-/* After tags_priv_now. The choice and the amounts are valid. The choice comes by address: as a value of 8 bytes, loaded
- * right after its halves were stored, it costs 5 ns. */
+/* After tags_priv_now. The choice comes by address: loaded right after its halves were stored, a value costs 5 ns. */
 TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
                                                     uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {
@@ -3016,7 +2980,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch(struct tags *tags, const str
         tags_priv_catch_up(tags);
     if (tags->grouped)
         return tags_priv_dispatch_grouped(tags, choice, cost, rho, delta, grant);
-    return tags_priv_dispatch_from(tags, &tags->root, false, choice, cost, rho, delta, grant);
+    return tags_priv_dispatch_as(tags, false, choice, cost, rho, delta, grant);
 }
 
 QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const struct tags_choice *choice,
@@ -3081,9 +3045,10 @@ QOS_PRIV uint64_t tags_priv_debt_units(const struct tags *tags, uint32_t id)
 }
 
 /* May a client, or its group, have one more forced request? amount: what the client's share tag would be charged. */
-QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint64_t amount)
+QOS_PRIV bool tags_priv_may_force(struct tags *tags, uint32_t id, uint64_t amount)
 {
     uint64_t debt = tags->config.force_debt_requests, most = tags->config.cost_max;
+    struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
     struct tags_priv_hot *h = &tags->hot[id];
     struct qos_u128 beyond;
     uint32_t rest = 0;
@@ -3091,7 +3056,7 @@ QOS_PRIV bool tags_priv_may_force(struct tags *tags, struct tags_priv_pool *pool
         tags_priv_wake(tags, pool, id);
     else if (h->packed & TAGS_PRIV_WAITING)
         tags_priv_off_limit(pool, h);
-    if (tags->queued == 0 && tags->at_device == 0 && tags->slot && tags_priv_less(pool->v, h->tag))
+    if (tags->queued == 0 && tags->at_device == 0 && tags->config.at_device_max && tags_priv_less(pool->v, h->tag))
         pool->v = h->tag;
     beyond = tags_priv_beyond(pool->v, h->tag, tags_priv_per_weight(h, amount, &rest), debt);
     return tags_priv_debt_units(tags, id) <= debt * (tags->config.count_cost ? most : 1) &&
@@ -3103,28 +3068,12 @@ QOS_PRIV void tags_priv_note_debt(struct tags_priv_counters *c, uint64_t units)
     qos_counter_add(&c->debt, qos_wrap_sub(units, qos_counter_read(&c->debt)));
 }
 
-/* Sends a request that was not queued. */
-QOS_PRIV_NOINLINE void tags_priv_send_forced(struct tags *tags, struct tags_priv_pool *pool,
-                                             struct tags_priv_slot *slot, struct tags_grant *grant)
-{
-    const uint32_t id = slot->own.id;
-    (void)tags_priv_send(tags, pool, tags->grouped != 0, id, slot, TAGS_PHASE_FORCED,
-                         grant); /* forced claims are not refused */
-    tags_priv_note_debt(&tags->counters, tags_priv_debt_units(tags, id));
-    if (tags->by_client)
-        tags_priv_note_debt(&tags->by_client[id], tags_priv_debt_units(tags, id));
-    tags_priv_place(tags, pool, id);
-    if (tags->grouped)
-        tags_priv_place(tags, &tags->root, tags->group[id]);
-    tags_priv_tell_group(tags, id);
-}
-
 QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                    struct tags_grant *grant)
 {
-    struct tags_priv_pool *pool;
-    uint64_t amount;
-    bool may;
+    uint64_t amount, debt;
+    uint32_t at;
+    bool may = true;
     if (!tags_priv_client(tags, id))
         return QOS_ENOENT;
     if (!grant)
@@ -3136,16 +3085,22 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
     tags_priv_now(tags, now_ns);
     if (tags->config.attribute)
         tags_priv_catch_up(tags);
-    pool = tags_priv_pool_of(tags, id);
     amount = tags->mean ? tags_priv_mean_of(tags, id) : tags->config.cost_max;
-    may = tags_priv_may_force(tags, pool, id, amount);
-    if (tags->grouped)
-        may = tags_priv_may_force(tags, &tags->root, tags->group[id], amount) && may;
+    for (at = id; at != QOS_NONE; at = tags_priv_up(tags, at))
+        may = tags_priv_may_force(tags, at, amount) && may;
     if (!may) {
         tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.refused), 1);
         return QOS_EDEBT;
     }
-    tags_priv_send_forced(tags, pool, tags_priv_room(tags, id, cost, 0, 0), grant);
+    at = tags_priv_room(tags, id, cost, 0, 0);
+    (void)tags_priv_send(tags, tags->grouped != 0, id, at, TAGS_PHASE_FORCED, grant); /* is not refused */
+    debt = tags_priv_debt_units(tags, id);
+    tags_priv_note_debt(&tags->counters, debt);
+    if (tags->by_client)
+        tags_priv_note_debt(&tags->by_client[id], debt);
+    for (at = id; at != QOS_NONE; at = tags_priv_up(tags, at))
+        tags_priv_place(tags, tags_priv_pool_of(tags, at), at);
+    tags_priv_tell_group(tags, id);
     return QOS_OK;
 }
 
@@ -3165,23 +3120,23 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     if (tags->batch != QOS_NONE && tags->batch_ns != tags_priv_device_ns(tags))
         tags_priv_settle_batch(tags);
     slot->serial = 0;
-    tags_priv_count_at_device(tags, slot->own.id, false);
+    tags_priv_count_at_device(tags, slot->client, false);
     *i = grant->slot;
     return QOS_OK;
 }
 
-/* What a client, or its group, was charged is given back, as far as it was not overtaken meanwhile. What it was charged
- * later moves with it, so that no part of a tag is given back twice. */
-QOS_PRIV void tags_priv_refund(struct tags *tags, struct tags_priv_pool *pool, uint32_t i,
-                               struct tags_priv_charge *charge)
+/* What a client, or its group, was charged is given back (invariant 5 of the tags). What it was charged later moves. */
+QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
 {
-    const struct tags_priv_slot *slot = &tags->slot[i];
-    const uint32_t id = charge->id, axis = charge->flags & TAGS_PRIV_SURPLUS;
-    uint64_t reserved = tags_priv_reserved_units(tags, slot, charge);
-    uint64_t limited = tags_priv_limited_units(tags, slot, charge);
+    struct tags_priv_slot *slot = &tags->slot[i];
+    const struct tags_priv_charge *charge = tags_priv_charge_at(tags, i, level);
+    const uint32_t id = tags_priv_id_at(tags, i, level), flags = slot->flags[level];
+    struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
+    uint64_t reserved = tags_priv_reserved_units(tags, slot, level);
+    uint64_t limited = tags_priv_limited_units(tags, slot, level);
     uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, true);
     uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
-    struct qos_u128 *tag = tags_priv_axis(tags, charge), share = tags_priv_wide(0, 0);
+    struct qos_u128 *tag = tags_priv_axis(tags, id, flags), share = tags_priv_wide(0, 0);
     uint32_t rest = 0;
     if (tags->config.shared) {
         reserved = charge->reserve_ns > reserve_floor ? reserved : 0;
@@ -3193,39 +3148,38 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, struct tags_priv_pool *pool, u
         reserved = tags_priv_rate_refund(&tags->reserve[id], charge->reserve_ns, reserve_floor, reserved);
     if (limited)
         limited = tags_priv_rate_refund(&tags->limit[id], charge->limit_ns, limit_floor, limited);
-    if (!(charge->flags & TAGS_PRIV_NO_SHARE)) {
+    if (!(flags & TAGS_PRIV_NO_SHARE)) {
         share = tags_priv_least(tags_priv_per_weight(&tags->hot[id], slot->amount, &rest),
-                                tags_priv_lead(charge->share, tags_priv_axis_v(pool, charge)));
+                                tags_priv_lead(charge->share, tags_priv_axis_v(pool, flags)));
         *tag = tags_priv_lead(*tag, share);
     }
-    charge->flags &= ~TAGS_PRIV_NO_SHARE; /* the time in which it may have kept the device is charged */
+    slot->flags[level] &= (uint16_t)~TAGS_PRIV_NO_SHARE; /* the time in which it may have kept the device is charged */
     for (i = slot->next; i != QOS_NONE; i = tags->slot[i].next) {
-        struct tags_priv_charge *later = tags_priv_charge_of(tags, i, id);
-        if (!later)
+        struct tags_priv_charge *later = tags_priv_charge_at(tags, i, level);
+        if (tags_priv_id_at(tags, i, level) != id)
             continue;
         later->reserve_ns = qos_sat_sub(later->reserve_ns, reserved);
         later->limit_ns = qos_sat_sub(later->limit_ns, limited);
-        if ((later->flags & TAGS_PRIV_SURPLUS) == axis)
+        if (((tags->slot[i].flags[level] ^ flags) & TAGS_PRIV_SURPLUS) == 0)
             later->share = tags_priv_lead(later->share, share);
     }
     tags_priv_place(tags, pool, id);
 }
 
 /* It took more than was said: the slot holds the difference. */
-QOS_PRIV void tags_priv_charge_more(struct tags *tags, struct tags_priv_pool *pool, uint32_t i,
-                                    const struct tags_priv_charge *charge)
+QOS_PRIV void tags_priv_charge_more(struct tags *tags, uint32_t i, uint32_t level)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
-    const uint32_t id = charge->id;
-    uint64_t reserved = tags_priv_reserved_units(tags, slot, charge);
-    uint64_t limited = tags_priv_limited_units(tags, slot, charge);
+    const uint32_t id = tags_priv_id_at(tags, i, level);
+    uint64_t reserved = tags_priv_reserved_units(tags, slot, level);
+    uint64_t limited = tags_priv_limited_units(tags, slot, level);
     if (tags->config.shared)
         (void)tags_priv_claim(tags, id, TAGS_PHASE_FORCED, reserved, limited); /* forced claims are not refused */
     else if (reserved)
         tags_priv_rate_charge(&tags->reserve[id], 0, reserved);
     if (limited && !tags->config.shared)
         tags_priv_charge_limit(tags, id, limited);
-    tags_priv_settle_rates(tags, pool, id);
+    tags_priv_settle_rates(tags, tags_priv_pool_of(tags, id), id);
 }
 
 /* It is complete and took another cost than was said: what it was charged by cost is corrected. */
@@ -3235,25 +3189,24 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     const bool more = grant->cost > slot->cost;
     const uint64_t amount = slot->amount;
     const uint32_t delta = slot->delta;
-    struct tags_priv_charge *charge = &slot->own;
+    uint32_t level;
     slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     slot->amount = tags->mean ? 0 : slot->cost;
     slot->rho = slot->delta = 0;
     tags_priv_credit_weight(tags, slot, more ? 1 : -1);
-    for (; charge; charge = tags_priv_outer_of(tags, i, charge)) {
-        struct tags_priv_pool *pool = tags_priv_pool_of(tags, charge->id);
-        const uint32_t flags = charge->flags;
+    for (level = 0; level < tags->levels; level++) {
+        const uint16_t flags = slot->flags[level];
         if (!tags->config.count_cost)
-            charge->flags &= ~(TAGS_PRIV_BY_RESERVE | TAGS_PRIV_BY_LIMIT);
+            slot->flags[level] &= (uint16_t) ~(TAGS_PRIV_BY_RESERVE | TAGS_PRIV_BY_LIMIT);
         if (more)
-            tags_priv_charge_more(tags, pool, i, charge);
+            tags_priv_charge_more(tags, i, level);
         else
-            tags_priv_refund(tags, pool, i, charge);
-        charge->flags = flags;
+            tags_priv_refund(tags, i, level);
+        slot->flags[level] = flags;
     }
     if (more)
-        tags_priv_recharge_slot(tags, i, slot->amount, 0);
-    tags_priv_tell_group(tags, slot->own.id);
+        tags_priv_recharge(tags, i, slot->amount, 0);
+    tags_priv_tell_group(tags, slot->client);
     slot->cost = grant->cost;
     slot->amount = amount;
     slot->delta = delta; /* rho is no longer needed */
@@ -3278,12 +3231,8 @@ QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const 
         tags->batch_count++;
         return QOS_OK;
     }
-    if (tags->outer && tags->mean) {
-        tags_priv_settle_grouped(tags, i, service_ns);
-        return QOS_OK;
-    }
     if (tags->mean)
-        tags_priv_correct(tags, i, service_ns, false);
+        tags_priv_correct(tags, i, service_ns);
     tags_priv_slot_free(tags, i);
     return QOS_OK;
 }
@@ -3299,23 +3248,20 @@ QOS_API enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const stru
 
 QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant)
 {
-    uint32_t i = 0, id;
+    uint32_t i = 0, id, level;
     enum qos_status status = tags_priv_back(tags, now_ns, grant, &i);
     if (status != QOS_OK)
         return status;
-    id = tags->slot[i].own.id;
-    tags_priv_refund(tags, tags_priv_pool_of(tags, id), i, &tags->slot[i].own);
-    if (tags->outer)
-        tags_priv_refund(tags, &tags->root, i, &tags->outer[i]);
+    id = tags->slot[i].client;
+    for (level = 0; level < tags->levels; level++)
+        tags_priv_refund(tags, i, level);
     tags_priv_tell_group(tags, id);
     tags_priv_credit_weight(tags, &tags->slot[i], -1);
     if (tags->config.attribute) { /* the time in which it may have kept the device is its client's */
         tags_priv_catch_up(tags);
-        tags_priv_recharge_slot(tags, i, tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);
-        tags_priv_end_work(tags, i);
-    } else {
-        tags_priv_slot_free(tags, i);
+        tags_priv_recharge(tags, i, tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);
     }
+    tags_priv_end_work(tags, i);
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, cancelled), 1);
     return QOS_OK;
 }
@@ -3326,7 +3272,7 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     struct tags_grant found;
     enum qos_status status;
     QOS_ASSERT(tags);
-    if (!grant || !tags->slot)
+    if (!grant || !tags->config.at_device_max)
         return QOS_EINVAL;
     tags_priv_now(tags, now_ns);
     if (tags->config.attribute)
@@ -3336,8 +3282,8 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     slot = &tags->slot[tags->oldest];
     if (qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags)) < age_ns)
         return QOS_EAGAIN;
-    found.client = slot->own.id;
-    found.phase = slot->own.flags & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
+    found.client = slot->client;
+    found.phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
     found.slot = tags->oldest;
     found.cost = slot->cost;
     found.serial = slot->serial;
