@@ -3202,26 +3202,29 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     htb_priv_place_up(tree, id, true, now_ns);
 }
 
-QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes, const struct htb_config *config)
+/* Is the memory right for a tree of this configuration? */
+QOS_PRIV_NOINLINE enum qos_status htb_priv_fits(const void *mem, size_t size_bytes, const struct htb_config *config)
 {
     struct htb_config c;
     struct qos_layout layout;
-    enum qos_status status;
-    uint32_t i;
-    QOS_ASSERT(tree);
     if (!config)
         return QOS_EINVAL;
     if (htb_config_error(config))
         return QOS_ERANGE;
     c = htb_priv_defaults(config);
     htb_priv_measure(&layout, &c);
-    status = qos_layout_check(&layout, mem, size_bytes);
-    if (status != QOS_OK)
-        return status;
-    __builtin_memset(mem, 0, qos_layout_size_bytes(&layout));
+    return qos_layout_check(&layout, mem, size_bytes);
+}
+
+QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct htb_config *config)
+{
+    struct htb_config c = htb_priv_defaults(config);
+    struct qos_layout layout;
+    uint32_t i;
     __builtin_memset(tree, 0, sizeof *tree);
     qos_layout_begin(&layout, mem);
     htb_priv_layout(&layout, tree, &c);
+    __builtin_memset(mem, 0, qos_layout_size_bytes(&layout));
 
     tree->burst_ns = c.burst_ns;
     c.best_effort = htb_priv_terms(tree, &c.best_effort);
@@ -3268,7 +3271,15 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     htb_priv_new_node(tree, HTB_BEST_EFFORT, c.classes, false, c.start_ns);
     tree->cls[c.classes].u.group.children = 1;
     htb_priv_apply(tree, HTB_BEST_EFFORT, &c.best_effort, c.start_ns);
-    return QOS_OK;
+}
+
+QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes, const struct htb_config *config)
+{
+    enum qos_status status = htb_priv_fits(mem, size_bytes, config);
+    QOS_ASSERT(tree);
+    if (status == QOS_OK)
+        htb_priv_start(tree, mem, config);
+    return status;
 }
 
 /* The requests of a class go to the end of best effort's queue. True if there are any. */
@@ -3392,9 +3403,10 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
     htb_priv_place_up(tree, old, true, now_ns);
 }
 
-/* Reserves the id, or changes its terms. */
-QOS_PRIV enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns, uint32_t id, bool exists,
-                                        const struct htb_class *terms, uint64_t *fits)
+/* Reserves the id, or changes its terms. (Inline: else both need more stack.) */
+QOS_PRIV __attribute__((always_inline)) enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns, uint32_t id,
+                                                                       bool exists, const struct htb_class *terms,
+                                                                       uint64_t *fits)
 {
     struct htb_class want;
     enum qos_status status = QOS_OK;
@@ -4338,7 +4350,9 @@ QOS_COLD QOS_PRIV_NOINLINE enum qos_status htb_priv_refuse_one(struct htb *tree,
 {
     uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     n[0] = (uint64_t)(n_sub / QOS_SUBTOKENS);
-    return htb_take_all(tree, now_ns, id, n);
+    (void)htb_priv_pay(tree, now_ns, id, n);
+    qos_counter_add(&tree->cls[id].counters.refused, 1);
+    return QOS_EAGAIN;
 }
 
 /* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
