@@ -2283,8 +2283,6 @@ QOS_PRIV void htb_priv_failed(struct htb_priv_flight *f, uint64_t now_ns)
     if (++f->step <= HTB_PRIV_FINE)
         return;
     f->searching = false;
-    if (f->found_for == QOS_NEVER)
-        f->found_for = f->was_asked;
     f->settled_speed = f->speed[0];
     f->hold_ns = qos_min(qos_max(2 * f->hold_ns, 64 * (f->active_ns - f->begun_ns)), UINT64_C(60000000000));
     f->probe_ns = qos_sat_add(now_ns, f->hold_ns);
@@ -2446,6 +2444,8 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_BASE) {
         htb_priv_look_back(tree);
+        if (f->found_for == QOS_NEVER) /* the first look */
+            f->found_for = f->was_asked;
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_TRIAL) {
         f->phase = HTB_PRIV_AGAIN;

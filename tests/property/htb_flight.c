@@ -35,6 +35,7 @@ struct world {
     double later;    /* the same, from later_ns on */
     uint64_t later_ns;
     uint64_t burst_ns;    /* not 0: full and half capacity in turn, each for this time */
+    uint64_t comes_ns;    /* not 0: the second tenant asks for nothing before, and then for 3 of 4 times 109 ms */
     uint64_t understates; /* not 0: the first tenant's requests are said to cost so many times less than they do */
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
     uint64_t free_ns[CHANNELS_MAX]; /* when the channel's request is done */
@@ -111,11 +112,14 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
             w->owner[k] = id;
             w->request[k].class_id = id + 1;
             w->request[k].tokens[0] = tenant[id].cost / (id == 0 && w->understates ? w->understates : 1);
-            CHECK_EQ(htb_submit(&w->tree, now, &w->request[k]), QOS_OK);
         }
     }
     while (now < end) {
         uint64_t next;
+        for (i = 0; i < k; i++)
+            if (w->request[i].state == HTB_IDLE &&
+                (w->owner[i] != 1 || (now >= w->comes_ns && (w->comes_ns == 0 || now / (109 * MS) % 4 != 0))))
+                CHECK_EQ(htb_submit(&w->tree, now, &w->request[i]), QOS_OK);
         feed(w, &rng, now);
         next = htb_dispatch_next_ns(&w->tree, now);
         for (i = 0; i < w->channels; i++)
@@ -137,7 +141,6 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
                 w->count[i]--;
                 w->done[w->owner[q]] += tenant[w->owner[q]].cost;
                 CHECK_EQ(htb_complete(&w->tree, now, HTB_DONE, &tenant[w->owner[q]].cost, &w->request[q]), QOS_OK);
-                CHECK_EQ(htb_submit(&w->tree, now, &w->request[q]), QOS_OK);
             }
     }
     w->busy = (double)(w->done[0] - before[0] + w->done[1] - before[1] + w->done[2] - before[2]) / offered;
@@ -298,6 +301,19 @@ static void costs_known_at_the_end(struct world *w)
     tenant = demo;
 }
 
+/* Demand that comes while the first search for the knee has not ended is seen. */
+static void one_comes_later(struct world *w)
+{
+    static const struct tenant mix[3] = {{2, 62500, 0, 0}, {64, 62500, 1, 0}, {1, 62500, 0, 0}};
+    CHECK_CONTEXT("%s", "one comes later");
+    set_up(w, mix, 32, true, 1);
+    w->comes_ns = 4 * S;
+    run(w, 0, 10 * S, 34);
+    printf("32 channels, one that comes later: busy %.3f\n", w->busy);
+    CHECK_WITHIN(w->busy, 0.55, 1.01); /* 0.36 under the bound of before */
+    tenant = demo;
+}
+
 /* One that is alone has the whole device, also where a request takes longer than burst_ns. */
 static void alone_on_slow_channels(struct world *w)
 {
@@ -325,6 +341,7 @@ int main(void)
     two_that_are_late(&w);
     large_beside_small(&w);
     alone_on_slow_channels(&w);
+    one_comes_later(&w);
     costs_known_at_the_end(&w);
     for (hashed = check_state.scale > 2; hashed < 2; hashed++) /* in the shortest form: the harder device */
         for (k = 1; k < (check_state.scale > 1 ? 2 : 3); k++) {
