@@ -137,6 +137,9 @@ struct tokenpool_config {
     uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
     uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
                                * What its client leaves of a claim ends with the period;
+                               * TOKENPOOL_ORDERED: keep the sum of weights x batch below capacity / 2. What is not
+                               * served ends with the period, and the next one may begin with the same client: from
+                               * capacity on, also with the default, some may get nothing for ever;
                                * default capacity / (7 x clients), rounded up, at most 1000 (the paper's) */
     uint32_t flags;          /* TOKENPOOL_GUARD | ... */
     uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
@@ -346,7 +349,8 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_change(struct tokenpool_
                                                                uint64_t reservation, uint64_t limit, uint64_t *fits);
 /* TOKENPOOL_ORDERED: a backlogged client gets the pool's tokens by weight, from 1 (as after a join) to
  * TOKENPOOL_WEIGHT_MAX, from its next period on, in this one if it made no claim yet. QOS_ENOENT, QOS_ERANGE,
- * QOS_ESTALE; QOS_EADMISSION: the sum of weights x batch would be above TOKENPOOL_CLAIMS_MAX. */
+ * QOS_ESTALE; QOS_EADMISSION: the sum of weights x batch would be above TOKENPOOL_CLAIMS_MAX. Keep that sum
+ * below C / 2: above, shares are by weight within a period only, as each may begin with the same client. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_set_weight(struct tokenpool_monitor *monitor, uint32_t id,
                                                                    uint32_t weight);
 /* The client has no tokens from the next period on. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
