@@ -464,22 +464,22 @@ whole: ## runs the tests that make test shortens, whole
 
 OF_HEADER = $(foreach t,$(filter native/%,$(TESTS)),$(if $(filter $(HEADER) $(HEADER)_%,$(notdir $t)),$t))
 check: ## runs the native tests of one header: make check HEADER=htb
-	@$(MAKE) --no-print-directory -j$(JOBS) $(OF_HEADER:%=$(B)/%)
-	@for t in $(OF_HEADER); do $(B)/$$t || exit 1; done
+	@$(MAKE) -s --no-print-directory -j$(JOBS) $(OF_HEADER:%=$(B)/%)
+	@for t in $(OF_HEADER); do $(B)/$$t || { echo "FAIL  $$t"; exit 1; }; done; echo "$(words $(OF_HEADER)) passed, 0 failed"
 
 # The native tests in C that need no library, shortened.
 QUICK = $(foreach t,$(filter-out tests/world/% tests/adversary/% tests/fuzz/%,$(C_TESTS)),$(if $(call says,$t,links)$(filter-out native%,$(firstword $(call variants,$t))),,native/$(call name,$t)))
 .PHONY: test-quick
 test-quick: ## runs what needs a compiler only, in two minutes: N passed, N failed
 	@mkdir -p $(B)/quick
-	@$(MAKE) --no-print-directory -k -j$(JOBS) $(QUICK:%=$(B)/%) || true
+	@$(MAKE) -s --no-print-directory -k -j$(JOBS) $(QUICK:%=$(B)/%) || true
 	@printf '%s\n' $(QUICK) | xargs -P $(JOBS) -I {} bash -c 'log=$(B)/quick/$$(basename {}).log; if QOS_TEST_SCALE=60 $(B)/{} >$$log 2>&1; \
 	    then echo "ok    {}"; else echo "FAIL  {}: $$log"; fi' | tee $(B)/quick/verdicts | grep -v '^ok' || true
 	@awk '/^ok/ {ok++} !/^ok/ {bad++} END {printf "%d passed, %d failed\n", ok, bad; exit bad > 0 || ok == 0}' $(B)/quick/verdicts
 
 .PHONY: world
 world: ## runs a simulated world: make world HEADER=htb SEED=7; TRACE=1 shows and draws it
-	@$(MAKE) --no-print-directory $(B)/native/world/$(HEADER)
+	@$(MAKE) -s --no-print-directory $(B)/native/world/$(HEADER)
 	@$(B)/native/world/$(HEADER) --seed $(SEED)
 
 plant: ## plants every bug of tests/plants/; a test must catch each (make test: some 40)
