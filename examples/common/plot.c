@@ -169,7 +169,7 @@ static void put_plot(FILE *f, const struct plot *p, size_t index)
     for (i = 0; i < p->curves; i++) {
         fprintf(f, "%s$p%zuc%zu ", i ? ", " : "plot ", index, i);
         put_style(f, p, i);
-        fprintf(f, " lc rgb \"%s\" title ", colours[(i + p->colour) % COLOURS]);
+        fprintf(f, " lc rgb \"%s\"%s title ", colours[(i + p->colour) % COLOURS], i < COLOURS ? "" : " dt 2");
         put_text(f, p->curves > 1 ? p->curve[i].name : NULL); /* one curve: the label of its axis is enough */
     }
     fputs("\n", f);

@@ -170,7 +170,7 @@ static void try_again(struct profile *profile, const struct scheduler *scheduler
     static struct tenant old_tenant[TENANTS_MAX];
     static struct run again;
     memcpy(old_tenant, settings.tenant, sizeof old_tenant);
-    printf("too few eligible seconds; once more, with a new profile\n");
+    printf("the disk gave less than in its profile for too many seconds to judge; once more, with a new profile\n");
     if (profile_file(&settings, &new_profile)) {
         profile_print(&settings, &new_profile);
         if (run_one(&new_profile, scheduler, settings.dispatch_depth, "with QoS", &again) && !again.stopped) {
