@@ -1622,11 +1622,12 @@ QOS_PRIV_NOINLINE void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_
         tags_priv_recharge_one(tags, tags_priv_pool_of(tags, id), id, tags->slot[i].flags[level++], plus, minus);
 }
 
-/* A client's part of an amount, by weight. */
+/* A client's part of an amount, by weight, among those that wait and itself. */
 QOS_PRIV uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64_t amount)
 {
-    uint64_t weight = tags_priv_weight(&tags->hot[id]);
-    amount = qos_mul_div_floor(amount, weight, qos_max(tags_priv_pool_of(tags, id)->weights, weight));
+    const struct tags_priv_hot *h = &tags->hot[id];
+    const uint64_t weight = tags_priv_weight(h), all = tags_priv_pool_of(tags, id)->weights + (h->queued ? 0 : weight);
+    amount = qos_mul_div_floor(amount, weight, all);
     return id < tags->grouped ? tags_priv_part(tags, tags->group[id], amount) : amount;
 }
 

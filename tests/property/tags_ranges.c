@@ -50,7 +50,7 @@ static double smaller(double a, double b)
  * that are known at completion, over that of PS, c_0 / w_0 + c_1 / w_1. D at the device: as m is sent when its tag is the
  * least, and each of the others there may be charged wrong by a service, x leads by at most (D - 1) max(c / w) + c_m / w_m.
  * So it is at most 1 + 2 (D - 1) max(c / w) / (sum of c / w) of that of PS: D if both are alike. A climb through
- * 10^6 patterns found 1 + 1.1 D at most with the default window (of 50: 1 + 1.28 D), D to 32, and 1 + 1.107 D at 64,
+ * 10^6 patterns found 1 + 1.1 D at most with the default window (of 50: 1 + 1.28 D), D to 32, and 1 + 1.111 D at 64,
  * at weights as 1 : 3. */
 static double pair_range(uint32_t depth, unsigned style)
 {

@@ -96,6 +96,7 @@ struct tenant {
     uint32_t cohort, first, last, queued, at_device;
     struct tags_client terms;
     double reservation, limit, longest_ns, largest; /* requests per ns; of a request */
+    double stalled_ns;                              /* its longest request, with what the device paused */
     uint64_t wakes_ns;
     bool changes, lifted;          /* it or its terms change; its limit ends */
     bool unlimited;                /* it never waits for a limit */
@@ -412,14 +413,24 @@ static double least_charged(uint32_t m)
     return shortest + (part > shortest ? part : shortest);
 }
 
-/* K: the largest request times those that wait over the sum of their weights, of all in f's group, or but f. */
+/* The most that it is charged for a request: of a pause, that part of the lag. */
+static double stall_of(const struct tenant *t, double part)
+{
+    return 4 * (t->longest_ns > run.estimate_ns ? t->longest_ns : run.estimate_ns) + 1.2 * run.lag_ns * part;
+}
+
+/* K: the largest request times those that wait over the sum of their weights, of all in f's group, or but f. Reward: the
+ * longest one that was charged. */
 static double usual_lag(uint32_t f, uint32_t m, bool but_f, bool ps)
 {
     static double weight[CLIENTS];
     double largest = 0;
     uint32_t i, n = 0, at_m = 0;
     for (i = 0; i < tenants; i++) {
-        double c = !ps ? tenant[i].longest_ns : run.lies ? run.cost_max : tenant[i].largest;
+        const struct tenant *t = &tenant[i];
+        double c = !ps        ? fmax(t->longest_ns, fmin(t->stalled_ns, stall_of(t, 1)))
+                   : run.lies ? run.cost_max
+                              : t->largest;
         if (grouped() && tenant[i].group != tenant[f].group)
             continue;
         largest = c > largest ? c : largest;
@@ -450,8 +461,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
     bool always = b->client.config.arrivals == WORLD_CLOSED && b->client.config.outstanding > run.depth &&
                   b->client.config.think_ns == 0 && b->limit <= 0 && b->client.config.start_ns <= 1 &&
                   b->client.config.back_ns == 0;
-    double stall = 4 * (a->longest_ns > run.estimate_ns ? a->longest_ns : run.estimate_ns) +
-                   1.2 * run.lag_ns * (always ? wf / (wf + wm) : 1);
+    double stall = stall_of(a, always ? wf / (wf + wm) : 1);
     /* Charged is what was used: no service beyond two estimates (0.2: one at a time, and judged by this sentence, too). */
     bool used =
         run.calm && (WORLD_TAGS_V02 ? run.depth == 1
@@ -610,15 +620,15 @@ static void oracle_wrong_times(void)
 
 /* Promise `reserved`: if all reservations fit, f misses at most one request and what it reserved for the time of D
  * requests of the longest client (0.2: two, and what it reserved for limit_burst_ns of the other reservations). Who comes
- * back sooner than 1 / R_f after a request by reservation misses what is left of that time, too. A request longer than
- * reserve_lag_ns is a stall.
+ * back sooner than 1 / R_f after a request by reservation misses what is left of that time, too: two in any window, which
+ * begins where a request by weight was more than its due. A request longer than reserve_lag_ns is a stall.
  * Promise `wait`: the head of f's queue waits at most 2 / R_f and the time of D requests (0.2: 1 / R_f plus one request of
  * each other reservation, and what is at the device). */
 static void oracle_reserved(void)
 {
-    static double behind[CLIENTS], rate[CLIENTS];
+    static double behind[CLIENTS], in_all[CLIENTS], rate[CLIENTS];
     static uint64_t since[CLIENTS];
-    static bool waits[CLIENTS];
+    static bool waits[CLIENTS], inside[CLIENTS];
     double longest = 0, each = 0, others = 0;
     uint32_t i;
     size_t k;
@@ -632,10 +642,10 @@ static void oracle_reserved(void)
         longest = tenant[i].longest_ns > longest ? tenant[i].longest_ns : longest;
         each += tenant[i].reservation > 0 ? tenant[i].longest_ns : 0;
         others += tenant[i].reservation * run.limit_burst_ns * tenant[i].longest_ns;
-        behind[i] = 0;
+        behind[i] = in_all[i] = 0;
         rate[i] = tenant[i].reservation;
         since[i] = 0;
-        waits[i] = false;
+        waits[i] = inside[i] = false;
     }
     if (world_choice(run.w, F_SPREAD) != 0 || run.depth * longest > run.lag_ns)
         return;
@@ -658,6 +668,8 @@ static void oracle_reserved(void)
         if (e->kind == WAITS) {
             behind[e->client] += r * gap;
             behind[e->client] = behind[e->client] < 0 && !WORLD_TAGS_V02 ? behind[e->client] : 0;
+            in_all[e->client] = behind[e->client];
+            inside[e->client] = false;
         }
         if (e->kind == IDLE)
             behind[e->client] += r * gap;
@@ -668,7 +680,7 @@ static void oracle_reserved(void)
         }
         if (e->kind == TERMS) { /* a lead is kept, counted in requests: one at most */
             rate[e->client] = e->cost;
-            behind[e->client] = -1;
+            behind[e->client] = in_all[e->client] = -1;
             since[e->client] = e->at_ns;
         }
         if (e->kind != GIVEN || !waits[e->client])
@@ -684,8 +696,9 @@ static void oracle_reserved(void)
             longest_gap += 1 / g->reservation;
         }
         behind[e->client] += r * gap;
+        in_all[e->client] += r * gap - 1;
         since[e->client] = e->at_ns;
-        if (behind[e->client] > most + 1e-6) {
+        if (in_all[e->client] + 1 > most + 1e-6 || behind[e->client] > most + inside[e->client] + 1e-6) {
             world_fail(run.w, "reserved", e->at_ns,
                        "client %" PRIu32 " missed %.2f requests of its reservation, allowed %.2f", e->client,
                        behind[e->client], most);
@@ -696,10 +709,12 @@ static void oracle_reserved(void)
                        longest_gap / 1e6);
             return;
         }
-        if (behind[e->client] >= 1 || e->phase == TAGS_PHASE_RESERVATION)
+        if (behind[e->client] >= 1 || e->phase == TAGS_PHASE_RESERVATION) {
             behind[e->client] -= 1;
-        else if (behind[e->client] > 0)
+        } else if (behind[e->client] > 0) {
             behind[e->client] = 0;
+            inside[e->client] = !WORLD_TAGS_V02;
+        }
         if (WORLD_TAGS_V02 && behind[e->client] < 0)
             behind[e->client] = 0;
     }
@@ -710,8 +725,10 @@ static void oracle_reserved(void)
 static void oracle_proportion(uint32_t f, uint32_t m)
 {
     const struct tenant *a = &tenant[f], *b = &tenant[m];
-    double ahead = 0, most;
-    bool waits = false;
+    double ahead = 0, most, longest = 0, owed = 0, late = 0;
+    bool waits = false, m_waits = false;
+    uint64_t since = 0;
+    uint32_t i;
     size_t k;
     if (WORLD_TAGS_V02 || use_reference || a->reservation <= 0 || b->reservation <= 0 || a->limit > 0 || a->changes ||
         b->changes || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
@@ -719,12 +736,21 @@ static void oracle_proportion(uint32_t f, uint32_t m)
         grouped() || !run.fifo_clock || (counts_cost() && run.lies))
         return;
     most = 2 * ((counts_cost() ? a->largest : 1) / a->reservation + (counts_cost() ? b->largest : 1) / b->reservation);
+    for (i = 0; i < tenants; i++)
+        longest = tenant[i].stalled_ns > longest ? tenant[i].stalled_ns : longest;
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         const double unit = counts_cost() ? e->cost : 1;
+        if (e->client == m) { /* what it is late by */
+            late = m_waits ? late + (double)(e->at_ns - since) - (e->kind == GIVEN ? unit / b->reservation : 0) : 0;
+            m_waits = e->kind == WAITS || (m_waits && e->kind == GIVEN);
+            since = e->at_ns;
+        }
         if (e->client == f && (e->kind == WAITS || e->kind == IDLE)) {
             waits = e->kind == WAITS;
             ahead = 0;
+            /* In a stall: what m is late by when f comes is served first, up to the lag. */
+            owed = longest > run.lag_ns && m_waits ? fmin(fmax(late + (double)(e->at_ns - since), 0), run.lag_ns) : 0;
         }
         if (e->kind != GIVEN || e->phase != TAGS_PHASE_RESERVATION || !waits)
             continue;
@@ -732,11 +758,11 @@ static void oracle_proportion(uint32_t f, uint32_t m)
             ahead += unit / b->reservation;
         if (e->client == f)
             ahead = ahead > unit / a->reservation ? ahead - unit / a->reservation : 0;
-        if (ahead > most * 1.0001 + 1) {
+        if (ahead > (most + owed) * 1.0001 + 1) {
             world_fail(run.w, "proportion", e->at_ns,
                        "client %" PRIu32 " got %.3f ms more of its reservation than client %" PRIu32
                        ", which waits; allowed %.3f",
-                       m, ahead / 1e6, f, most / 1e6);
+                       m, ahead / 1e6, f, (most + owed) / 1e6);
             return;
         }
     }
@@ -1836,6 +1862,8 @@ static void completed(const struct world_io *io)
                                              : (double)service;
     journal[logged[id]].time_ns = work;
     journal[logged[id]].long_ns = (double)service;
+    if ((double)service > tenant[owner[id]].stalled_ns)
+        tenant[owner[id]].stalled_ns = (double)service;
     if (work > tenant[owner[id]].longest_ns)
         tenant[owner[id]].longest_ns = work;
     tenant[owner[id]].all_ns += (double)service;
@@ -2098,6 +2126,9 @@ static void world_run(struct world *w)
     one_run(w, 0, 499999);       /* `scale_free`: only ratios of weights matter, up to rounding */
     if (run.cancels || run.late) /* who loses its requests is chance, and what is lost holds up its client */
         return;
+    for (i = 0; i < tenants; i++) /* who has no other request left comes back when a tie has decided who is next */
+        if (tenant[i].client.config.arrivals == WORLD_CLOSED && tenant[i].client.config.outstanding <= run.depth)
+            return;
     for (i = 0; i < tenants && !w->broken && world_choice(w, F_SPREAD) == 0 && run.calm && run.fifo_clock; i++)
         /* When requests change places, who thinks draws other times, and hashed channels are busy at others: chance, by
          * the square root of their number. */

@@ -445,12 +445,12 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
     }
     if (calls.reward) { /* beyond two estimates: up to its part of the lag; the rest is nobody's */
         const uint64_t estimate = (uint64_t)s->amount / (1 + s->delta), least = calls.config.service_floor_ns;
-        const long double weights = k_weights(), w = k_weight(c);
+        const long double w = k_weight(c), weights = k_weights() + (c->queued ? 0 : w);
         uint64_t work = service_ns * 256;
         calls.all.device_ns += service_ns;
         c->device_ns += service_ns;
         if (work / 2 > estimate) {
-            const uint64_t part = (uint64_t)((long double)calls.lag * 256 * w / (weights > w ? weights : w));
+            const uint64_t part = (uint64_t)((long double)calls.lag * 256 * w / weights);
             const uint64_t most = estimate + (part > estimate ? part : estimate);
             if (work > most + 256 || work < most - 256)
                 calls.forgiven_ns += work > most ? (work - most) / 256 : 0;
