@@ -539,12 +539,16 @@ struct htb_priv_late {
     uint16_t step;        /* by how much the next late request narrows it */
     int32_t credit;       /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
     int32_t score;        /* late requests so far, less 1/64 of all, in 64ths; never below -HTB_PRIV_TRUSTED of them */
-    uint32_t move, run;   /* the last move; requests in time since then */
+    uint32_t move, run;   /* the last move; requests in time since then; rate only: of the 16 */
     uint32_t seen, lates; /* latency_ns given: requests in this look, late ones of them */
     uint32_t before;      /* late ones of 64 in the last look at the knee */
     uint64_t behind_ns, at_ns;  /* rate only: how far its service is behind its rate, as of then on the active clock */
     uint64_t stalled_ns;        /* rate only: what pauses took from it, at most lag_ns, less what it has made up for */
-    uint64_t begun_ns, unit_ns; /* when it began to narrow, on the active clock; rate only: u as of then */
+    uint64_t begun_ns, sum_ns;  /* when it began to narrow, on the active clock; device time that was complete then */
+    uint64_t unit_ns, half_ns;  /* rate only: u as of then; since when the bound is half of `half` or less */
+    uint64_t took_ns, was_ns;   /* rate only: what 16 of its requests take at the device, so far; a mean took before */
+    uint16_t half, vain;        /* rate only: the bound of the 16 before; how often half of it did not help */
+    bool anew;                  /* it was away since it began to narrow */
     uint64_t retry_ns, rest_ns; /* it narrows nothing before; the next rest is twice as long */
 };
 
@@ -582,8 +586,8 @@ struct htb_priv_flight {
     uint64_t speed[3];        /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
-    uint64_t asked, was_asked, found_for;   /* the least asked for at once, in 64 requests; when the knee last moved */
-    uint64_t n, done_ns, begun_ns, most_ns; /* of this look: requests, device time, begin (active); most in flight */
+    uint64_t asked, was_asked, found_for;      /* 64 times what is asked for, in the mean: so far; last; for the knee */
+    uint64_t n, done_ns, begun_ns, most_ns;    /* of this look: requests, device time, begin (active); most in flight */
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
@@ -591,6 +595,7 @@ struct htb_priv_flight {
     uint64_t gap_end_ns, hidden_ns;     /* the last gap that may be a pause: its end; how much longer than usual */
     uint64_t had_ns, had;               /* what was at the device then: its time; requests still there */
     uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/64 of the time; on the active clock */
+    uint64_t sum_ns;                    /* device time completed */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
     uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
@@ -2085,9 +2090,9 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
- *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in 64 requests on
- *               end, as when the knee last moved (who is alone needs little in flight); and after pauses that begin
- *               with 64 looks and double, up to 60 s: probing takes at most 1/64
+ *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in the mean of
+ *               64 requests, as when the knee last moved (who is alone needs little in flight); and after pauses that
+ *               begin with 64 looks and double, up to 60 s: probing takes at most 1/64. For a quarter more, after 64
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
  *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
@@ -2107,8 +2112,9 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       where u is burst_ns, or what a request took at the device as it began, if longer. So it gets its rate exactly,
  *       in the mean, and never more of the device's speed than that takes; twice its rate while it makes up for a
  *       pause. Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2
- *       or 1.5: a class is late under too small a knee, too
- *       hopeless  the least bound is reached, and the device is slower by an eighth than before
+ *       or 1.5 (if it is behind by less than 3.2 s): a class is late under too small a knee, too
+ *       hopeless  the device is slower by an eighth than before, and the least bound is reached, or half of the bound
+ *                 has twice not made requests faster there by an eighth: they do not wait in a queue of the device
  *     hurts     own tokens of other classes have waited for room for two bursts on end, and the device is slower by an
  *               eighth than it was before: they lose what is theirs
  *
@@ -2189,7 +2195,9 @@ QOS_PRIV_NOINLINE void htb_priv_watch_also(struct htb *tree, uint32_t id)
     c->step = HTB_PRIV_STEP_MAX / 2;
     c->credit = 0;
     c->score = 0;
-    c->run = c->seen = c->lates = c->before = 0;
+    c->run = c->seen = c->lates = c->before = c->vain = 0;
+    c->took_ns = c->was_ns = 0;
+    c->anew = false;
     c->move = HTB_PRIV_CUT;
     c->retry_ns = c->rest_ns = c->behind_ns = c->stalled_ns = 0;
     c->at_ns = tree->flight.active_ns;
@@ -2226,7 +2234,7 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
     htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
     f->n = f->done_ns = f->most_ns = 0;
-    f->asked = QOS_NEVER;
+    f->asked = 0;
     f->full = false;
 }
 
@@ -2537,6 +2545,7 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     c->step = HTB_PRIV_STEP_MAX / 2;
     c->credit = 0;
     c->score = 0;
+    c->vain = 0;
     c->stalled_ns = 0;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++) /* it may be why others are behind */
         tree->flight.cls[i].behind_ns = qos_min(tree->flight.cls[i].behind_ns, tree->burst_ns);
@@ -2549,8 +2558,10 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
 /* Sets what a class needs. */
 QOS_PRIV void htb_priv_need(struct htb *tree, struct htb_priv_late *c, uint32_t bound)
 {
-    if (c->bound == HTB_PRIV_WIDE)
+    if (c->bound == HTB_PRIV_WIDE) {
         c->begun_ns = tree->flight.active_ns;
+        c->sum_ns = tree->flight.sum_ns;
+    }
     c->bound = (uint16_t)bound;
     htb_priv_narrow(tree);
 }
@@ -2645,20 +2656,53 @@ QOS_PRIV bool htb_priv_is_slower(const struct htb_priv_flight *f)
     return (shows ? htb_priv_speed(f) : f->speed[HTB_PRIV_BASE]) < f->from_speed - f->from_speed / 8;
 }
 
+/* The same of all that it completed since the bound was narrowed for this class, which may be too short for a look. */
+QOS_PRIV bool htb_priv_was_slower(const struct htb_priv_flight *f, const struct htb_priv_late *c)
+{
+    const uint64_t took_ns = qos_max(f->active_ns - c->begun_ns, 1);
+    return qos_mul_div_floor(qos_wrap_sub(f->sum_ns, c->sum_ns), UINT64_C(1) << 20, took_ns) <
+           f->from_speed - f->from_speed / 8;
+}
+
 /* A class that had no requests is not behind. */
 QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id)
 {
     struct htb_priv_late *c = &tree->flight.cls[htb_priv_watched(tree, id)];
-    if (tree->cls[id].u.leaf.outstanding + tree->cls[id].u.leaf.queued == 0)
+    if (tree->cls[id].u.leaf.outstanding + tree->cls[id].u.leaf.queued == 0) {
         c->behind_ns = c->stalled_ns = 0;
+        c->anew = true;
+    }
+}
+
+/* Half of the bound did not help: 16 requests that were sent under it took no eighth less at the device than 16 before
+ * it. (If they took longer, the device is slower by itself.) Twice, as it may have become slower just then. */
+QOS_PRIV bool htb_priv_in_vain(struct htb_priv_late *c, uint64_t sent_ns, uint64_t now_ns)
+{
+    const bool narrows = c->bound != HTB_PRIV_WIDE;
+    if (narrows && c->bound + 1024u > c->half)
+        c->half_ns = now_ns;
+    if (narrows && sent_ns <= c->half_ns)
+        return false;
+    c->took_ns += qos_elapsed_ns(sent_ns, now_ns);
+    if (++c->run < 16)
+        return false;
+    c->took_ns /= 16;
+    if (narrows && c->took_ns > c->was_ns - c->was_ns / 8 && c->took_ns < c->was_ns + c->was_ns / 16)
+        c->vain++;
+    c->was_ns = c->took_ns;
+    c->half = c->bound;
+    c->took_ns = c->run = 0;
+    return c->vain > 1;
 }
 
 /* Of a class with a rate only: how far is it behind, in the time that it asked for more? */
 QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint64_t own_ns, uint64_t took_ns,
-                                 uint64_t at_device_ns, bool room)
+                                 uint64_t sent_ns, bool room)
 {
     /* A request that takes longer is no lateness. (Narrower, it takes less: what was behind must not count as more.) */
-    const uint64_t unit_ns = c->bound == HTB_PRIV_WIDE ? qos_max(tree->burst_ns, at_device_ns) : c->unit_ns;
+    const uint64_t unit_ns =
+        c->bound == HTB_PRIV_WIDE ? qos_max(tree->burst_ns, qos_elapsed_ns(sent_ns, tree->now_ns)) : c->unit_ns;
+    const bool vain = htb_priv_in_vain(c, sent_ns, tree->now_ns);
     const bool asks = tree->cls[c->id].u.leaf.outstanding + tree->cls[c->id].u.leaf.queued > 1;
     const uint64_t made_up_ns = qos_min(own_ns / 2, c->stalled_ns);
     uint64_t octaves;
@@ -2667,23 +2711,29 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     c->behind_ns = asks ? qos_sat_sub(c->behind_ns + took_ns, own_ns - made_up_ns) : 0;
     octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, unit_ns / 2), 1024, unit_ns);
     if (c->bound == HTB_PRIV_WIDE) {
-        /* The knee may be too small. (In joined trees a search has no end while others have the device.) */
-        if (!tree->joined.lease && tree->flight.searching && tree->flight.step < 2) {
-            c->behind_ns = qos_min(c->behind_ns, unit_ns);
-            return;
-        }
         if (octaves == 0 || room || c->retry_ns > tree->now_ns || tree->flight.from_speed == 0)
             return;
+        /* The knee may be too small. (In joined trees a search has no end while others have the device.) */
+        if (!tree->joined.lease && tree->flight.searching && tree->flight.step < 2 &&
+            c->behind_ns < 32 * HTB_PRIV_LOOK_NS)
+            return;
+        c->behind_ns = qos_min(c->behind_ns, unit_ns);
         c->from = htb_priv_log2(tree->flight.bound_ns);
         c->unit_ns = unit_ns;
+        if (c->was_ns == 0)
+            c->was_ns = c->took_ns / qos_max(c->run, 1);
+        c->took_ns = c->run = 0;
+        c->half = c->from;
     }
     if (octaves == 0) {
-        c->rest_ns = 0;
+        if (!c->anew) /* it got its rate */
+            c->rest_ns = c->vain = 0;
+        c->anew = false;
         htb_priv_need(tree, c, HTB_PRIV_WIDE);
         return;
     }
     bound = (uint32_t)qos_max(qos_sat_sub(c->from, octaves), htb_priv_log2(tree->flight.min_ns));
-    if (c->from < octaves + htb_priv_log2(tree->flight.min_ns) && htb_priv_is_slower(&tree->flight)) {
+    if ((vain || c->from < octaves + htb_priv_log2(tree->flight.min_ns)) && htb_priv_was_slower(&tree->flight, c)) {
         htb_priv_give_up(tree, c);
     } else if (!room || bound > c->bound) { /* what waits for room is not helped by less of it */
         htb_priv_need(tree, c, bound);
@@ -2703,8 +2753,7 @@ QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const 
     if (c->retry_ns > now_ns)
         return;
     if (latency_ns == 0)
-        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, tokens), elapsed_ns,
-                           qos_elapsed_ns(r->sent_ns, now_ns), room);
+        htb_priv_keep_rate(tree, c, htb_priv_own_ns(tree, c->id, tokens), elapsed_ns, r->sent_ns, room);
     if (latency_ns == 0 || r->since_ns < f->pause_end_ns)
         return;
     c->seen++;
@@ -2772,23 +2821,27 @@ QOS_PRIV uint64_t htb_priv_look_least(const struct htb_priv_flight *f)
     return f->active_ns - f->begun_ns < long_ns ? least : least / 8;
 }
 
-/* The knee is for what was asked for when it last moved. For twice as much a search begins anew, whatever the look. */
+/* The knee is for what was asked for when it last moved, in the mean of 64 requests. For twice as much a search begins
+ * anew, whatever the look; for a quarter more it is probed soon. */
 QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    f->asked = qos_min(f->asked, (uint64_t)tree->queued + tree->dispatch.waiting + tree->dispatch.at_device);
+    f->asked += (uint64_t)tree->queued + tree->dispatch.waiting + tree->dispatch.at_device;
     if (f->n % 64 != 0)
         return false;
-    if (f->full && f->asked / 2 > f->found_for) {
-        f->longer = 0;
-        htb_priv_search(f, 0);
-        f->found_for = f->asked;
-        htb_priv_break_off(tree);
-        return true;
-    }
     f->was_asked = f->asked;
-    f->asked = QOS_NEVER;
-    return false;
+    f->asked = 0;
+    if (!f->full || f->was_asked - f->was_asked / 5 <= f->found_for)
+        return false;
+    if (f->was_asked / 2 <= f->found_for) { /* that may come and go: a probe, after 64 looks */
+        f->probe_ns = qos_min(f->probe_ns, qos_sat_add(tree->now_ns, 64 * (f->active_ns - f->begun_ns)));
+        return false;
+    }
+    f->longer = 0;
+    htb_priv_search(f, 0);
+    f->found_for = f->was_asked;
+    htb_priv_break_off(tree);
+    return true;
 }
 
 /* Has one class asked alone for lag_ns? What is seen then is no evidence for the knee of several. */
@@ -2847,6 +2900,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
     uint32_t i;
     if (r->generation != c->generation || htb_priv_hurt(tree, now_ns))
         return;
+    f->sum_ns = qos_wrap_add(f->sum_ns, r->flight_ns);
     took_ns = qos_elapsed_ns(r->since_ns, now_ns);
     took = htb_priv_log2(took_ns);
     if (c->u.leaf.latency_us != 0)
@@ -3247,7 +3301,7 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     tree->flight.narrow = HTB_PRIV_WIDE;
     tree->flight.by = QOS_NONE;
     tree->flight.up = tree->flight.searching = true;
-    tree->flight.asked = tree->flight.found_for = QOS_NEVER;
+    tree->flight.found_for = QOS_NEVER;
     tree->flight.last_ns = c.start_ns;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;

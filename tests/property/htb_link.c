@@ -1,0 +1,134 @@
+// proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though the
+// search for the knee does not end; one whose rate is out of reach and that comes and goes costs the others nothing; more
+// demand is seen when it comes
+// flags: -O2
+// variants: native
+#include "htb.h"
+#include "check.h"
+
+#define S UINT64_C(1000000000)
+#define REQUESTS_MAX 128u
+
+/* Closed loops: requests outstanding, device time of each, rate in parts of the link. */
+struct tenant {
+    uint32_t requests;
+    uint64_t cost_ns;
+    double rate;
+};
+/* The link serves one request after the other; rtt_ns lie beside it. It has served up to credit_ns in advance. */
+struct link {
+    struct tenant tenant[3];
+    uint64_t rtt_ns, credit_ns;
+    uint64_t steady_ns; /* not 0: its speed is 0.33 and 1 in turn, each for this time in the mean */
+    uint64_t on_ns;     /* not 0: the first tenant asks for so long, then does not for as long, and so on */
+    uint64_t joins_ns;  /* the third one asks from then on */
+};
+
+static struct htb tree;
+static struct htb_request request[REQUESTS_MAX];
+static uint64_t end_ns[REQUESTS_MAX];
+static bool idle[REQUESTS_MAX];
+static unsigned char memory[1 << 16] __attribute__((aligned(64)));
+
+static bool asks(const struct link *l, uint32_t id, uint64_t now)
+{
+    return id == 1 ? l->on_ns == 0 || now / l->on_ns % 2 == 0 : id == 2 || now >= l->joins_ns;
+}
+
+/* What each got in parts of the link, between two times. */
+static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint64_t to_ns, uint64_t seed, double *got)
+{
+    struct htb_config config;
+    struct htb_class terms;
+    struct check_rng rng;
+    uint64_t now = 1, worked_ns = 1, change_ns = l->steady_ns ? 0 : QOS_NEVER;
+    double speed = 1, credit = (double)l->credit_ns;
+    uint32_t i, id, n = 0;
+    memset(&config, 0, sizeof config);
+    memset(&terms, 0, sizeof terms);
+    memset(request, 0, sizeof request);
+    memset(got, 0, 3 * sizeof *got);
+    check_rng_init(&rng, seed);
+    config.rate_per_s[0] = l->steady_ns ? S * 33 / 100 : S * 9 / 10;
+    config.order = HTB_FIFO;
+    config.start_ns = 1;
+    config.dispatch_max = config.device_max = 256;
+    config.flight_min_ns = config.flight_max_ns = fixed_ns;
+    CHECK_EQ(htb_init(&tree, memory, sizeof memory, &config), QOS_OK);
+    for (id = 1; id <= 3; id++) {
+        terms.rate_per_s[0] = (uint64_t)(l->tenant[id - 1].rate * (double)S);
+        CHECK_EQ(htb_reserve(&tree, now, id, &terms, NULL), QOS_OK);
+        for (i = 0; i < l->tenant[id - 1].requests; i++, n++) {
+            request[n].class_id = id;
+            request[n].tokens[0] = l->tenant[id - 1].cost_ns;
+            idle[n] = true;
+            end_ns[n] = QOS_NEVER;
+        }
+    }
+    while (now < to_ns) {
+        struct htb_request *r;
+        uint64_t next = now < l->joins_ns ? l->joins_ns : l->on_ns ? (now / l->on_ns + 1) * l->on_ns : QOS_NEVER;
+        if (now >= change_ns) {
+            speed = speed < 0.5 ? 1 : 0.33;
+            change_ns = now + 1 + check_between(&rng, 0, 2 * l->steady_ns);
+        }
+        for (i = 0; i < n; i++)
+            if (idle[i] && asks(l, request[i].class_id, now)) {
+                idle[i] = false;
+                CHECK_EQ(htb_submit(&tree, now, &request[i]), QOS_OK);
+            }
+        while ((r = htb_dispatch(&tree, now)) != NULL) {
+            const double more = credit + (double)(now - worked_ns) * speed;
+            credit = (more < (double)l->credit_ns ? more : (double)l->credit_ns) - (double)r->tokens[0];
+            worked_ns = now;
+            end_ns[r - request] = now + l->rtt_ns + (uint64_t)(credit < 0 ? -credit / speed : 0);
+        }
+        next = qos_min(qos_min(next, change_ns), htb_dispatch_next_ns(&tree, now));
+        for (i = 0; i < n; i++)
+            next = qos_min(next, end_ns[i]);
+        now = next > now ? next : now + 1;
+        for (i = 0; i < n; i++)
+            if (end_ns[i] <= now) {
+                end_ns[i] = QOS_NEVER;
+                got[request[i].class_id - 1] +=
+                    now > from_ns ? (double)request[i].tokens[0] / (double)(to_ns - from_ns) : 0;
+                CHECK_EQ(htb_complete(&tree, now, HTB_DONE, NULL, &request[i]), QOS_OK);
+                idle[i] = true;
+            }
+    }
+}
+
+/* Beside a bound that is fixed at fixed_ns: of its total at least `total`, of the first tenant's rate `rate`. */
+static void beside(const char *what, const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint64_t to_ns,
+                   uint64_t seed, double rate, double total)
+{
+    double got[3], best[3], all, best_all;
+    CHECK_CONTEXT("%s, seed %u", what, (unsigned)seed);
+    run(l, fixed_ns, from_ns, to_ns, seed, best);
+    run(l, 0, from_ns, to_ns, seed, got);
+    all = got[0] + got[1] + got[2];
+    best_all = best[0] + best[1] + best[2];
+    printf("%-44s %.3f %.3f %.3f, total %.3f; with %4.1f ms in flight %.3f %.3f %.3f, %.3f\n", what, got[0], got[1],
+           got[2], all, (double)fixed_ns / 1e6, best[0], best[1], best[2], best_all);
+    CHECK_WITHIN(got[0], rate * l->tenant[0].rate, 10);
+    CHECK_WITHIN(all, total * best_all, 10);
+}
+
+int main(void)
+{
+    static const struct link changes = {{{16, 495000, 0.24}, {64, 4500000, 0}, {0, 1, 0}}, 800000, 5 * S, 5 * S, 0, 0};
+    static const struct link in_vain[] = {
+        {{{4, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, 6000000, 0, 0, S / 10, 0},
+        {{{2, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, 6000000, 0, 0, S / 10, 0},
+        {{{8, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, 6000000, 0, 0, S / 5, 0}};
+    static const struct link more = {{{8, 15600, 0}, {8, 15600, 0}, {14, 15600, 0}}, 1000000, 0, 0, 0, 100 * S};
+    uint64_t seed;
+    size_t i;
+    check_begin("property/htb_link");
+    for (seed = 2; seed <= 5; seed++)
+        beside("speed that changes", &changes, 20000000, 5 * S, 100 * S, seed, 0.9, 0.95);
+    for (i = 0; i < sizeof in_vain / sizeof *in_vain; i++)
+        beside("a rate out of reach, on and off", &in_vain[i], 30000000, 5 * S, 30 * S, 1, 0, 0.95);
+    beside("more demand, by less than twice", &more, 30000000, 101 * S, 111 * S, 1, 0, 0.9);
+    return check_end();
+}
