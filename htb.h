@@ -2741,7 +2741,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
 }
 
 /* A request of a class that was late is complete. */
-QOS_PRIV void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r,
+QOS_PRIV_NOINLINE void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r,
                                const uint64_t *tokens, uint64_t now_ns)
 {
     const struct htb_priv_flight *f = &tree->flight;
