@@ -349,8 +349,9 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
  * O(depth) for each class, too, that may pass its limit before that time. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
 /* The device is done with a request from htb_dispatch. tokens[resources]: its real cost; the difference from the
- * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. QOS_EINVAL: it is not
- * at the device. QOS_ERANGE: tokens. */
+ * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. A request that hangs
+ * is in flight until you say so, and may keep all others out. QOS_EINVAL: it is not at the device. QOS_ERANGE:
+ * tokens. */
 QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
                                                    const uint64_t *tokens, struct htb_request *request);
 /* Withdraws a request that htb_dispatch has not returned; its tokens are given back. QOS_EINVAL: it is not queued. */
@@ -2742,7 +2743,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
 
 /* A request of a class that was late is complete. */
 QOS_PRIV_NOINLINE void htb_priv_witness(struct htb *tree, struct htb_priv_late *c, const struct htb_request *r,
-                               const uint64_t *tokens, uint64_t now_ns)
+                                        const uint64_t *tokens, uint64_t now_ns)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t latency_ns = (uint64_t)tree->cls[c->id].u.leaf.latency_us * 1000;
