@@ -2101,6 +2101,7 @@ struct tokenpool_monitor {
     uint32_t level;               /* of 2^26: what clients that rest keep of their reservations */
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
     uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
+    bool again;                    /* the last fall is judged once more */
     bool starved;                  /* in the last period: many tokens were left, and all waited for some */
     bool unheard, grew;            /* in this period: a client did not say its last; it began with a growth */
     bool crowd;                    /* at the end of a period, for the next: many wait */
@@ -2454,7 +2455,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     monitor->window_used = monitor->window_at = monitor->grown = monitor->vain = monitor->trusted = 0;
     monitor->gap = monitor->since = 0;
     monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = 0;
-    monitor->grew = monitor->starved = false;
+    monitor->grew = monitor->starved = monitor->again = false;
     monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
@@ -2631,12 +2632,14 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   tell I/Os of 10 ms, one after the other, from I/Os of 0.1 ms after each of which its owner thinks for 9.9 ms. The
  *   calls and their times are the same. In the first world the node is slow, in the second it is idle.
  *
- *   Each move is a trial. If U falls with Omega, and not by what was kept, the node was not the limit: the fall is
- *   taken back, and so many tokens are no sign for some time, until the next fall (their owner may lie, or the guard
- *   leaves a node idle). If U does not rise by an eighth of that, and more is left than one client could hide, it was
- *   taken back in vain: the node becomes slower all the time. The next fall is not taken back; after two in vain in a
- *   row the next two are not, up to four. A growth after which tokens are left doubles the time to the next one, up to
- *   8 periods.
+ *   Each move is a trial. If U falls with Omega by two fifths of the fall, and not by what was kept, the node was not
+ *   the limit: the fall is taken back, and so many tokens are no sign for some time, until the next fall (their owner
+ *   may lie, or the guard leaves a node idle). If U falls by less, I/Os of the period before may have taken their
+ *   part; if by what was kept, that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged
+ *   once more, a period later, by a fifth. If U does not rise by an eighth of what was taken back, and more is left
+ *   than one client could hide, it was in vain: the node becomes slower all the time. The next fall is not taken back;
+ *   after two in vain in a row the next two are not, up to four. A growth after which tokens are left doubles the time
+ *   to the next one, up to 8 periods.
  *
  *   If all who want tokens waited for them, and an eighth of Omega or more is left, the tokens are lost: by a stray
  *   store, or as the monitor paused. At a node that is slower clients wait for I/Os. So such a period teaches nothing,
@@ -2708,7 +2711,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
     uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
-    bool unmet, vain, starved, stray;
+    uint64_t lower, some = qos_max(monitor->fallen / 5, omega / 128);
+    bool unmet, vain, starved, stray, back, doubt, again;
     if (config->flags & TOKENPOOL_FIXED)
         return;
     if (monitor->unheard) /* they may have used what they had, and all of the pool that others did not */
@@ -2720,6 +2724,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     monitor->starved = starved;
     if (stray || (monitor->said > used && late_ns > 2 * config->check_ns)) {
         monitor->used_before = monitor->used_fallen = 0;
+        monitor->again = false;
         return;
     }
     if (monitor->used_fallen) {
@@ -2738,12 +2743,17 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     if (monitor->since > 4)
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
+    lower = qos_sat_sub(before, used + monitor->unwanted);
+    back = lower > (monitor->again ? some : qos_max(monitor->fallen * 2 / 5, omega / 128));
+    again = !monitor->again && used + some < before;
+    doubt = !monitor->again && lower > some;
     monitor->used_before = 0;
-    if (used + monitor->unwanted + qos_max(monitor->fallen / 5, omega / 128) < before) {
+    monitor->again = false;
+    if (back) {
         monitor->excused = qos_min(left, monitor->fallen) + monitor->fallen; /* so much is left at the former one */
         monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
         monitor->used_fallen = used;
-    } else if (unmet && used && used < omega + within) {
+    } else if (unmet && used && used < omega + within && !doubt) {
         tokenpool_monitor_priv_fall(monitor, used, left, within);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap &&
                (qos_sat_add(used, within) >= omega || omega <= monitor->info.reserved)) {
@@ -2751,6 +2761,9 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     } else if (used > omega) { /* with tokens of the overrun: the records are of a slower node */
         monitor->window_used = monitor->window_at = 0;
         monitor->capacity_next = used;
+    } else if (again) { /* I/Os of the period before took their part, or what was kept may explain it */
+        monitor->used_before = before;
+        monitor->again = true;
     }
 }
 
@@ -2784,7 +2797,8 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
  * sharing. While all n busy clients are served, it gets C/n; when the others have spent what they hold, it goes on at a
  * rate S. With W tokens in the others' hands and in the pool this is in time if W <= (S left - r) x C (n - 1) / (n S -
  * C), all in tokens of a period. If r is below C/n it needs no guard. S could be C_L; but from k = C / C_L clients on
- * the node is used whole, so S is the rate with k or k + 1 clients. */
+ * the node is used whole, so S is the rate with k or k + 1 clients, at most C_L. C_L is the profile's: an estimate
+ * above the profile makes k no larger. Else one step up halves S, and a client that does not use its R stops all. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *monitor, uint64_t left_ns,
                                                uint64_t tokens)
 {
@@ -2794,8 +2808,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *m
     if (!(monitor->config.flags & TOKENPOOL_GUARD) || info->largest <= qos_mul_div_floor(c, left_ns, period_ns * n) ||
         n * most <= c)
         return tokens;
-    k = (c + most - 1) / most;
-    rate = k > 1 ? 2 * c / (2 * k + 1) : qos_min(most, c);
+    k = (qos_min(c, monitor->config.capacity) + most - 1) / most;
+    rate = qos_min(most, k > 1 ? 2 * c / (2 * k + 1) : c);
     spare = qos_sat_sub(qos_mul_div_floor(rate, left_ns, period_ns), info->largest);
     others = n * rate > c ? qos_mul_div_floor(spare, c * (n - 1), n * rate - c) : 0;
     held = qos_sat_sub(info->claimed, qos_sat_sub(info->used, info->kept - info->left)); /* of the pool, not spent */

@@ -121,7 +121,7 @@ static struct {
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
     bool set_back, olds; /* the monitors' clocks go back; some of their readings are old ones */
     uint64_t busy, busy_left, largest, of_pool, returning; /* of the reports at the last check */
-    uint64_t capacity, capacity_before, grown, least_used,
+    uint64_t capacity, capacity_before, capacity_former, grown, least_used,
         most_used; /* the estimate; growths in a row; of this monitor */
     size_t bytes;
 } x;
@@ -705,11 +705,17 @@ static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monit
 }
 
 /* With the guard: what the pool may hold, as the chapter on periods has it. While the largest reservation that is left, r, is
- * above C / n, the tokens of the others and the pool are at most (S left - r) x C (n - 1) / (n S - C). */
+ * above C / n, the tokens of the others and the pool are at most (S left - r) x C (n - 1) / (n S - C). S is the rate of one of
+ * k or k + 1 clients, k of them enough for C. One client does client_capacity, of the profile's C: S is at most that, and of
+ * an estimate above the profile k is the profile's. */
 static double x_guards(const struct tokenpool_monitor_state *info, uint64_t left_ns, double *off)
 {
-    uint64_t n = max_of(x.busy, 1), c = info->capacity, k = (c + x.client_capacity - 1) / x.client_capacity;
-    uint64_t s = k > 1 ? 2 * c / (2 * k + 1) : min_of(x.client_capacity, c);
+    uint64_t n = max_of(x.busy, 1), c = info->capacity, k = 1, s = c;
+    while (k * x.client_capacity < min_of(c, x.C))
+        k++;
+    if (k > 1) /* the mean number of clients is k + 1/2 */
+        s = 2 * c / (2 * k + 1);
+    s = min_of(s, x.client_capacity);
     double part = (double)left_ns / (double)x.T, spare = (double)s * part - (double)x.largest, w;
     double others = (double)(x.busy_left - x.largest) + (double)x_sub(info->claimed, x.of_pool);
     if (!x.guard || (double)x.largest <= (double)c * part / (double)n || n * x.client_capacity <= c)
@@ -744,8 +750,8 @@ static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monit
 }
 
 /* The estimate: a period begins with the one that the last period had, or moved as the chapter on capacity says: up by
- * capacity_step if clients waited, below the profile by more, or to what was used, or what a fall took; down to no less
- * than what was used in a period before, and only if somebody has a queue. */
+ * capacity_step if clients waited, below the profile by more, or to what was used, or what a fall took (of the period before, or
+ * of two before if it stayed since); down to no less than what was used in a period before, and only if somebody has a queue. */
 static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
 {
     uint64_t was = x.capacity, is = info->capacity, most = max_of(was, x.capacity_before), i, step, waits = 0,
@@ -755,7 +761,10 @@ static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_m
         waits += x.slot[i].demand == 3;
         queues += x.slot[i].demand >= 2;
     }
-    most = x.capacity_before ? most : QOS_NEVER; /* a fall that is taken back is not known */
+    most = x.capacity_before ? most : QOS_NEVER;       /* a fall that is taken back is not known */
+    if (x.capacity_before == was && x.capacity_former) /* it stayed: the fall before may be taken back */
+        most = max_of(most, x.capacity_former);
+    x.capacity_former = x.capacity_before;
     x.capacity_before = was;
     x.capacity = is;
     if (known && !m->ended && !x.fixed && is != was)
@@ -877,7 +886,7 @@ static void x_judge_monitor(struct x_monitor *m)
         world_fail(x.w, "monitor_waits", x.now, "a period began, and the monitor is not told to come at once");
     if (info.active && m->started && !m->unsure && x.owner == (uint32_t)(m - x.monitor)) {
         if (x_strayed())
-            x.capacity = x.capacity_before = 0;
+            x.capacity = x.capacity_before = x.capacity_former = 0;
         if (x_strayed())
             x_of(info.epoch)->bound =
                 max_of(info.capacity, x_of(info.epoch)->reserved) + (x.config.overrun ? x.overrun : info.capacity / 20);
@@ -2309,7 +2318,7 @@ static void x_renew(struct x_monitor *m)
     x.allowed_ns = 0;
     x.taken = false;
     x.capacity = x.C;
-    x.capacity_before = 0;
+    x.capacity_before = x.capacity_former = 0;
     x.owner = (uint32_t)(m - x.monitor);
     memset(x.epoch, 0, sizeof x.epoch);
     world_trace(x.now, 99, "renew", 0);
