@@ -2718,7 +2718,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         if (!tree->joined.lease && tree->flight.searching && tree->flight.step < 2 &&
             c->behind_ns < 32 * HTB_PRIV_LOOK_NS)
             return;
-        c->behind_ns = qos_min(c->behind_ns, unit_ns);
+        c->behind_ns = tree->joined.lease ? c->behind_ns : qos_min(c->behind_ns, unit_ns);
         c->from = htb_priv_log2(tree->flight.bound_ns);
         c->unit_ns = unit_ns;
         if (c->was_ns == 0)
@@ -2734,7 +2734,8 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         return;
     }
     bound = (uint32_t)qos_max(qos_sat_sub(c->from, octaves), htb_priv_log2(tree->flight.min_ns));
-    if ((vain || c->from < octaves + htb_priv_log2(tree->flight.min_ns)) && htb_priv_was_slower(&tree->flight, c)) {
+    if ((vain && htb_priv_was_slower(&tree->flight, c)) ||
+        (c->from < octaves + htb_priv_log2(tree->flight.min_ns) && htb_priv_is_slower(&tree->flight))) {
         htb_priv_give_up(tree, c);
     } else if (!room || bound > c->bound) { /* what waits for room is not helped by less of it */
         htb_priv_need(tree, c, bound);
