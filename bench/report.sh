@@ -125,6 +125,7 @@ create, 4 KiB at random places of 1 TiB (x faster)|ns|table_4KiB_of_1TiB|create_
 find in them (x faster)|ns|table_4KiB_of_1TiB|find_ns|absl|table_4KiB_of_1TiB|absl_find_ns|table_4KiB_of_1TiB|find_speedup_vs_absl
 create, appends (x faster)|ns|table_appends|create_ns|absl|table_appends|absl_create_ns|table_appends|create_speedup_vs_absl
 find in them (x faster)|ns|table_appends|find_ns|absl|table_appends|absl_find_ns|table_appends|find_speedup_vs_absl
+find in them, told the leaf|ns|table_appends|find_told_its_leaf_ns|absl|table_appends|absl_find_ns||
 find in them, table in huge pages (x faster)|ns|table_appends_huge_pages|find_ns|absl|table_appends_huge_pages|absl_find_ns|table_appends_huge_pages|find_speedup_vs_absl
 memory of a fragment|bytes|table_1MiB|bytes_per_fragment|||||
 create in one object (x faster)|ns|table_1_object|create_ns|interval_map|icl_1_object|create_ns|table_1_object|create_speedup_vs_icl
@@ -138,7 +139,8 @@ the same, k = 1,000|ns|k=1000|place_ns_per_write|||||
 END
 say "A find waits for one line and its page. The limit: an array that is told which entry it is, and so waits for no more, is 2.1 to 4 times as fast as"
 say "absl's tree (bench/twochoice, \`array_speedup_vs_absl\`). In pages of 4 KiB the table is 1.7 to 2.2 times as fast, depending on run and pattern, in huge"
-say "pages 1.9 to 3. Appends gain least, as absl's tree has full nodes, too. Where their time goes (medians of 600 slices of 3,000 finds in turn, AMD EPYC):"
+say "pages 1.9 to 3. Appends gain least, as absl's tree has full nodes, too. Where their time goes, measured once apart from this report (2026-11-29, AMD EPYC,"
+say "other work beside it; medians of 600 slices of 3,000 finds in turn):"
 say
 say "| find of appends | ns | absl's tree is so much slower |"
 say "|---|---|---|"
