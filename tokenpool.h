@@ -63,9 +63,9 @@
  *     back by over T / 8192, waits for its next epoch. A late epoch is seen T / 8 later.
  *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
  *     each T / 512; of what others leave that use a part of R evenly, 0.8, but in trials.
- *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got,
- *     by weight, differs by at most two batches. Batches far below the default are slow,
- *     weight x batch in a check and in T / 128, and keep no weights. Without, first come.
+ *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got
+ *     in a period, by weight, differs by at most two batches. Claims far below the pool
+ *     are slow, one in a check and in T / 128, and keep no weights. Without, first come.
  *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
  *     say what waits. If a node shares equally, and less than 1 % of C is outstanding,
  *     99 % of min(R, an equal share) is met, with TOKENPOOL_GUARD 99 % of what can be.
@@ -137,10 +137,10 @@ struct tokenpool_config {
     uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
     uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
                                * What its client leaves of a claim ends with the period;
-                               * TOKENPOOL_ORDERED: keep the sum of weights x batch below capacity / 2. What is not
-                               * served ends with the period, and the next one may begin with the same client: from
-                               * capacity on, also with the default, some may get nothing for ever;
-                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's) */
+                               * TOKENPOOL_ORDERED: weight x batch, or less: half of a client's part of the pool of a
+                               * period, where that is taken for at least an eighth of the period's tokens;
+                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's): too small to
+                               * keep weights if the capacity is above 7000 x clients */
     uint32_t flags;          /* TOKENPOOL_GUARD | ... */
     uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
     uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
@@ -349,8 +349,7 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_change(struct tokenpool_
                                                                uint64_t reservation, uint64_t limit, uint64_t *fits);
 /* TOKENPOOL_ORDERED: a backlogged client gets the pool's tokens by weight, from 1 (as after a join) to
  * TOKENPOOL_WEIGHT_MAX, from its next period on, in this one if it made no claim yet. QOS_ENOENT, QOS_ERANGE,
- * QOS_ESTALE; QOS_EADMISSION: the sum of weights x batch would be above TOKENPOOL_CLAIMS_MAX. Keep that sum
- * below C / 2: above, shares are by weight within a period only, as each may begin with the same client. */
+ * QOS_ESTALE; QOS_EADMISSION: the sum of weights x batch would be above TOKENPOOL_CLAIMS_MAX. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_monitor_set_weight(struct tokenpool_monitor *monitor, uint32_t id,
                                                                    uint32_t weight);
 /* The client has no tokens from the next period on. Its slot can be joined again at once. QOS_ENOENT, QOS_ESTALE. */
@@ -395,7 +394,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     served    [ count 32 | epoch 20 | 0 ]                    ordered mode
  *     terms     [ reservation 26 | limit 26 | generation 7 | tag 5 ]   of the period that the tag names
  *     admitted  [ reservation 26 | limit 26 | takeovers 7 | check 5 ]  for a monitor that takes over
- *     weight    [ weight 26 | 0 26 | takeovers 7 | check 5 ]           ordered mode
+ *     weight    [ weight 26 | claim 26 | takeovers 7 | check 5 ]       ordered mode; claim: its tokens in this period
  *     report    [ tag 5 | incarnation 3 | phase 2 | demand 2 | K 26 | S or N 26 ]
  *     head      magic, version, incarnation, sizes, times, CRC32C
  *
@@ -522,7 +521,8 @@ QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uin
 QOS_PRIV uint32_t tokenpool_priv_weight(uint32_t id, uint64_t word)
 {
     uint64_t weight = tokenpool_priv_reservation(word);
-    bool good = word == tokenpool_priv_admitted(id, weight, 0, tokenpool_priv_generation(word));
+    bool good =
+        word == tokenpool_priv_admitted(id, weight, tokenpool_priv_limit(word), tokenpool_priv_generation(word));
     return good && weight > 0 && weight <= TOKENPOOL_WEIGHT_MAX ? (uint32_t)weight : 1;
 }
 
@@ -894,7 +894,7 @@ struct tokenpool_client {
     uint32_t epoch, early_epoch;       /* whose terms were read; whose tokens were claimed early, 0: none */
     uint32_t id, generation, attached; /* attached: incarnation in its reports; 0: none yet */
     uint32_t waiting;                  /* tokens that the refused request needs; 0: none */
-    uint32_t weight;                   /* ordered: batches of a claim; 0: not read in this epoch */
+    uint32_t share;                    /* ordered: tokens of a claim; 0: not read in this epoch */
     uint8_t trial_gap, trial_wait;     /* periods: least between two trials; since the last one */
     uint8_t state, pending, phase;     /* enum tokenpool_priv_engine, _pending; phase of the last report */
     uint8_t fresh; /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
@@ -1357,7 +1357,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     if (!early)
         client->tickets = 0;
     client->early_epoch = 0;
-    client->completed = client->weight = 0;
+    client->completed = client->share = 0;
     client->surplus = QOS_UNLIMITED;
     client->slack = qos_min(client->slack, client->reservation);
     client->allowance = client->held = client->locked = 0;
@@ -1594,6 +1594,14 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     }
 }
 
+/* A read of the own weight; of one that cannot be read a batch. */
+QOS_PRIV void tokenpool_client_priv_saw_weight(struct tokenpool_client *client, uint64_t word)
+{
+    uint64_t most = UINT64_C(1) * client->head.batch * tokenpool_priv_weight(client->id, word);
+    uint64_t claim = tokenpool_priv_limit(word);
+    client->share = (uint32_t)qos_min(claim ? qos_min(claim, most) : most, TOKENPOOL_TOKENS_MAX);
+}
+
 /* A read of `served`. The next one comes when all of the claim is served, at the pace so far: who is late for the next
  * claim loses its turn. */
 QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, uint64_t served)
@@ -1627,7 +1635,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
     if (large && client->surplus == QOS_UNLIMITED)
         return 0;
     if (tokenpool_client_priv_ordered(client)) {
-        *what = client->tickets ? TOKENPOOL_PRIV_SERVED : client->weight ? TOKENPOOL_PRIV_CLAIM : TOKENPOOL_PRIV_WEIGHT;
+        *what = client->tickets ? TOKENPOOL_PRIV_SERVED : client->share ? TOKENPOOL_PRIV_CLAIM : TOKENPOOL_PRIV_WEIGHT;
         return client->tickets ? client->peek_at_ns : 0;
     }
     if (large && lack > room)
@@ -1737,7 +1745,7 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
             op->operand = client->writing;
         }
     } else if (what == TOKENPOOL_PRIV_CLAIM) { /* C1 */
-        client->claim = qos_min(client->head.batch * qos_max(client->weight, 1), tokenpool_client_priv_room(client));
+        client->claim = qos_min(client->share ? client->share : client->head.batch, tokenpool_client_priv_room(client));
         op->kind = TOKENPOOL_FETCH_ADD;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
         op->operand = client->claim << 32;
@@ -1789,7 +1797,7 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
     case TOKENPOOL_PRIV_TERMS: tokenpool_client_priv_saw_terms(client, answer); break;
     case TOKENPOOL_PRIV_REPORT: tokenpool_client_priv_reported(client, answer); break;
     case TOKENPOOL_PRIV_LEVEL: tokenpool_client_priv_saw_level(client, answer); break;
-    case TOKENPOOL_PRIV_WEIGHT: client->weight = tokenpool_priv_weight(client->id, answer); break;
+    case TOKENPOOL_PRIV_WEIGHT: tokenpool_client_priv_saw_weight(client, answer); break;
     case TOKENPOOL_PRIV_SURPLUS:
         client->surplus = tokenpool_word_epoch(answer) == client->epoch ? answer >> 32 : TOKENPOOL_TOKENS_MAX;
         break;
@@ -2074,6 +2082,7 @@ struct tokenpool_monitor {
     uint64_t *done, *beyond;    /* I/Os of finished periods; of them beyond what was issued */
     uint8_t *state, *demand;    /* enum tokenpool_priv_state; demand of the last report, 3 if there is none */
     uint64_t admitted, weights; /* sums of reservations, of weights */
+    uint64_t contending;        /* ordered: sum of the weights of those with a demand, as this period began */
     uint64_t now_ns, next_ns;   /* last call; next check */
     uint64_t top_ns;            /* the time, which does not go back: the latest call, since the clock was set */
     uint64_t pool;              /* the word as last seen or written */
@@ -2314,11 +2323,25 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *
     return QOS_EADMISSION;
 }
 
-/* Writes a slot's weight; 0: a free slot. */
-QOS_PRIV enum qos_status tokenpool_monitor_priv_weigh(struct tokenpool_monitor *monitor, uint32_t id, uint32_t weight)
+/* Ordered: tokens of a claim, so that all who have a demand get two served in a period: what is not served ends with
+ * it, and in the next one the same client may come first again. What reservations return makes the pool larger. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_claim(const struct tokenpool_monitor *monitor, uint64_t weight)
 {
+    const struct tokenpool_monitor_state *info = &monitor->info;
+    uint64_t pool = qos_max(qos_sat_sub(info->bound, monitor->busy_left), info->bound / 8);
+    uint64_t claim = qos_mul_div_floor(pool, weight, 2 * qos_max(monitor->contending, weight));
+    return qos_min(info->bound ? qos_max(claim, 1) : TOKENPOOL_TOKENS_MAX,
+                   qos_min(weight * monitor->config.batch, TOKENPOOL_TOKENS_MAX));
+}
+
+/* Writes a slot's weight; 0: a free slot. */
+QOS_PRIV_NOINLINE enum qos_status tokenpool_monitor_priv_weigh(struct tokenpool_monitor *monitor, uint32_t id,
+                                                               uint32_t weight)
+{
+    bool ordered = weight && (monitor->config.flags & TOKENPOOL_ORDERED);
+    uint64_t claim = ordered ? tokenpool_monitor_priv_claim(monitor, weight) : 0;
     if (!tokenpool_monitor_priv_put(monitor, tokenpool_monitor_priv_slot(monitor, 2, id),
-                                    tokenpool_priv_admitted(id, weight, 0, monitor->takeovers)))
+                                    tokenpool_priv_admitted(id, weight, claim, monitor->takeovers)))
         return QOS_ESTALE;
     monitor->weights = monitor->weights - monitor->weight[id] + weight;
     monitor->weight[id] = weight;
@@ -2878,7 +2901,7 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
     info->last_capacity = info->capacity;
     info->capacity = monitor->capacity_next;
     info->clients = monitor->clients;
-    monitor->busy_left = info->largest = info->busy = 0;
+    monitor->busy_left = monitor->contending = info->largest = info->busy = 0;
     for (i = 0; i < monitor->config.clients; i++) {
         if (monitor->state[i] == TOKENPOOL_PRIV_FRESH)
             monitor->state[i] = TOKENPOOL_PRIV_LIVE;
@@ -2887,6 +2910,7 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
         info->busy += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] != 0;
         info->largest = monitor->demand[i] ? qos_max(info->largest, monitor->issued[i]) : info->largest;
         monitor->busy_left += monitor->demand[i] ? monitor->issued[i] : 0;
+        monitor->contending += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] ? monitor->weight[i] : 0;
     }
     info->kept = info->left = reserved;
     info->claimed = info->used = 0;

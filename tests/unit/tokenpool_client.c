@@ -969,7 +969,7 @@ static void test_fails_once(void)
 static void test_ordered(void)
 {
     struct tokenpool_client a, b;
-    base(100, 60, 0, TOKENPOOL_ORDERED, &a, &b);
+    base(180, 60, 0, TOKENPOOL_ORDERED, &a, &b);            /* claims of a quarter of the pool */
     CHECK_EQ(tokenpool_client_take(&a, 0, 70), QOS_EAGAIN); /* 60 of its own, and tickets 0..29 */
     CHECK_EQ(tokenpool_client_take(&b, 0, 11), QOS_EAGAIN); /* tickets 30..59 */
     storage[TOKENPOOL_OFFSET_SERVED / 8] += UINT64_C(40) << 32;

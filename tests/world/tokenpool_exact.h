@@ -479,13 +479,16 @@ static void x_judge_potential(void)
                    e->epoch, e->bound + e->far);
 }
 
-/* Who wants nothing claims nothing; who wants claims a batch, ordered one for each of its weight; less only up to its
- * limit. A request above the batch is claimed in one piece. */
+/* Who wants nothing claims nothing; who wants claims a batch, less only up to its limit. Ordered: at most a batch for
+ * each of its weight, and at least half of its part, by weight among all, of an eighth of the period's tokens. A request above the batch is
+ * claimed in one piece. */
 static void x_judge_claim(const struct x_engine *g, uint64_t n)
 {
     const struct x_slot *s = &x.slot[g->slot];
     const struct tokenpool_client_state *info = &g->info;
-    uint64_t most = x.batch * (x.ordered ? s->weight : 1), room, lack;
+    uint64_t most = x.batch * (x.ordered ? s->weight : 1), room, lack, weights = 0;
+    bool same = true;
+    uint32_t i;
     if (s->slow || s->lost || x.twins || x_lied() || x_strayed() || g->vague || x_failed())
         return;
     lack = g->asks + x_sub(g->has ? g->spent : g->carried + g->before, g->has ? info->kept + info->gained : 0);
@@ -494,8 +497,14 @@ static void x_judge_claim(const struct x_engine *g, uint64_t n)
         world_fail(x.w, "claims", x.now, "client %" PRIu32 " wants %" PRIu64 ", and claims %" PRIu64, s->id, g->asks,
                    n);
     room = x_sub(info->limit, info->kept + g->base + (g->got_epoch == g->epoch ? g->got : 0));
-    if (g->has && g->epoch == x.shown && n < min_of(most, room) && !s->weighed && !s->changed && !x.taken &&
-        (!x.ordered || info->limit == TOKENPOOL_TOKENS_MAX))
+    for (i = 0; i < x.slots; i++) {
+        same = same && !x.slot[i].weighed && !x.slot[i].changed;
+        weights += x.slot[i].joined ? x.slot[i].weight : 0;
+    }
+    if (x.ordered)
+        most = min_of(most, max_of(1, x_of(x.shown)->bound / 8 * s->weight / max_of(2 * weights, 1)));
+    if (g->has && g->epoch == x.shown && n < min_of(most, room) && !s->changed && !x.taken &&
+        (!x.ordered || (same && info->limit == TOKENPOOL_TOKENS_MAX)))
         world_fail(x.w, "claims", x.now,
                    "client %" PRIu32 " wants %" PRIu64 ", and claims %" PRIu64 "; %" PRIu64 " below its limit", s->id,
                    g->asks, n, room);

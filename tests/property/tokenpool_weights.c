@@ -1,0 +1,97 @@
+// proves: TOKENPOOL_ORDERED, default batch: over many periods backlogged clients get the pool by weight, though they are
+// proves: called in the same order in each of them, or in another one at each step
+// variants: native
+// coverage: report
+#include "tokenpool.h"
+#include "check.h"
+
+enum { MOST = 8, STEPS = 2048, PERIODS = 60, BEFORE = 10 };
+
+struct one {
+    struct tokenpool_client engine;
+    uint64_t weight, under_way, done, before;
+};
+
+static struct one client[MOST];
+static struct tokenpool_monitor monitor;
+static struct tokenpool_config config;
+static uint64_t storage[512] __attribute__((aligned(64))), memory[512] __attribute__((aligned(64)));
+
+/* A node that serves all who have I/Os there in turn, `capacity` in a period of 1 s, at most `depth` of each. */
+static void node(struct check_rng *rng, uint64_t capacity, const uint64_t *weight, unsigned n, bool drawn)
+{
+    uint64_t now = 1000000, depth = capacity / 150 + 2, sum = 0, all = 0, credit = 0;
+    struct tokenpool_monitor_state state = {0};
+    unsigned i, k, order[MOST], turn = 0, step;
+    memset(&config, 0, sizeof config);
+    memset(client, 0, sizeof client);
+    config.clients = n;
+    config.capacity = capacity;
+    config.flags = TOKENPOOL_ORDERED | TOKENPOOL_FIXED;
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    for (i = 0; i < n; i++) {
+        order[i] = i;
+        client[i].weight = weight[i];
+        sum += weight[i];
+        CHECK_EQ(tokenpool_monitor_join(&monitor, i, 0, 0, NULL), QOS_OK);
+        CHECK_EQ(tokenpool_monitor_set_weight(&monitor, i, (uint32_t)weight[i]), QOS_OK);
+        CHECK_EQ(tokenpool_client_attach(&client[i].engine, i, 0, storage, sizeof storage), QOS_OK);
+    }
+    for (step = 0; step < PERIODS * STEPS; step++) {
+        now += QOS_NS_PER_S / STEPS;
+        tokenpool_monitor_run(&monitor, now);
+        for (i = n - 1; drawn && i > 0; i--) {
+            unsigned j = (unsigned)check_between(rng, 0, i), was = order[i];
+            order[i] = order[j];
+            order[j] = was;
+        }
+        for (k = 0; k < n; k++) {
+            struct one *c = &client[order[k]];
+            while (c->under_way < depth && tokenpool_client_take(&c->engine, now, 1) == QOS_OK)
+                c->under_way++;
+            tokenpool_client_set_queued(&c->engine, TOKENPOOL_BACKLOGGED);
+        }
+        for (credit += capacity, k = 0; credit >= STEPS && k < n; turn = (turn + 1) % n) {
+            struct one *c = &client[turn];
+            k = c->under_way ? 0 : k + 1;
+            if (!c->under_way)
+                continue;
+            c->under_way--;
+            c->done++;
+            credit -= STEPS;
+            tokenpool_client_complete(&c->engine, 1);
+        }
+        credit = k < n ? credit : 0;
+        for (i = 0; step == BEFORE * STEPS && i < n; i++)
+            client[i].before = client[i].done;
+    }
+    CHECK_EQ(tokenpool_monitor_info(&monitor, &state), QOS_OK);
+    for (i = 0; i < n; i++)
+        all += client[i].done - client[i].before;
+    CHECK(all >= capacity * (PERIODS - BEFORE) * 99 / 100);
+    for (i = 0; i < n; i++) {
+        uint64_t got = (client[i].done - client[i].before) * sum * 1000, fair = all * client[i].weight;
+        CHECK_CONTEXT("capacity %u, client %u of %u, %s order", (unsigned)capacity, i, n, drawn ? "drawn" : "fixed");
+        CHECK(got >= 890 * fair);
+        /* Who has less than half of the mean weight has spent its part first, and sometimes finds room for a third claim. */
+        CHECK(got <= (2 * n * client[i].weight < sum ? 1250 : 1110) * fair);
+    }
+}
+
+int main(void)
+{
+    static const uint64_t a[] = {10, 20, 30, 40}, b[] = {10, 10, 10, 10, 10}, c[] = {5, 5, 5, 5, 5},
+                          d[] = {5, 1, 5, 6, 5, 7, 8, 3}, e[] = {1, 1, 1};
+    struct check_rng rng;
+    unsigned drawn;
+    check_begin("property/tokenpool_weights");
+    check_rng_init(&rng, 1);
+    for (drawn = 0; drawn < 2; drawn++) {
+        node(&rng, 10000, a, 4, drawn);
+        node(&rng, 10000, b, 5, drawn);
+        node(&rng, 30000, c, 5, drawn);
+        node(&rng, 10000, d, 8, drawn);
+        node(&rng, 10000, e, 3, drawn);
+    }
+    return check_end();
+}
