@@ -110,6 +110,7 @@ if [ "$status" = 0 ]; then
         .tenants[0].reserve_bytes_per_s / 4096 * $cost["4096"] / 1e9'; then
         ok "without a scheduler db would not get its reservation"
     else
+        # shellcheck disable=SC2317 # `disturbed` calls it
         witness() { # as many of 128 KiB a second as of 4 KiB: a disk that counts requests
             local large
             large=$(disk_iops "$watched_file" 128k)
@@ -301,13 +302,14 @@ done
 # bind is exceeded by far on a busy device, too
 watch_mark
 planted=()
+run_planted() { # SCHEDULER
+    timeout 300 "$work/broken" --file "$file" --scheduler "$1" --judge --runtime 1s --profile-time 300ms \
+        --tenant a:bs=4k,depth=16,limit=10% >"$work/planted.$1" 2>&1
+    echo "status $?" >>"$work/planted.$1"
+}
 if wait "$broken"; then
     for scheduler in htb token; do
-        (
-            timeout 300 "$work/broken" --file "$file" --scheduler "$scheduler" --judge --runtime 1s --profile-time 300ms \
-                --tenant a:bs=4k,depth=16,limit=10% >"$work/planted.$scheduler" 2>&1
-            echo "status $?" >>"$work/planted.$scheduler"
-        ) &
+        run_planted "$scheduler" &
         planted+=($!)
     done
 else
@@ -334,6 +336,11 @@ expect "SIGINT: the temporary file is gone" [ ! -e "$work/own" ]
 if [ ${#planted[@]} -gt 0 ]; then
     wait "${planted[@]}"
     for scheduler in htb token; do
+        for _ in 1 2; do # a device or a processor that gives a tenth of the profile hides it: alone, then
+            grep -qx 'status 1' "$work/planted.$scheduler" && break
+            cat "$work/planted.$scheduler"
+            run_planted "$scheduler"
+        done
         expect_time "$scheduler: a limit that does not bind: judged broken, status 1" \
             grep -qx 'status 1' "$work/planted.$scheduler"
         expect_time "$scheduler: on the log: said" grep -q 'in every window .* BROKEN' "$work/planted.$scheduler"

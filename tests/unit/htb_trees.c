@@ -613,6 +613,8 @@ static void force_without_a_part(void)
         (void)htb_exchange(&w[0].tree, now);
     }
     CHECK_GE(S + 50 * MS - 1, now);
+    world_close(&w[0]);
+    world_close(&w[1]);
 }
 
 int main(void)
