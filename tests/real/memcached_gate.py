@@ -740,7 +740,7 @@ def spin(gate, memcached, pid, memcached_pid):
 def drain(gate, pid):
     """SIGTERM: what has been asked for is answered, also if the gate has not read it yet; idle clients are closed, new ones are
     not taken."""
-    idle, s, unread = connect(gate), connect(gate), [connect(gate) for _ in range(300)]
+    idle, s, unread = connect(gate), connect(gate), [connect(gate) for _ in range(600)] # two threads read 256 at once
     version = talk(gate, b"version\r\n")
     for u in unread:
         u.sendall(b"version\r\n")
@@ -748,13 +748,14 @@ def drain(gate, pid):
     s.sendall(b"set gold:d 0 0 1000000\r\n" + b"x" * 1000000 + b"\r\n" + b"get gold:d\r\n" * 30)
     os.kill(int(pid), 19)
     for u in unread:
-        u.sendall(b"version\r\n" * 100)
+        u.sendall(b"version\r\n" * 1000)
+    time.sleep(0.3) # so that idle clients are looked for as soon as it goes on, before all is read
     os.kill(int(pid), 15)
     os.kill(int(pid), 18)
     check("idle clients are closed", closed(idle, 20))
     r = read_all(s)
-    whole = sum(read_all(u) == version * 100 for u in unread)
-    check("what was not read yet is answered", whole == 300, whole)
+    whole = sum(read_all(u) == version * 1000 for u in unread)
+    check("what was not read yet is answered", whole == 600, whole)
     check("what was asked for is answered", len(r) == 8 + 30 * (len(b"VALUE gold:d 0 1000000\r\n") + 1000000 + 7), (len(r), r[:100]))
 
 

@@ -86,7 +86,7 @@ s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.b
 section_reload() { # --check, SIGHUP, SIGTERM
     printf 'bucket name=gold,key=gold:,reserve=10\nbucket name=bulk,key=bulk:\n' >"$d/gate.conf"
     expect "--check: right" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings "$d/gate.conf")
-    start $((base + 53)) $((base + 2)) --settings "$d/gate.conf"
+    start $((base + 53)) $((base + 2)) --settings "$d/gate.conf" --threads 2
     reloaded=$pid
     $ask reload $((base + 53)) $pid "$d/gate.conf" || failed=1
     expect "what is wrong with new settings is told" grep -q 'bad: reserve\|gate.conf:2: .*limit' "$d/gate.err"
