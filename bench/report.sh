@@ -126,7 +126,10 @@ find in them (x faster)|ns|table_4KiB_of_1TiB|find_ns|absl|table_4KiB_of_1TiB|ab
 create, appends (x faster)|ns|table_appends|create_ns|absl|table_appends|absl_create_ns|table_appends|create_speedup_vs_absl
 find in them (x faster)|ns|table_appends|find_ns|absl|table_appends|absl_find_ns|table_appends|find_speedup_vs_absl
 find in them, told the leaf|ns|table_appends|find_told_its_leaf_ns|absl|table_appends|absl_find_ns||
-find in them, table in huge pages (x faster)|ns|table_appends_huge_pages|find_ns|absl|table_appends_huge_pages|absl_find_ns|table_appends_huge_pages|find_speedup_vs_absl
+an array that is told the entry (x faster)|ns|table_appends|array_find_ns|absl|table_appends|absl_find_ns|table_appends|array_speedup_vs_absl
+find in appends of 100 objects in turn (x faster)|ns|table_appends_100_objects|find_ns|absl|table_appends_100_objects|absl_find_ns|table_appends_100_objects|find_speedup_vs_absl
+an array that is told the entry (x faster)|ns|table_appends_100_objects|array_find_ns|absl|table_appends_100_objects|absl_find_ns|table_appends_100_objects|array_speedup_vs_absl
+find in appends of one object, table in huge pages (x faster)|ns|table_appends_huge_pages|find_ns|absl|table_appends_huge_pages|absl_find_ns|table_appends_huge_pages|find_speedup_vs_absl
 memory of a fragment|bytes|table_1MiB|bytes_per_fragment|||||
 create in one object (x faster)|ns|table_1_object|create_ns|interval_map|icl_1_object|create_ns|table_1_object|create_speedup_vs_icl
 find in one object (x faster)|ns|table_1_object|query_ns|interval_map|icl_1_object|query_ns|table_1_object|query_speedup_vs_icl
@@ -137,24 +140,9 @@ the owner's lock is held at most|us|with_log|lock_held_at_most_us|||||
 placing a write, k = 8|ns|k=8|place_ns_per_write|||||
 the same, k = 1,000|ns|k=1000|place_ns_per_write|||||
 END
-say "A find waits for one line and its page. The limit: an array that is told which entry it is, and so waits for no more, is 2.1 to 4 times as fast as"
-say "absl's tree (bench/twochoice, \`array_speedup_vs_absl\`). In pages of 4 KiB the table is 1.7 to 2.2 times as fast, depending on run and pattern, in huge"
-say "pages 1.9 to 3. Appends gain least, as absl's tree has full nodes, too. Where their time goes, measured once apart from this report (2026-11-29, AMD EPYC,"
-say "other work beside it; medians of 600 slices of 3,000 finds in turn):"
-say
-say "| find of appends | ns | absl's tree is so much slower |"
-say "|---|---|---|"
-say "| an array that is told the entry | 260 | 2.4 |"
-say "| this tree, told leaf and slot | 270 | 2.3 |"
-say "| told the leaf (\`find_told_its_leaf_ns\`) | 291 | 2.1 |"
-say "| this tree, every check left out | 366 | 1.7 |"
-say "| \`twochoice_table_find\` | 377 | 1.65 |"
-say "| \`absl::btree_map\` | 621 | |"
-say
-say "2.0 would leave 20 ns for the way down. It is three levels, each two reads from the second cache, one behind the other, and two compares; none of its"
-say "branches depends on the key. Fewer levels need 131 children in a node of 48. Made slower, or changed nothing: other orders of prefetches, half of them,"
-say "none in inner nodes, none that stay in the caches (nta), a guess of the line by interpolation."
-say
+say "A find waits for one line and its page. The limit is an array that is told which entry it is: for appends of one object a find takes nearly what"
+say "that takes, and absl's tree, whose nodes are full there, about twice as much. Tried, and slower or equal: other orders of prefetches, half of them, none"
+say "in inner nodes, none that stay in the caches (nta), a guess of the line by interpolation, no checks."; say
 
 say "## tokenpool.h"; say
 say "Peers: a shared word that is changed for each token, a mutex, a count of the thread's own, a bare atomic add, a loop that only reads the clock."; say
