@@ -191,6 +191,8 @@ bool plot_panels(const struct plot *p, size_t count, size_t columns, const char 
     fputs("\nset grid lc rgb \"#dddddd\"\nset border 3\nset tics nomirror\nset title font \",14\"\n"
           "set key outside bottom center horizontal noenhanced textcolor variable font \",13\"\n",
           f);
+    if (columns > 1) /* low panels: smaller numbers do not touch */
+        fputs("set tics font \",11\"\n", f);
     if (count > 1)
         fprintf(f, "set multiplot layout %zu,%zu\n", rows, columns);
     for (i = 0; i < count; i++)

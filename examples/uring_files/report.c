@@ -357,13 +357,14 @@ static void put_title(struct panel *p, const struct tenant *t, const struct run 
                  human_percent((double)r->timely / fmax((double)(r->timely + r->late), 1)).text,
                  human_ns((double)t->latency_ns).text);
     else
-        snprintf(got, sizeof got, "%s%s%s", human_rate(rate_of(run, k)).text,
+        snprintf(got, sizeof got, "%s%s%s%s", human_rate(rate_of(run, k)).text,
                  t->reserve ? ", promised "
                  : t->limit ? ", allowed "
                             : "",
                  t->reserve ? human_rate((double)t->reserve).text
                  : t->limit ? human_rate((double)t->limit).text
-                            : "");
+                            : "",
+                 t->limit && !t->reserve ? " and a burst" : "");
     snprintf(p->title, sizeof p->title, "%.30s %s: %s", t->name, run->label, got);
 }
 
