@@ -10,12 +10,12 @@ static const struct qos_u128 nonce = {9, 9}, first_boot = {1, 1}, second_boot = 
 
 static struct check_mem memory;
 static struct pshift_controller controller;
-static uint64_t period, seq[SERVERS], answered[SERVERS];
+static uint64_t period_ns, period, seq[SERVERS], answered[SERVERS];
 static const struct pshift_message blank; /* all zeros */
 
 static void open_controller(uint32_t servers, uint32_t buckets, uint32_t records)
 {
-    const struct pshift_controller_config config = {servers, buckets, records, nonce, 0, 0};
+    const struct pshift_controller_config config = {servers, buckets, records, nonce, period_ns, 0};
     (void)check_mem_new(&memory, pshift_controller_memsize(&config), 64, 0);
     memset(memory.mem, 1, memory.size); /* init writes all that is read */
     CHECK_EQ(pshift_controller_init(&controller, memory.mem, memory.size, &config), QOS_OK);
@@ -184,7 +184,12 @@ static void starts(void)
     plan();
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
     m.seq = 2;
-    m.answers = got.seq;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    plan();
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &late, &g, 1), QOS_OK);
+    CHECK(late.seq > got.seq && memcmp(&late.boot, &first_boot, sizeof first_boot) == 0);
+    m.seq = 3;
+    m.answers = got.seq; /* of the grants made for a start each is an answer, not only the newest */
     CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
     CHECK_EQ(bucket(1).served, 0);
     CHECK_EQ(bucket(1).ceiling, 60);
@@ -200,21 +205,24 @@ static void starts(void)
 }
 
 /* A period ends T after its start: no grant is made then. A grant tells how much is left. */
-static void time_left(void)
+static void time_left(uint64_t t_ns)
 {
+    const uint64_t T = t_ns ? t_ns : QOS_NS_PER_S;
     struct pshift_message got = blank;
     struct pshift_grant_entry g;
+    period_ns = t_ns;
     open_controller(1, 1, 1);
     say(0, 1, needs(1, 0, 1));
-    CHECK_EQ(pshift_controller_begin(&controller, 5 * QOS_NS_PER_S, 2), QOS_OK);
-    CHECK_EQ(pshift_controller_grant(&controller, 5 * QOS_NS_PER_S + 7, 0, &got, &g, 1), QOS_OK);
-    CHECK_EQ(got.left_ns, QOS_NS_PER_S - 7);
+    CHECK_EQ(pshift_controller_begin(&controller, 5 * T, 2), QOS_OK);
+    CHECK_EQ(pshift_controller_grant(&controller, 5 * T + 7, 0, &got, &g, 1), QOS_OK);
+    CHECK_EQ(got.left_ns, T - 7);
     CHECK_EQ(got.period, 2);
     plan();
-    CHECK_EQ(pshift_controller_grant(&controller, 6 * QOS_NS_PER_S, 0, &got, &g, 1), QOS_EAGAIN);
-    CHECK_EQ(pshift_controller_grant(&controller, 6 * QOS_NS_PER_S - 1, 0, &got, &g, 1), QOS_OK);
+    CHECK_EQ(pshift_controller_grant(&controller, 6 * T, 0, &got, &g, 1), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_grant(&controller, 6 * T - 1, 0, &got, &g, 1), QOS_OK);
     CHECK_EQ(got.left_ns, 1);
     close_controller();
+    period_ns = 0;
 }
 
 static void next_period(void)
@@ -657,7 +665,9 @@ int main(void)
     what_is_left();
     new_contract();
     starts();
-    time_left();
+    time_left(0);
+    time_left(QOS_NS_PER_S / 20);
+    time_left(3 * QOS_NS_PER_S);
     dead_server();
     return check_end();
 }
