@@ -3,10 +3,13 @@
 /* A time within the client's absence is moved to its return. */
 static uint64_t present(const struct world_client *c, uint64_t at_ns)
 {
+    uint64_t begun_ns;
     if (at_ns < c->config.start_ns)
         at_ns = c->config.start_ns;
-    return c->config.back_ns > c->config.away_ns && at_ns >= c->config.away_ns && at_ns < c->config.back_ns
-               ? c->config.back_ns
+    begun_ns = c->config.away_every_ns ? at_ns - at_ns % c->config.away_every_ns : 0;
+    return c->config.back_ns > c->config.away_ns && at_ns - begun_ns >= c->config.away_ns &&
+                   at_ns - begun_ns < c->config.back_ns
+               ? begun_ns + c->config.back_ns
                : at_ns;
 }
 

@@ -36,6 +36,7 @@ struct world_client_config {
     uint32_t writes;             /* permille */
     uint64_t start_ns;           /* its first request at the earliest */
     uint64_t away_ns, back_ns;   /* no requests between; 0: never away */
+    uint64_t away_every_ns;      /* not 0: both are times in each such time; back_ns is at most this */
     uint64_t backlog_max;        /* an open loop drops what comes while so many wait; 0: 4096 */
 };
 

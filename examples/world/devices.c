@@ -5,9 +5,14 @@ static uint32_t channels_of(const struct world_device_config *c)
     return c->channels ? c->channels : 1;
 }
 
+enum { CHANNEL = 0, ASIDE = 1 }; /* events */
+
 static double capacity_at(const struct world_device_config *c, uint64_t now_ns)
 {
-    if (c->step_capacity && now_ns >= c->step_ns && (c->back_ns == 0 || now_ns < c->back_ns))
+    if (c->step_every_ns) {
+        if (c->step_capacity && now_ns / c->step_every_ns % 2)
+            return c->step_capacity / 1000.0;
+    } else if (c->step_capacity && now_ns >= c->step_ns && (c->back_ns == 0 || now_ns < c->back_ns))
         return c->step_capacity / 1000.0;
     return (c->capacity ? c->capacity : 1000) / 1000.0;
 }
@@ -80,10 +85,10 @@ static double variation(struct world_device *d, const struct world_io *io)
     return 1;
 }
 
-/* Provisioned: for how long the volume holds a request of this cost. */
-static uint64_t hold_ns(struct world_device *d, uint64_t now_ns, double cost)
+/* Provisioned: for how long the volume holds a request of this cost; or, if it has credit, its capacity. */
+static uint64_t hold_ns(struct world_device *d, uint64_t now_ns, double cost, double *capacity)
 {
-    double rate = d->config.provisioned / 1000.0, most = rate * 2e6;
+    double rate = d->config.provisioned / 1000.0, most = d->config.credit_ns ? (double)d->config.credit_ns : rate * 2e6;
     uint64_t held = 0;
     if (d->config.provisioned == 0)
         return 0;
@@ -91,26 +96,138 @@ static uint64_t hold_ns(struct world_device *d, uint64_t now_ns, double cost)
     d->credit_at_ns = now_ns;
     if (d->credit_ns > most)
         d->credit_ns = most;
+    if (d->config.credit_ns && d->credit_ns < 0 && *capacity > rate)
+        *capacity = rate;
     d->credit_ns -= cost;
-    if (d->credit_ns < 0)
+    if (d->config.credit_ns == 0 && d->credit_ns < 0)
         held = ((uint64_t)(-d->credit_ns / (rate * 3e6)) + 1) * 3000000;
     return held;
 }
 
-static void begin(struct world_device *d, uint32_t channel, uint64_t now_ns, const struct world_io *io)
+static void set_aside(struct world_device *d, uint64_t end_ns, const struct world_io *io)
+{
+    size_t i = 0;
+    while (i < d->asides && d->aside[i].used)
+        i++;
+    d->aside = (struct world_aside *)world_grow(d->aside, i, &d->aside_room, sizeof *d->aside);
+    d->asides = i == d->asides ? i + 1 : d->asides;
+    d->aside[i].io = *io;
+    d->aside[i].io.end_ns = end_ns;
+    d->aside[i].used = true;
+    d->aside[i].aborted = false;
+    if (end_ns != WORLD_NEVER)
+        world_queue_add(&d->ends, end_ns, ASIDE, (uint32_t)i);
+}
+
+/* True: a request that would begin now hangs. */
+static bool hangs(struct world_device *d, uint64_t now_ns, const struct world_io *io)
+{
+    const struct world_device_config *c = &d->config;
+    struct world_io copy = *io;
+    if (c->hang_every_ns == 0 || now_ns < c->hang_every_ns)
+        return false;
+    if (now_ns / c->hang_every_ns != d->hang_period) {
+        d->hang_period = now_ns / c->hang_every_ns;
+        d->hung = 0;
+    }
+    if (d->hung >= c->hangs)
+        return false;
+    d->hung++;
+    copy.hung = true;
+    copy.begin_ns = now_ns;
+    set_aside(d, c->hang_ns == WORLD_NEVER ? WORLD_NEVER : now_ns + c->hang_ns, &copy);
+    return true;
+}
+
+/* Work of a request at a channel; in the time that it takes its capacity does not change. */
+static double work_of(struct world_device *d, uint64_t now_ns, struct world_io *io, uint64_t *extra_ns)
+{
+    double capacity = capacity_at(&d->config, now_ns);
+    const double varied = variation(d, io);
+    *extra_ns = hold_ns(d, now_ns, (double)io->cost_ns, &capacity);
+    return (double)io->cost_ns * varied * channels_of(&d->config) / capacity;
+}
+
+/* False: it hangs, and the channel has no work. */
+static bool begin(struct world_device *d, uint32_t channel, uint64_t now_ns, const struct world_io *io)
 {
     struct world_io *b = &d->busy[channel];
     double work;
-    uint64_t extra;
+    uint64_t extra, reach;
+    if (hangs(d, now_ns, io))
+        return false;
     *b = *io;
     b->begin_ns = now_ns;
-    work = (double)b->cost_ns * variation(d, b) * channels_of(&d->config) / capacity_at(&d->config, now_ns);
-    extra = reach_ns(d, channel, now_ns, b->offset) + hold_ns(d, now_ns, (double)b->cost_ns);
-    b->end_ns = end_of(&d->config, channel, now_ns, (uint64_t)work + 1 + extra);
+    work = work_of(d, now_ns, b, &extra);
+    reach = reach_ns(d, channel, now_ns, b->offset);
+    b->end_ns = end_of(&d->config, channel, now_ns, (uint64_t)work + 1 + extra + reach);
     d->head[channel] = b->offset;
     d->idle[channel / 64] &= ~(UINT64_C(1) << channel % 64);
     d->working++;
-    world_queue_add(&d->ends, b->end_ns, 0, channel);
+    world_queue_add(&d->ends, b->end_ns, CHANNEL, channel);
+    return true;
+}
+
+/* ---- processor sharing: the work that each request gets is one clock for all ------------------------------------------ */
+
+/* How many requests a channel's capacity is shared by. */
+static double crowd(const struct world_device *d)
+{
+    const double m = channels_of(&d->config), n = (double)d->shareds;
+    return n > m ? n / m : 1;
+}
+
+static void share_until(struct world_device *d, uint64_t now_ns)
+{
+    if (d->shareds)
+        d->share += (double)(now_ns - d->share_at_ns) / crowd(d);
+    d->share_at_ns = now_ns;
+}
+
+static size_t share_first(const struct world_device *d)
+{
+    size_t i, first = 0;
+    for (i = 1; i < d->shareds; i++)
+        if (d->shared[i].end < d->shared[first].end)
+            first = i;
+    return first;
+}
+
+static void share_next(struct world_device *d)
+{
+    double left;
+    if (d->shareds == 0)
+        return;
+    left = (d->shared[share_first(d)].end - d->share) * crowd(d);
+    d->share_ns = d->share_at_ns + (left > 0 ? (uint64_t)left : 0) + 1;
+}
+
+static void share_begin(struct world_device *d, uint64_t now_ns, const struct world_io *io)
+{
+    struct world_shared *s;
+    uint64_t extra;
+    if (hangs(d, now_ns, io))
+        return;
+    share_until(d, now_ns);
+    d->shared = (struct world_shared *)world_grow(d->shared, d->shareds, &d->shared_room, sizeof *d->shared);
+    s = &d->shared[d->shareds++];
+    s->io = *io;
+    s->io.begin_ns = now_ns;
+    s->end = d->share + work_of(d, now_ns, &s->io, &extra);
+    s->end += (double)extra;
+    d->working++;
+    share_next(d);
+}
+
+static void share_end(struct world_device *d, struct world_io *out)
+{
+    const size_t first = share_first(d);
+    share_until(d, d->share_ns);
+    *out = d->shared[first].io;
+    out->end_ns = d->share_ns;
+    d->shared[first] = d->shared[--d->shareds];
+    d->working--;
+    share_next(d);
 }
 
 /* Index in the lane of the request that the channel does next; the lane is not empty. */
@@ -148,15 +265,16 @@ static void begin_next(struct world_device *d, uint32_t channel, uint64_t now_ns
     struct world_lane *l = &d->lane[d->config.hashed ? channel : 0];
     struct world_io io;
     size_t i;
-    if (l->first == l->count)
-        return;
-    i = chosen(d, l, channel, now_ns);
-    io = l->list[i];
-    if (i != l->first)
-        memmove(&l->list[l->first + 1], &l->list[l->first], (i - l->first) * sizeof *l->list);
-    l->first++;
-    d->waiting--;
-    begin(d, channel, now_ns, &io);
+    do {
+        if (l->first == l->count)
+            return;
+        i = chosen(d, l, channel, now_ns);
+        io = l->list[i];
+        if (i != l->first)
+            memmove(&l->list[l->first + 1], &l->list[l->first], (i - l->first) * sizeof *l->list);
+        l->first++;
+        d->waiting--;
+    } while (!begin(d, channel, now_ns, &io));
 }
 
 void world_device_init(struct world_device *d, const struct world_device_config *config, uint64_t seed)
@@ -168,6 +286,7 @@ void world_device_init(struct world_device *d, const struct world_device_config 
     d->lane = (struct world_lane *)world_alloc(config->hashed ? m : 1, sizeof *d->lane);
     for (i = 0; i < m; i++)
         d->idle[i / 64] |= UINT64_C(1) << i % 64;
+    d->credit_ns = (double)config->credit_ns;
 }
 
 void world_device_free(struct world_device *d)
@@ -176,6 +295,8 @@ void world_device_free(struct world_device *d)
     for (i = 0; i < (d->config.hashed ? channels_of(&d->config) : 1); i++)
         free(d->lane[i].list);
     free(d->lane);
+    free(d->aside);
+    free(d->shared);
     world_queue_free(&d->ends);
 }
 
@@ -185,6 +306,11 @@ void world_device_submit(struct world_device *d, uint64_t now_ns, const struct w
     struct world_lane *l;
     uint32_t i, channel = UINT32_MAX;
     copy.submit_ns = now_ns;
+    copy.hung = false;
+    if (d->config.shares) {
+        share_begin(d, now_ns, &copy);
+        return;
+    }
     if (d->config.hashed) {
         /* Fibonacci hashing: neighbours in offset lie on different channels. */
         channel = (uint32_t)(((copy.offset & UINT32_MAX) * UINT64_C(2654435769) % WORLD_OFFSETS) *
@@ -199,7 +325,7 @@ void world_device_submit(struct world_device *d, uint64_t now_ns, const struct w
                 channel = 64 * i + (uint32_t)__builtin_ctzll(d->idle[i]);
     }
     if (channel != UINT32_MAX) {
-        begin(d, channel, now_ns, &copy);
+        (void)begin(d, channel, now_ns, &copy);
         return;
     }
     if (l->count == l->room && l->first > l->count / 2) { /* reuse the room of those that have begun */
@@ -212,18 +338,68 @@ void world_device_submit(struct world_device *d, uint64_t now_ns, const struct w
     d->waiting++;
 }
 
+/* True: it is done, and known to be. */
+static bool is_done(struct world_device *d, const struct world_io *io)
+{
+    if (d->config.link_ns && !io->hung) {
+        set_aside(d, io->end_ns + d->config.link_ns, io);
+        return false;
+    }
+    d->done++;
+    d->done_cost_ns += io->cost_ns;
+    return true;
+}
+
 bool world_device_take(struct world_device *d, uint64_t now_ns, struct world_io *out)
 {
     struct world_event e;
-    if (!world_queue_take(&d->ends, now_ns, &e))
-        return false;
-    *out = d->busy[e.index];
-    d->idle[e.index / 64] |= UINT64_C(1) << e.index % 64;
-    d->working--;
-    d->done++;
-    d->done_cost_ns += out->cost_ns;
-    begin_next(d, e.index, out->end_ns);
+    bool done = false;
+    while (!done) {
+        if (d->shareds && d->share_ns <= now_ns && d->share_ns <= world_queue_next_ns(&d->ends)) {
+            share_end(d, out);
+            done = is_done(d, out);
+            continue;
+        }
+        if (!world_queue_take(&d->ends, now_ns, &e))
+            return false;
+        if (e.kind == ASIDE) {
+            *out = d->aside[e.index].io;
+            d->aside[e.index].used = false;
+            done = !d->aside[e.index].aborted;
+            d->done += done;
+            d->done_cost_ns += done ? out->cost_ns : 0;
+            continue;
+        }
+        *out = d->busy[e.index];
+        d->idle[e.index / 64] |= UINT64_C(1) << e.index % 64;
+        d->working--;
+        done = is_done(d, out);
+        begin_next(d, e.index, d->busy[e.index].end_ns);
+    }
     return true;
+}
+
+bool world_device_abort(struct world_device *d, uint64_t now_ns, struct world_io *out)
+{
+    size_t i;
+    for (i = 0; i < d->asides; i++) {
+        struct world_aside *a = &d->aside[i];
+        if (!a->used || a->aborted || !a->io.hung)
+            continue;
+        *out = a->io;
+        a->aborted = true; /* its event, if it has one, is still to come */
+        a->used = out->end_ns != WORLD_NEVER;
+        out->end_ns = now_ns;
+        return true;
+    }
+    return false;
+}
+
+/* Of the times in which the capacity is another one, what lies before t_ns. */
+static uint64_t stepped_ns(uint64_t every_ns, uint64_t t_ns)
+{
+    const uint64_t rest = t_ns % (2 * every_ns);
+    return t_ns / (2 * every_ns) * every_ns + (rest > every_ns ? rest - every_ns : 0);
 }
 
 static double could_without_pauses(const struct world_device_config *c, uint64_t from_ns, uint64_t to_ns)
@@ -235,6 +411,9 @@ static double could_without_pauses(const struct world_device_config *c, uint64_t
         return 0;
     all = (double)(to_ns - from_ns);
     step = c->step_capacity && last > first ? (double)(last - first) : 0;
+    if (c->step_every_ns)
+        step = c->step_capacity ? (double)(stepped_ns(c->step_every_ns, to_ns) - stepped_ns(c->step_every_ns, from_ns))
+                                : 0;
     rate = (all - step) * (c->capacity ? c->capacity : 1000) / 1000.0 + step * c->step_capacity / 1000.0;
     return c->provisioned && rate > all * c->provisioned / 1000.0 ? all * c->provisioned / 1000.0 : rate;
 }

@@ -48,12 +48,22 @@ struct world_device_config {
     uint64_t step_ns;          /* from this time on ... */
     uint32_t step_capacity;    /* ... the capacity is this; 0: no step */
     uint64_t back_ns;          /* from then on it is the former one; 0: never */
+    uint64_t step_every_ns;    /* not 0: instead it is step_capacity in each second such time */
     uint64_t pause_every_ns;   /* it pauses once in each such time, counted from 0; 0: never */
     uint64_t pause_ns;         /* for so long, at the end of that time */
     bool pause_channel;        /* one channel pauses at a time, each in its turn; else all */
     uint64_t seek_ns, turn_ns; /* a disk: seek over all its offsets and time of a rotation; 0: no disk */
     uint32_t provisioned;      /* permille of the nominal capacity, 2 ms of it in advance; what is above is held
                                 * until it fits, rounded up to 3 ms; 0: not provisioned */
+    uint64_t credit_ns;        /* not 0: a provisioned volume is not held: it has its capacity while it has credit, of
+                                * so much work, full at the beginning, and without credit its provisioned one */
+    bool shares;               /* processor sharing: all requests are at work, each at a part of the capacity: one of
+                                * as many as there are, or of as many as there are channels, if those are more. It
+                                * has no pauses and no order, and is no disk */
+    uint64_t link_ns;          /* the way to the device and back: costs it nothing, ends are seen as much later */
+    uint64_t hang_every_ns;    /* requests hang: the first `hangs` that would begin after each such time are at no */
+    uint64_t hang_ns;          /* channel, and end so much later; WORLD_NEVER: only world_device_abort ends them */
+    uint32_t hangs;
 };
 
 #define WORLD_OFFSETS (UINT64_C(1) << 32) /* offsets of a device */
@@ -63,6 +73,7 @@ struct world_io {
     uint64_t offset;  /* 0..WORLD_OFFSETS - 1 */
     uint32_t id;      /* the user's */
     bool write;
+    bool hung;                            /* the device's */
     uint64_t submit_ns, begin_ns, end_ns; /* the device's: submitted, begun, done */
 };
 
@@ -71,13 +82,30 @@ struct world_lane { /* requests that wait, in order of arrival: list[first..coun
     size_t first, count, room;
 };
 
+struct world_aside { /* what is at no channel: hung, or on its way back */
+    struct world_io io;
+    bool used, aborted;
+};
+
+struct world_shared { /* a request of a device that shares */
+    struct world_io io;
+    double end; /* in work of each since the beginning */
+};
+
 struct world_device {
     struct world_device_config config;
     struct world_rng rng;
     struct world_lane *lane;                       /* one, or one per channel */
     struct world_io busy[WORLD_CHANNELS_MAX];      /* what each channel works on */
     uint64_t idle[WORLD_CHANNELS_MAX / 64];        /* bits: channels without work */
-    struct world_queue ends;                       /* of what the channels work on */
+    struct world_queue ends;                       /* of what the channels work on, and of what is aside */
+    struct world_aside *aside;                     /* */
+    size_t asides, aside_room;                     /* */
+    struct world_shared *shared;                   /* at work, if it shares */
+    size_t shareds, shared_room;                   /* */
+    double share;                                  /* work that each of them has got since the beginning */
+    uint64_t share_at_ns, share_ns;                /* as of then; when the first of them ends */
+    uint64_t hang_period, hung;                    /* requests that have hung in this period */
     uint64_t head[WORLD_CHANNELS_MAX];             /* offset where each channel's last request ended */
     double credit_ns;                              /* provisioned: work in advance */
     uint64_t credit_at_ns;                         /* ... as of then */
@@ -90,13 +118,17 @@ void world_device_submit(struct world_device *d, uint64_t now_ns, const struct w
 /* When the next request is done; WORLD_NEVER if the device has none. */
 static inline uint64_t world_device_next_ns(const struct world_device *d)
 {
-    return world_queue_next_ns(&d->ends);
+    const uint64_t next_ns = world_queue_next_ns(&d->ends);
+    return d->shareds && d->share_ns < next_ns ? d->share_ns : next_ns;
 }
-/* A request that is done by now_ns; the channel begins the next one at the time when this one was done. */
+/* A request that is done by now_ns; the channel begins the next one at the time when this one was done. Over a link the
+ * time of world_device_next_ns may be one at which a channel becomes free, and no request is done. */
 bool world_device_take(struct world_device *d, uint64_t now_ns, struct world_io *out);
+/* Gives up a request that hangs; false: none does. */
+bool world_device_abort(struct world_device *d, uint64_t now_ns, struct world_io *out);
 
 /* Nominal work (cost) that the device can do in from_ns..to_ns, capacity step and pauses counted, with mean times and
- * always enough requests. Not for disks. */
+ * always enough requests. Not for disks; without credit. */
 double world_device_could_ns(const struct world_device_config *config, uint64_t from_ns, uint64_t to_ns);
 /* True if a pause overlaps from_ns..to_ns. */
 bool world_device_pauses(const struct world_device_config *config, uint64_t from_ns, uint64_t to_ns);

@@ -33,7 +33,19 @@
     X(RESOURCES, "resources", "1 2")                                                                                   \
     X(GROUP_WEIGHT, "group_weight", "0 3")                                                                             \
     X(MAXIMIZER, "maximizer", "no yes")                                                                                \
-    X(LOOPS, "loops", "each_alone together backwards")
+    X(LOOPS, "loops", "each_alone together backwards")                                                                 \
+    X(LONGER, "longer", "1 10")                                                                                        \
+    X(SEEK, "seek_ms", "0 4 9")                                                                                        \
+    X(SPEED, "speed_by", "1000 3000 10000 300")                                                                        \
+    X(SPEED_EVERY, "speed_every_ms", "500 1000 3000 100")                                                              \
+    X(CREDIT, "credit_ms", "0 500 2000 5000")                                                                          \
+    X(LINK, "link_us", "0 100 800 6000")                                                                               \
+    X(SHARING, "sharing", "no yes")                                                                                    \
+    X(HANGS, "hangs", "0 1 5")                                                                                         \
+    X(HANG, "hang_s", "1 10 30 never")                                                                                 \
+    X(HANG_ENDS, "hang_ends", "done not_done")
+#define WORLD_LATER F_LONGER
+#define WORLD_LATER_COHORT F_ON
 /* Programs of calls read a few fields only; they have at least 20 steps. */
 #define WORLD_APART(field, value, other)                                                                               \
     ((field) == F_PROGRAM && (value) > 0 && (other) != F_NODES && (other) != F_QUEUES && (other) != F_BOUND)
@@ -54,7 +66,9 @@
     X(FAIL, "not_done", "0 100")                                                                                       \
     X(CHURN, "churn", "none change leave away stop")                                                                   \
     X(PLACES, "places", "any next")                                                                                    \
-    X(FORCE, "force", "0 100")
+    X(FORCE, "force", "0 100")                                                                                         \
+    X(ON, "on_ms", "0 20 50 300")                                                                                      \
+    X(CROWD, "crowd", "1 20")
 #include "examples/world/world.h"
 struct world;
 static void htb_drawn(struct world *w, uint64_t random);
@@ -159,6 +173,7 @@ static struct {
     double burst_ns, at_device, in_flight;
     bool at_once;     /* what the header moves to its dispatch queue it returns at once */
     double largest;   /* of all claims */
+    double least;     /* of all costs */
     bool exact;       /* of all tenants */
     bool forces;      /* somebody's requests go at once, on debt */
     bool claims_less; /* somebody claims less than a request costs */
@@ -173,6 +188,7 @@ static struct {
     double owed_tokens; /* what the root may owe for what others took, without force */
     double gate_ns;     /* how long requests at the gate may count as in flight */
     double service_ns;  /* of the largest request, at a channel */
+    double learn_ns;    /* by flight, of later fields: how many requests the device has use for is known then; else 0 */
     double
         long_ns; /* the time at the device of the longest request, or of one of each class, if it is more than burst_ns; else 0 */
     uint64_t
@@ -330,6 +346,8 @@ static double at_work_ns(void)
     for (i = 0; i < run.device.config.channels; i++)
         if (!(run.device.idle[i / 64] >> (i % 64) & 1))
             longest = fmax(longest, (double)(run.now - run.device.busy[i].begin_ns));
+    for (i = 0; i < run.device.shareds; i++)
+        longest = fmax(longest, (double)(run.now - run.device.shared[i].io.begin_ns));
     return longest > run.burst_ns ? longest : 0;
 }
 
@@ -338,12 +356,17 @@ static double at_work_ns(void)
 static void oracle_own(struct tenant *t, double n)
 {
     double bucket = 2 * t->rate * run.burst_ns, most = bucket + t->largest + t->rate * run.long_ns;
-    if (run.by_flight && run.device_config.channels >= 16 && !WORLD_V02)
-        most += 20 * bucket; /* open: trials of the bound cost neighbours some more; 0.2 made none */
+    const struct world_device_config *d = &run.device_config;
+    /* Open: trials of the bound cost neighbours some more, and what is in flight when a device slows down; 0.2 made none. */
+    if (run.by_flight && !WORLD_V02 &&
+        (d->channels >= 16 || d->step_every_ns || d->credit_ns || d->link_ns || d->shares))
+        most += 20 * bucket;
     if (t->rate <= 0 || !t->reserved || !t->exact)
         return;
     if (t->queued > 0) {
         t->behind += t->rate * (double)(run.now - t->behind_ns);
+        if ((double)run.now < run.learn_ns && t->behind > most)
+            t->behind = most;
         if (run.keeps_up && !run.jump && t->behind > most * 1.001 + 2 &&
             t->behind > bucket + t->largest + t->rate * at_work_ns())
             world_fail(run.w, t->mode == QUEUE ? "own" : "own_gate", run.now,
@@ -502,6 +525,7 @@ static bool begin_scheduler(void)
     for (g = 0; g < tenants; g++)
         if (c.flight_max_ns < (uint64_t)(4 * tenant[g].largest * world_value(w, F_CHANNELS)))
             c.flight_max_ns = (uint64_t)(4 * tenant[g].largest * world_value(w, F_CHANNELS));
+    c.flight_max_ns += 4 * run.device_config.link_ns;
     if (c.flight_max_ns > HTB_BURST_MAX_NS)
         c.flight_max_ns = HTB_BURST_MAX_NS;
     if (use_reference) {
@@ -746,12 +770,22 @@ static uint32_t dispatch(void)
     }
 }
 
-static void completed(const struct world_io *io)
+static void undone(uint32_t i)
+{
+    tenant[i].exact = false;
+    pair_begin(i);
+    if (i > 0)
+        pair_begin(i - 1);
+}
+
+static void completed(const struct world_io *io, bool aborted)
 {
     uint32_t id = io->id;
     struct tenant *t = &tenant[owner[id]];
+    if (io->hung)
+        undone(owner[id]);
     run.at_device--;
-    if ((double)(io->end_ns - io->begin_ns) > fmax(run.burst_ns, run.long_ns))
+    if (!io->hung && (double)(io->end_ns - io->begin_ns) > fmax(run.burst_ns, run.long_ns))
         run.long_ns = (double)(io->end_ns - io->begin_ns);
     if (life[id] != AT_DEVICE)
         world_fail(run.w, "once", run.now, "a request ends twice");
@@ -761,7 +795,8 @@ static void completed(const struct world_io *io)
         if (t->mode == GATE)
             t->used += (double)claim[id];
     } else if (t->mode == QUEUE) {
-        bool not_done = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FAIL)));
+        bool not_done = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FAIL))) ||
+                        (io->hung && (aborted || world_choice(run.w, F_HANG_ENDS)));
         uint64_t cost[HTB_RESOURCES_MAX] = {1, 0, 0, 0};
         cost[run.costs] = real_cost[id];
         t->used += not_done ? 0 : (double)real_cost[id];
@@ -831,6 +866,8 @@ static void oracle_loops(void)
 {
     double least = 0, most = 0;
     uint32_t i, count = 0;
+    if (run.device_config.hangs || run.device_config.seek_ns)
+        return;
     for (i = 0; i < tenants; i++) {
         struct tenant *t = &tenant[i];
         const struct world_client_config *c = &t->client.config;
@@ -909,7 +946,7 @@ static void draw_tenants(void)
             t->rate = (double)per_s(t->rate) / 1e9;
             t->limit = (double)per_s(t->limit) / 1e9;
             c.arrivals = (enum world_arrivals)world_choice(w, world_of(k, F_ARRIVALS));
-            c.outstanding = (uint32_t)world_value(w, world_of(k, F_OUT));
+            c.outstanding = (uint32_t)(world_value(w, world_of(k, F_OUT)) * world_value(w, world_of(k, F_CROWD)));
             if (c.outstanding > REQUESTS / 4 / count)
                 c.outstanding = REQUESTS / 4 / count;
             c.think_ns = (uint64_t)world_value(w, world_of(k, F_THINK)) * 1000;
@@ -926,6 +963,7 @@ static void draw_tenants(void)
             most = (double)c.cost_max;
             t->largest = c.estimate > 1000 ? most * c.estimate / 1000 : most;
             run.largest = fmax(run.largest, t->largest);
+            run.least = tenants == 1 || (double)c.cost_min < run.least ? (double)c.cost_min : run.least;
             if (t->rate > 0 || t->group ||
                 t->mode == LOOP) { /* by flight who borrows in a queue owes the root nothing */
                 double payer = t->rate > 0 ? t->rate : t->group ? 0.29 * ROOT : ROOT;
@@ -944,6 +982,9 @@ static void draw_tenants(void)
             if (world_choice(w, world_of(k, F_CHURN)) == 3) {
                 c.away_ns = run.end_ns / 3;
                 c.back_ns = run.end_ns / 2;
+            } else if (world_choice(w, world_of(k, F_ON))) {
+                c.away_ns = (uint64_t)world_value(w, world_of(k, F_ON)) * MS;
+                c.back_ns = c.away_every_ns = 2 * c.away_ns;
             }
             if (t->mode == LOOP) { /* one thread, one request at a time at the gate */
                 c.outstanding = c.arrivals == WORLD_BURSTS ? c.outstanding : 1;
@@ -985,11 +1026,31 @@ static void churn(uint32_t step)
     }
 }
 
+/* Of the later fields. */
+static void setup_later(const struct world *w, struct world_device_config *d)
+{
+    if (world_choice(w, F_SPEED)) {
+        d->step_every_ns = (uint64_t)world_value(w, F_SPEED_EVERY) * MS;
+        d->step_capacity = (uint32_t)(d->capacity * world_value(w, F_SPEED) / 1000);
+    }
+    if (world_choice(w, F_CREDIT)) {
+        d->credit_ns = (uint64_t)world_value(w, F_CREDIT) * MS;
+        d->provisioned = 1000;
+    }
+    d->seek_ns = (uint64_t)world_value(w, F_SEEK) * MS;
+    d->turn_ns = d->seek_ns / 2;
+    d->link_ns = (uint64_t)world_value(w, F_LINK) * 1000;
+    d->shares = world_choice(w, F_SHARING) && d->pause_ns == 0 && d->seek_ns == 0;
+    d->hangs = (uint32_t)world_value(w, F_HANGS);
+    d->hang_every_ns = d->hangs ? run.end_ns / 4 : 0;
+    d->hang_ns = world_choice(w, F_HANG) == 3 ? WORLD_NEVER : (uint64_t)world_value(w, F_HANG) * WORLD_NS_PER_S;
+}
+
 static void setup(struct world *w)
 {
     struct world_clock_config clock;
     struct world_device_config *d = &run.device_config;
-    uint32_t f = world_choice(w, F_CLOCK), slots = (uint32_t)world_value(w, F_DISPATCH), i;
+    uint32_t f = world_choice(w, F_CLOCK), slots = (uint32_t)world_value(w, F_DISPATCH), needs, i;
     double least, all_ns = 0, longest_ns = 0;
     memset(&clock, 0, sizeof clock);
     memset(d, 0, sizeof *d);
@@ -1011,37 +1072,50 @@ static void setup(struct world *w)
     d->provisioned = (uint32_t)world_value(w, F_PROVISIONED);
     if (d->provisioned && d->channels < 64)
         d->provisioned = 0; /* so few channels are all held */
+    setup_later(w, d);
     world_device_init(&run.device, d, w->seed);
     world_rng_init(&run.rng, w->seed, 77);
     /* The precondition "if the device keeps up": a tenth above the root's rate at any time, all channels reachable. */
     least = d->capacity / 1000.0;
     if (d->step_capacity && d->step_capacity / 1000.0 < least)
         least = d->step_capacity / 1000.0;
+    if (d->credit_ns && d->provisioned / 1000.0 < least)
+        least = d->provisioned / 1000.0;
     slots = world_choice(w, F_DEVICE_MAX) == 1 ? 1 : world_choice(w, F_DEVICE_MAX) == 2 ? slots / 2 : slots;
     for (i = 0; i < tenants; i++)
         if (tenant[i].largest * d->channels / least > run.long_ns)
             run.long_ns = tenant[i].largest * d->channels / least;
+    run.long_ns += (double)d->link_ns;
     for (i = 0; i < tenants; i++)
         longest_ns = fmax(longest_ns, tenant[i].largest / least);
     for (i = 0; i < tenants;
          i++) /* own requests that come at one time; what callers of htb_take have beside the flight */
-        all_ns += tenant[i].rate > 0 || (run.by_flight && tenant[i].mode == LOOP) ? tenant[i].largest / least : 0;
+        all_ns += tenant[i].rate > 0 || (run.by_flight && tenant[i].mode == LOOP)
+                      ? tenant[i].largest / least + (double)d->link_ns
+                      : 0;
     if (all_ns > run.long_ns)
         run.long_ns = all_ns;
     if (run.forces) /* what goes at once, on debt, goes before them */
         run.long_ns += DEBT_NS + longest_ns;
     if (run.long_ns <= run.burst_ns)
         run.long_ns = 0;
-    run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= 2 * d->channels &&
-                   !d->provisioned && d->order == WORLD_IN_ORDER && (f == WORLD_CLOCK_TRUE || f == WORLD_CLOCK_BACK) &&
-                   run.clock.config.drift_ppm == 0;
+    /* So many may be at the device beside those that hang and those that are on a link. */
+    needs = 2 * d->channels + 3 * d->hangs + 2 * (uint32_t)((double)d->link_ns * 4 * ROOT / run.least);
+    run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= needs && !d->seek_ns &&
+                   !(run.by_flight && d->hangs) && (!d->provisioned || d->credit_ns) && d->order == WORLD_IN_ORDER &&
+                   (f == WORLD_CLOCK_TRUE || f == WORLD_CLOCK_BACK) && run.clock.config.drift_ppm == 0;
     run.jump = f == WORLD_CLOCK_JUMP;
     run.at_once = world_choice(w, F_DEVICE_MAX) == 0 && world_choice(w, F_ORDER) == 0;
     run.keeps_up &= run.at_once;
     run.gate_ns = fmax(20e6, 4 * run.largest * d->channels) + 10e6; /* flight_max_ns, and the rest of one */
     run.service_ns = run.largest * d->channels / least;
-    if (d->pause_ns && !d->pause_channel && !d->hashed && !d->provisioned && d->order == WORLD_IN_ORDER && !f &&
-        run.clock.config.drift_ppm == 0 && run.at_once && slots >= 2 * d->channels &&
+    /* Open: the search at the beginning, of which each step takes two of the longest requests. */
+    for (i = 0; i < WORLD_FIELD_COUNT && run.by_flight; i++)
+        if (world_is_later(i) && world_choice(w, i))
+            run.learn_ns = fmax(4e9, 24 * (run.service_ns + (double)d->link_ns));
+    if (d->pause_ns && !d->pause_channel && !d->hashed && !d->provisioned && !d->step_every_ns && !d->hangs &&
+        !d->seek_ns && !d->link_ns && d->order == WORLD_IN_ORDER && !f && run.clock.config.drift_ppm == 0 &&
+        run.at_once && slots >= 2 * d->channels &&
         least * (double)(d->pause_every_ns - d->pause_ns) >= 2 * ROOT * (double)d->pause_every_ns)
         run.stalls_ns = 2 * d->pause_every_ns - d->pause_ns;
 }
@@ -1056,7 +1130,7 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
     run.w = w;
     run.shift = shift;
     run.weight_scale = weight_scale;
-    run.end_ns = (uint64_t)world_value(w, F_LENGTH) * MS;
+    run.end_ns = (uint64_t)(world_value(w, F_LENGTH) * world_value(w, F_LONGER)) * MS;
     if (run.end_ns > (uint64_t)world_value(w, F_COST) * 300000) /* at most some 300,000 requests */
         run.end_ns = (uint64_t)world_value(w, F_COST) * 300000;
     run.burst_ns = world_value(w, F_BURST) * 1000;
@@ -1113,9 +1187,14 @@ static void one_run(struct world *w, uint64_t shift, uint64_t weight_scale)
         run.now = next;
         world_goes_on(run.now);
         w->events++;
+        run.device.config.hangs = run.draining ? 0 : run.device.config.hangs;
+        while (run.draining && world_choice(w, F_HANG) == 3 && world_device_abort(&run.device, run.now, &io)) {
+            completed(&io, true);
+            polled = false;
+        }
         while (world_device_take(&run.device, run.now, &io)) {
             uint32_t who = owner[io.id];
-            completed(&io);
+            completed(&io, false);
             w->events++;
             wake(who, world_client_next_ns(&tenant[who].client));
             polled = false;
@@ -1226,11 +1305,44 @@ static void beside_drawn(struct world *w, struct world_rng *r)
     }
 }
 
+/* Devices, links and requests of the later fields; in half of these worlds with little else: a class with a rate beside one
+ * that asks for much, for seconds. */
+static void later_drawn(struct world *w, struct world_rng *r)
+{
+    uint32_t k;
+    w->choice[F_PROGRAM] = 0;
+    if (world_chance(r, 500)) {
+        world_draw_later(w, r);
+        return;
+    }
+    memset(w->choice, 0, sizeof w->choice);
+    world_draw_later(w, r);
+    choose(w, r, F_LENGTH, 2, 3);
+    choose(w, r, F_LONGER, 0, 1);
+    choose(w, r, F_COST, 0, 3);
+    choose(w, r, F_CHANNELS, 0, 5);
+    choose(w, r, F_SPREAD, 0, 3);
+    choose(w, r, F_CAPACITY, 2, 4);
+    w->choice[F_CAPACITY] %= 4; /* 1000 does not keep up */
+    choose(w, r, F_BOUND, 0, world_chance(r, 300));
+    for (k = 0; k < 2; k++) {
+        choose(w, r, world_of(k, F_NUMBER), k, 1 + world_chance(r, 300));
+        choose(w, r, world_of(k, F_OUT), k == 0 ? 0 : 3, 4);
+        choose(w, r, world_of(k, F_SIZE), 0, 1);
+        choose(w, r, world_of(k, F_RATE), k == 0, 3);
+        choose(w, r, world_of(k, F_ARRIVALS), 0, world_chance(r, 300) ? 4 : 0);
+    }
+}
+
 /* Small programs are many, as they are short: a world of devices takes as long as a hundred of them. */
 static void htb_drawn(struct world *w, uint64_t random)
 {
     struct world_rng r = {random};
     uint64_t kind = world_between(&r, 0, 999);
+    if (!WORLD_V02 && kind >= 990) {
+        later_drawn(w, &r);
+        return;
+    }
     if (WORLD_V02 && kind >= 900) /* more of those beside each other, and of joined trees: its faults are there */
         kind = kind < 930 ? 27 : 79;
     w->choice[F_PROGRAM] = kind >= 20;

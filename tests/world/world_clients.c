@@ -95,6 +95,13 @@ int main(void)
     run(&c, 10 * second, 10);
     CHECK_WITHIN((double)made, 100000 - 5 * 317, 100000 + 5 * 317);
 
+    memset(&c, 0, sizeof c); /* a closed loop that is there for 50 of each 250 ms: its request of 10 us is late once */
+    c.away_ns = 50000000;
+    c.back_ns = c.away_every_ns = 250000000;
+    c.outstanding = 4;
+    run(&c, second, 10000);
+    CHECK_WITHIN((double)made, 4 * 4 * 5000, 4 * 4 * 5001);
+
     memset(&c, 0, sizeof c); /* bursts */
     c.arrivals = WORLD_BURSTS;
     c.outstanding = 1000;

@@ -1,5 +1,6 @@
 // proves: simulated devices against a second model that counts every nanosecond, against the formulas of queueing theory
-// proves: (M/M/1, M/D/1, M/M/8), and against what a disk, a provisioned volume and pauses allow
+// proves: (M/M/1, M/D/1, M/M/8, M/G/1 with processor sharing), and against what a disk, a provisioned volume, one with
+// proves: credit, a link, requests that hang and pauses allow
 #include "check.h"
 #include "examples/world/devices.h"
 
@@ -153,7 +154,7 @@ static void against_model(void)
 /* ---- formulas ------------------------------------------------------------------------------------------------------------ */
 
 /* Mean time in the system, in units of the mean service time, with Poisson arrivals at this load. */
-static double mean_stay(uint32_t channels, enum world_spread spread, double load)
+static double mean_stay_of(uint32_t channels, enum world_spread spread, double load, bool shares)
 {
     struct world_device_config c;
     struct world_device d;
@@ -165,6 +166,7 @@ static double mean_stay(uint32_t channels, enum world_spread spread, double load
     memset(&io, 0, sizeof io);
     c.channels = channels;
     c.spread = spread;
+    c.shares = shares;
     world_device_init(&d, &c, check_seed());
     world_rng_init(&r, check_seed(), 2);
     io.cost_ns = 100000;
@@ -186,6 +188,11 @@ static double mean_stay(uint32_t channels, enum world_spread spread, double load
     return sum / (double)n / 100000 / channels;
 }
 
+static double mean_stay(uint32_t channels, enum world_spread spread, double load)
+{
+    return mean_stay_of(channels, spread, load, false);
+}
+
 static void queueing(void)
 {
     double erlang = 0, term = 1, a = 8 * 0.8;
@@ -198,12 +205,17 @@ static void queueing(void)
     CHECK_WITHIN(mean_stay(1, WORLD_THIRTY, 0.8), 3.06 * 0.97, 3.06 * 1.03);        /* v = 0.03 */
     CHECK_WITHIN(mean_stay(1, WORLD_LOGNORMAL, 0.5), 1.8162 * 0.97, 1.8162 * 1.03); /* v = e^0.49 - 1 */
     CHECK_WITHIN(mean_stay(1, WORLD_TWO_SIZES, 0.5), 2.625 * 0.97, 2.625 * 1.03);   /* v = 2.25 */
+    /* Sharing: 1 / (1 - p) whatever the service times; M/M/8 is the same with sharing and without. */
+    CHECK_WITHIN(mean_stay_of(1, WORLD_FIXED, 0.8, true), 5 * 0.95, 5 * 1.05);
+    CHECK_WITHIN(mean_stay_of(1, WORLD_TWO_SIZES, 0.5, true), 2 * 0.97, 2 * 1.03);
     for (k = 0; k < 8; k++) {
         erlang += term;
         term *= a / (k + 1);
     }
     erlang = term / 0.2 / (erlang + term / 0.2); /* the probability of a wait */
     CHECK_WITHIN(mean_stay(8, WORLD_EXPONENTIAL, 0.8), (1 + erlang / 8 / 0.2) * 0.97, (1 + erlang / 8 / 0.2) * 1.03);
+    CHECK_WITHIN(mean_stay_of(8, WORLD_LOGNORMAL, 0.8, true), (1 + erlang / 8 / 0.2) * 0.97,
+                 (1 + erlang / 8 / 0.2) * 1.03);
 }
 
 /* Work done in 20 s by a device that always has `deep` requests of this cost, over what it could do. */
@@ -226,8 +238,8 @@ static double busy(const struct world_device_config *c, uint32_t deep, uint64_t 
     }
     while (world_device_next_ns(&d) < end) {
         uint64_t t = world_device_next_ns(&d);
-        if (!world_device_take(&d, t, &io))
-            break;
+        if (!world_device_take(&d, t, &io)) /* a link */
+            continue;
         io.offset = sequential ? offset += 2048 : world_rand(&r) >> 32;
         world_device_submit(&d, t, &io);
     }
@@ -290,9 +302,92 @@ static void capacity(void)
     CHECK(step > 10 * in_order);
 }
 
+/* Requests that hang are beside the others; volumes with credit; speeds that change; links. */
+static void late_ends(void)
+{
+    struct world_device_config c;
+    struct world_device d;
+    struct world_io io, given_up;
+    uint64_t done, alone, i, hung = 0, deep;
+    memset(&c, 0, sizeof c); /* the others are served as ever, a place less is asked for: 2 of 32 for 3 of each 5 s */
+    c.channels = 16;
+    (void)busy(&c, 32, 50000, false, &alone);
+    c.hang_every_ns = 5 * WORLD_NS_PER_S;
+    c.hang_ns = 3 * WORLD_NS_PER_S;
+    c.hangs = 2;
+    (void)busy(&c, 32, 50000, false, &done);
+    CHECK_WITHIN((double)done, (double)alone - 40, (double)alone + 40);
+    c.hang_ns = WORLD_NEVER; /* 2 of 32 at 5, 10 and 15 s: less than 16 are left to the channels from 45 s on only */
+    (void)busy(&c, 32, 50000, false, &done);
+    CHECK_WITHIN((double)done, (double)alone - 40, (double)alone + 40);
+    (void)busy(&c, 20, 50000, false, &done); /* 20, 18, 16, 14 of 16 */
+    CHECK_WITHIN((double)done, (double)alone * (15 + 5 * 14.0 / 16) / 20 - 40,
+                 (double)alone * (15 + 5 * 14.0 / 16) / 20 + 40);
+    for (deep = 0; deep < 2; deep++) { /* each hangs for its time, or until it is given up */
+        c.channels = 1;
+        c.hang_ns = deep ? WORLD_NEVER : 7000000;
+        c.hang_every_ns = 10000000;
+        world_device_init(&d, &c, 1);
+        memset(&io, 0, sizeof io);
+        io.cost_ns = 1000;
+        for (i = 10; i < 20; i++) {
+            io.id = (uint32_t)i;
+            world_device_submit(&d, i * 1000000, &io);
+            while (world_device_take(&d, i * 1000000 + 1001, &io))
+                CHECK(io.hung ? io.id < 12 && io.end_ns == (io.id + UINT64_C(7)) * 1000000 : io.id == i);
+        }
+        for (hung = 0; world_device_abort(&d, 20000000, &given_up); hung++)
+            CHECK(given_up.hung && given_up.id == 10 + hung && given_up.end_ns == 20000000);
+        CHECK_EQ(hung, deep ? 2 : 0);
+        CHECK_EQ(d.done, deep ? 8 : 10);
+        CHECK_EQ(world_device_next_ns(&d), WORLD_NEVER);
+        world_device_free(&d);
+    }
+
+    memset(&c, 0, sizeof c); /* half as fast in each second half of a second, ten times as fast in each second 3 s */
+    c.step_every_ns = 500000000;
+    c.step_capacity = 500;
+    CHECK_WITHIN(world_device_could_ns(&c, 0, 20 * WORLD_NS_PER_S), 15e9 * 0.9999, 15e9 * 1.0001);
+    CHECK_WITHIN(world_device_could_ns(&c, 300000000, 800000000), 0.35e9 * 0.9999, 0.35e9 * 1.0001);
+    CHECK_WITHIN(busy(&c, 4, 50000, false, &done), 0.995, 1.001);
+    c.step_every_ns = 3 * WORLD_NS_PER_S;
+    c.step_capacity = 10000;
+    CHECK_WITHIN(world_device_could_ns(&c, 0, 20 * WORLD_NS_PER_S), 101e9 * 0.9999, 101e9 * 1.0001); /* 9, 1, 9 of 1 */
+    CHECK_WITHIN(busy(&c, 4, 50000, false, &done), 0.995, 1.001);
+
+    memset(&c, 0, sizeof c); /* 3 s of work in advance, and 0.25: all of it until 4 s */
+    c.channels = 4;
+    c.provisioned = 250;
+    c.credit_ns = 3 * WORLD_NS_PER_S;
+    (void)busy(&c, 16, 50000, false, &done);
+    CHECK_WITHIN((double)done * 50000, (3e9 + 0.25 * 20e9) * 0.995, (3e9 + 0.25 * 20e9) * 1.005);
+
+    memset(&c, 0, sizeof c); /* a link: n outstanding of s are done each s + link, and one each s at most */
+    c.link_ns = 450001;
+    for (deep = 1; deep <= 16; deep++) {
+        (void)busy(&c, (uint32_t)deep, 49998, false, &done);
+        CHECK_WITHIN((double)done, deep < 10 ? 40000 * (double)deep * 0.999 : 400000 * 0.999,
+                     deep < 10 ? 40000 * (double)deep : 400000 * 1.001);
+        CHECK(world_device_could_ns(&c, 0, 1000) > 999);
+    }
+    c.shares = true; /* all at once: three ends at one time, and a link */
+    world_device_init(&d, &c, 1);
+    memset(&io, 0, sizeof io);
+    io.cost_ns = 1000;
+    for (i = 0; i < 3; i++)
+        world_device_submit(&d, 0, &io);
+    for (i = 0; i < 3; i++) {
+        while (!world_device_take(&d, world_device_next_ns(&d), &io))
+            CHECK(world_device_next_ns(&d) != WORLD_NEVER);
+        CHECK_WITHIN((double)io.end_ns, 3000 + 450001, 3000 + 450001 + 4);
+    }
+    world_device_free(&d);
+}
+
 int main(void)
 {
     check_begin("world/world_devices");
+    late_ends();
     against_model();
     queueing();
     capacity();

@@ -10,6 +10,8 @@
  *     WORLD_FIELDS(X)     X(NAME, "name", "value value ...") for each field; enumerations list words, the others numbers
  *     WORLD_COHORT(X)     the same for each of WORLD_COHORTS groups of clients: a.name, b.name, ...
  *     WORLD_DRAW_MORE(w, rng)   optional: changes what a seed has drawn
+ *     WORLD_LATER, WORLD_LATER_COHORT   optional: from these fields on the seeds' own numbers draw none, so that the worlds
+ *                               of all seeds stay as they are; world_draw_later draws them, for the seeds that call it
  * After it:
  *     static void world_run(struct world *w)    runs it; calls world_fail(w, "oracle", now_ns, "...") if one is broken
  *     world_main(argc, argv)
@@ -94,6 +96,29 @@ static void world_fields(void)
     }
 }
 
+#ifdef WORLD_LATER
+static bool world_is_later(uint32_t f)
+{
+    return f < (uint32_t)F_COUNT ? f >= (uint32_t)WORLD_LATER
+                                 : (f - (uint32_t)F_COUNT) % (uint32_t)F_COHORT >= (uint32_t)WORLD_LATER_COHORT;
+}
+
+/* In WORLD_DRAW_MORE, of worlds that have the later fields. */
+static void world_draw_later(struct world *w, struct world_rng *r)
+{
+    uint32_t f;
+    for (f = 0; f < WORLD_FIELD_COUNT; f++)
+        if (world_is_later(f) && world_chance(r, 350))
+            w->choice[f] = (uint8_t)world_between(r, 0, world_field[f].values - 1);
+}
+#else
+static bool world_is_later(uint32_t f)
+{
+    (void)f;
+    return false;
+}
+#endif
+
 static void world_draw(struct world *w, uint64_t seed)
 {
     static const uint32_t on[] = {80, 200, 350, 600};
@@ -104,7 +129,7 @@ static void world_draw(struct world *w, uint64_t seed)
     world_rng_init(&r, seed, 0x5eed);
     permille = on[world_rand(&r) % 4];
     for (f = 0; f < WORLD_FIELD_COUNT; f++)
-        if (world_chance(&r, permille))
+        if (!world_is_later(f) && world_chance(&r, permille))
             w->choice[f] = (uint8_t)world_between(&r, 0, world_field[f].values - 1);
 #ifdef WORLD_DRAW_MORE
     WORLD_DRAW_MORE(w, &r);
