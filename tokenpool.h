@@ -1134,11 +1134,6 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
         turns || behind || tokenpool_client_priv_ends(client))
         client->report_due = true;
-    /* A look in the last quarter, of long epochs in each eighth where it costs a message: a clock that hid time is
-     * found. */
-    if (client->phase < TOKENPOOL_PRIV_LAST && tokenpool_client_priv_phase(client) > client->phase &&
-        (client->shared || client->seen % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))
-        client->period_at_ns = client->now_ns;
 }
 
 QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client);
@@ -1188,9 +1183,10 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
             client->idle_ns += qos_elapsed_ns(client->tick_ns, now_ns);
         }
         tokenpool_client_priv_decay(client);
-        /* Perhaps the last call before the deadline: a look, which finds that a clock hid time. */
-        if (client->shared && now_ns < client->due_ns &&
-            client->due_ns - now_ns <= qos_elapsed_ns(client->tick_ns, now_ns))
+        /* Perhaps the last call before the deadline: a look, of long epochs in each eighth where it costs a message. A
+         * clock that hid time is found. */
+        if (now_ns < client->due_ns && client->due_ns - now_ns <= qos_elapsed_ns(client->tick_ns, now_ns) &&
+            (client->shared || client->seen % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))
             client->period_at_ns = now_ns;
         tokenpool_client_priv_publish(client);
         tokenpool_client_priv_consider(client);
@@ -2840,19 +2836,26 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_guard(const struct tokenpool_monitor *m
     return qos_min(tokens, others);
 }
 
-/* Another monitor has the storage: this one waits, and drops its next operation. */
-QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
-{
-    monitor->role = TOKENPOOL_PRIV_WAITING;
-    monitor->change = TOKENPOOL_PRIV_NONE;
-    monitor->epoch = 0; /* none seen yet */
-    monitor->next_ns = monitor->now_ns;
-    monitor->beat_ns = monitor->top_ns;
-}
-
 QOS_PRIV uint64_t tokenpool_monitor_priv_age_ns(const struct tokenpool_monitor *monitor)
 {
     return qos_elapsed_ns(monitor->info.start_ns, monitor->top_ns);
+}
+
+/* Another monitor has the storage: this one waits, and drops its next operation. It knows the age of its epoch better
+ * than the heartbeat, which old readings hold back. */
+QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
+{
+    if (monitor->look_ns == QOS_NEVER) {
+        monitor->epoch = 0; /* none seen yet */
+    } else {
+        monitor->age_ns = tokenpool_monitor_priv_age_ns(monitor);
+        monitor->look_ns = monitor->top_ns;
+    }
+    monitor->period = qos_atomic_load_relaxed(tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD));
+    monitor->role = TOKENPOOL_PRIV_WAITING;
+    monitor->change = TOKENPOOL_PRIV_NONE;
+    monitor->next_ns = monitor->now_ns;
+    monitor->beat_ns = monitor->top_ns;
 }
 
 /* Until the next check. Ordered: a 16th of the time in which all clients get one claim served, so that those who got
@@ -3147,7 +3150,7 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
     if (tokenpool_priv_period_epoch(to) != tokenpool_priv_period_epoch(looked)) {
         monitor->look_ns = QOS_NEVER;
         monitor->age_ns = 0;
-        monitor->epoch = (uint32_t)qos_default(monitor->epoch, tokenpool_priv_period_epoch(to)); /* 0: the first one */
+        monitor->epoch = tokenpool_priv_period_epoch(to); /* of an older number the next one would come twice */
     }
 }
 
@@ -3157,9 +3160,9 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
     monitor->pool = monitor->swap;
     monitor->seq = tokenpool_priv_seq(monitor->pool);
     monitor->info.converting = false;
-    monitor->info.epoch = monitor->epoch;
     monitor->info.put = monitor->info.claimed = monitor->info.reserved = monitor->info.bound = 0;
     tokenpool_monitor_priv_fence(monitor);
+    monitor->info.epoch = monitor->epoch;
     monitor->role = monitor->epoch ? TOKENPOOL_PRIV_HOLDING : TOKENPOOL_PRIV_NEW;
     monitor->info.start_ns = qos_sat_sub(qos_min(monitor->look_ns, monitor->top_ns), monitor->age_ns);
     tokenpool_monitor_priv_adopt(monitor);

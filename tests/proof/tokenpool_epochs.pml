@@ -208,7 +208,7 @@ inline take()
             progress(if :: p_epoch != period_epoch || epoch != period_epoch -> ran = 0 :: else fi);
 #ifndef LOOK_KEPT
             if
-            :: p_epoch != period_epoch -> age[m] = 0; frozen[m] = true; epoch = (epoch == 0 -> period_epoch : epoch)
+            :: p_epoch != period_epoch -> age[m] = 0; frozen[m] = true; epoch = period_epoch
             :: else
             fi;
 #endif

@@ -618,6 +618,34 @@ static void test_announced_late(void)
     CHECK_EQ(info.start_ns, 1500 * MS);
 }
 
+/* A monitor pauses between its swaps of the pool and of the period word for two epochs of the other one. It goes on from the
+ * epoch that the period word shows: a number that comes twice is an old epoch for who saw the first one. */
+static void test_taken_late(void)
+{
+    struct tokenpool_monitor_state info;
+    struct tokenpool_op take;
+    uint64_t answer, now;
+    base(0);
+    rig_join(0, 6000, 0);
+    rig_run(&monitor, 0);
+    resume(&second, second_memory);
+    CHECK(tokenpool_monitor_next(&second, 500 * MS, &take) && take.kind == TOKENPOOL_READ);
+    tokenpool_monitor_done(&second, tokenpool_storage_run(storage, &take));
+    CHECK(tokenpool_monitor_next(&second, 500 * MS, &take) && take.kind == TOKENPOOL_COMPARE_SWAP);
+    answer = tokenpool_storage_run(storage, &take);
+    for (now = 500 * MS; now <= 2 * S; now += 100 * MS)
+        rig_run(&monitor, now);
+    CHECK_EQ(rig_info().epoch, 3);
+    tokenpool_monitor_done(&second, answer);
+    rig_run(&second, 2500 * MS);
+    CHECK_EQ(tokenpool_monitor_info(&second, &info), QOS_OK);
+    CHECK(info.active && info.epoch == 3);
+    rig_run(&second, 3499 * MS);
+    CHECK_EQ(tokenpool_word_epoch(storage[0]), 3);
+    rig_run(&second, 3500 * MS);
+    CHECK_EQ(tokenpool_word_epoch(storage[0]), 4);
+}
+
 /* A monitor of a smaller capacity takes over all clients: nobody that was admitted is evicted. */
 static void test_adoption_of_too_much(void)
 {
@@ -975,6 +1003,7 @@ int main(void)
     test_reports_to_the_new_storage();
     test_pause_after_a_takeover();
     test_announced_late();
+    test_taken_late();
     test_adoption_of_too_much();
     test_paused();
     test_two_hold();

@@ -2341,7 +2341,7 @@ static void x_happens(uint32_t who, uint64_t runs_ns)
         return;
     if (x.two && who == x.owner && x.monitor[!who].lives && !x_strayed() && world_chance(&x.last, 20))
         x_standby(&x.monitor[!who]);
-    if (x.renews && x.number > 3 && who == x.owner && world_chance(&x.last, 20)) {
+    if (x.renews && x.number > 3 && who == x.owner && world_chance(&x.last, 20) && x_others(NULL) <= x.C) {
         x_renew(&x.monitor[who]);
         return;
     }
