@@ -27,7 +27,8 @@ oracles_of() { # ADAPTER...
     perl -0777 -ne 'while (/world_fail\((.*?);/gs) { my $call = $1; $call =~ s/^.*?,\s*//s; $call =~ s/(run\.now|ps->now_ns|\bnow,|at_ns,).*|,\s*0,.*//s;
         while ($call =~ /"([a-z_]+)"/g) { print "$1\n" unless $1 eq "oracle" } }
         while (/\b[A-Z]+_FAIL\(([^,]*),/g) { my $call = $1; while ($call =~ /"([a-z_]+)"/g) { print "$1\n" } }
-        print "$1\n" while /\bFAULT\(\s*"([a-z_]+)"/g;' "$@" | sort -u
+        print "$1\n" while /\bFAULT\(\s*"([a-z_]+)"/g;
+        print join("\n", split / /, $1), "\n" while /^#define WORLD_AGAIN "no ([a-z_ ]+)"/mg;' "$@" | sort -u
 }
 judge() { # HEADER NAME PROMISES ADAPTER [INCLUDED]: prints what is wrong
     sentences_of "$1" >"$out/$2.sentences" || { echo "$2: has no THE CONTRACT"; return; }
@@ -77,7 +78,7 @@ done
 name=htb list=tests/world/htb.promises
 sed 's/^ \*   That of qos.h, and:$/&\n *   - Classes are blue./' htb.h >"$out/planted.h"
 judge "$out/planted.h" planted "$list" tests/world/htb.c | grep -q 'blue' || { echo "not found: a sentence without a mark"; bad=1; }
-sed 's/"scale_free"/"scales_free"/' tests/world/htb.c >"$out/planted.c"
+sed 's/ scale_free"/ scales_free"/' tests/world/htb.c >"$out/planted.c"
 judge htb.h planted "$list" "$out/planted.c" >"$out/planted.txt"
 grep -q 'no oracle and no test scale_free' "$out/planted.txt" || { echo "not found: a promise without its oracle"; bad=1; }
 grep -q 'the oracle scales_free has no promise' "$out/planted.txt" || { echo "not found: an oracle without a promise"; bad=1; }

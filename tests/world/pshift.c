@@ -5,10 +5,15 @@
 #ifndef WORLD_SERVERS /* 1: servers run a scheduler of their own; world/pshift_servers.c includes this file */
 #define WORLD_SERVERS 0
 #define WORLD_HEADER "pshift"
+#define WORLD_AGAIN "no shifted permuted"
+#define WORLD_AGAIN_PERMILLE 200
+#define WORLD_LATER F_AGAIN
+#define WORLD_LATER_COHORT F_COHORT
 #define WORLD_OWN(X)                                                                                                   \
     X(MODE, "mode", "cluster chain ring random queues agent")                                                          \
     X(REFUSED, "refused", "no calls solves both")                                                                      \
-    X(COUNTS, "counts", "small largest")
+    X(COUNTS, "counts", "small largest")                                                                               \
+    X(AGAIN, "again", WORLD_AGAIN)
 #define WORLD_OWN_COHORT(X)
 #define WORLD_BUCKETS "0 1 2 4"
 #endif
@@ -175,6 +180,17 @@ static double serve_slack(uint32_t i);            /* requests of its reservation
 static void fold(uint64_t x)
 {
     digest = check_wrap_mul(digest ^ x, UINT64_C(0x100000001b3));
+}
+
+/* Buckets have other ids. */
+static uint32_t place_of(uint32_t i, uint32_t n)
+{
+    return world_again == WORLD_PERMUTED ? n - 1 - i : i;
+}
+
+static uint64_t shift_ns(void)
+{
+    return world_again == WORLD_SHIFTED ? WORLD_SHIFT_NS : 0;
 }
 
 static bool same(struct qos_u128 a, struct qos_u128 b)
@@ -369,6 +385,7 @@ static void took(uint32_t j, uint32_t i, bool forced)
     l = limit_of(b, run.now);
     fold(run.now ^ (uint64_t)i << 48 ^ (uint64_t)j << 56);
     world_trace(run.now, i, "given", 1);
+    world_got(run.now, i, j);
     server[j].served[i]++;
     if (forced)
         p->forced[i]++;
@@ -485,6 +502,11 @@ static void judge_period(uint64_t number)
     }
 }
 
+static uint32_t bucket_of(uint64_t id)
+{
+    return place_of((uint32_t)((id - 1) / UINT64_C(0x1000193)), BUCKETS);
+}
+
 /* ---- nodes -------------------------------------------------------------------------------------------------------------------- */
 
 static struct node *node_of(uint32_t n)
@@ -504,7 +526,7 @@ static void boot(uint32_t number)
     struct world_clock_config config;
     memset(&config, 0, sizeof config);
     config.drift_ppm = (int32_t)(world_between(&run.rng, 0, 2) - 1) * (int32_t)run.drift;
-    world_clock_init(&n->clock, &config, world_scale(&run.rng, 1, UINT64_C(1) << 60), run.w->seed, number);
+    world_clock_init(&n->clock, &config, world_scale(&run.rng, 1, UINT64_C(1) << 60) + shift_ns(), run.w->seed, number);
     n->nonce.hi = run.w->seed;
     n->nonce.lo = ++run.nonces;
     n->up = true;
@@ -754,7 +776,7 @@ static void confirms(struct controller *x, const struct pshift_message *m, const
     }
     x->heard[j] = m->period == x->period;
     for (k = 0; k < m->count && x->heard[j]; k++) {
-        uint64_t *at = &x->confirmed[j][(entry[k].bucket - 1) / UINT64_C(0x1000193)];
+        uint64_t *at = &x->confirmed[j][bucket_of(entry[k].bucket)];
         *at = entry[k].grant_seq > *at ? entry[k].grant_seq : *at;
     }
 }
@@ -821,7 +843,7 @@ static void plan(uint32_t c)
              n++) {
             uint32_t k;
             for (k = 0; k < m.count; k++) {
-                const uint64_t i = (entry[k].bucket - 1) / UINT64_C(0x1000193);
+                const uint32_t i = bucket_of(entry[k].bucket);
                 named[i] = true;
                 sent[i] = m.seq;
             }
@@ -1107,7 +1129,7 @@ static void draw_cluster(void)
             b->journal = journal;
             b->room = room;
             b->cohort = k;
-            b->id = 1 + run.buckets++ * UINT64_C(0x1000193);
+            b->id = 1 + place_of(run.buckets++, BUCKETS) * UINT64_C(0x1000193);
             b->reservation = (uint64_t)(capacity * run.servers * world_value(w, world_of(k, F_RESERVED)) / 1000 / n);
             each = b->reservation ? (double)b->reservation : capacity * run.servers / 20;
             b->limit = world_choice(w, world_of(k, F_LIMIT)) == 1 ? QOS_UNLIMITED
@@ -1815,7 +1837,7 @@ static void one_open(uint32_t i)
 {
     struct tenant *x = &tenant[i];
     struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
-    if (pshift_agent_open(&one.agent, 1000 + i, &x->queue) != QOS_OK)
+    if (pshift_agent_open(&one.agent, 1000 + place_of(i, BUCKETS), &x->queue) != QOS_OK)
         return; /* all queues are in use, or not free yet */
     (void)pshift_scheduler_info(&one.scheduler, x->queue, &info);
     x->strange |= WORLD_V02 && x->has.debt;
@@ -1840,7 +1862,7 @@ static void one_report(void)
     for (n = 0; n < 8 && pshift_agent_report(&one.agent, &m, entry, BUCKETS) == QOS_OK; n++) {
         one.reported = m.seq;
         for (k = 0; k < m.count; k++) {
-            struct tenant *x = &tenant[entry[k].bucket - 1000];
+            struct tenant *x = &tenant[place_of((uint32_t)(entry[k].bucket - 1000), BUCKETS)];
             const uint64_t held = x->has.l == QOS_UNLIMITED ? QOS_UNLIMITED : x->has.r + x->has.l;
             x->known = entry[k].served + entry[k].demand;
             if (x->open && !x->strange && !WORLD_V02 && (entry[k].served != x->paid || entry[k].held != held))
@@ -1912,7 +1934,7 @@ static void one_grant(bool begins)
             x->total = world_between(&run.rng, 0, 30);
             x->r_total = world_between(&run.rng, 0, x->total);
         }
-        entry[m.count].bucket = 1000 + i;
+        entry[m.count].bucket = 1000 + place_of(i, BUCKETS);
         entry[m.count].r_total = x->r_total;
         entry[m.count++].total = x->unlimited ? QOS_UNLIMITED : x->total;
         one_totals(x);
@@ -1963,6 +1985,7 @@ static void one_pick(void)
         return;
     }
     line_leave(&x->has);
+    world_got(run.now - shift_ns(), (uint32_t)(x - tenant), pick.backing == PSHIFT_RESERVATION);
     if (x->strange)
         return;
     if (!x->has.r && !x->has.l)
@@ -2031,7 +2054,8 @@ static void one_begin(void)
     one.closes = world_choice(run.w, world_of(0, F_CLOSE)) || world_chance(&run.rng, 500);
     one.forces = world_choice(run.w, world_of(0, F_FORCE)) || world_chance(&run.rng, 500);
     one.void_ns = QOS_NEVER;
-    run.now = 1;
+    run.now = 1 + shift_ns();
+    one.measured_ns = shift_ns();
 }
 
 /* Promise `shares`: when the tokens' time is over, buckets without a limit go on with their shares, renewed each T, and others
@@ -2076,7 +2100,7 @@ static void agent_world(void)
         case 4:
             if (x->open && !x->has.pending && one.closes && world_chance(&run.rng, 300)) {
                 x->open = false;
-                if (pshift_agent_close(&one.agent, 1000 + i) != QOS_OK)
+                if (pshift_agent_close(&one.agent, 1000 + place_of(i, BUCKETS)) != QOS_OK)
                     world_fail(run.w, "close", run.now, "an empty queue cannot be closed");
             }
             break;
@@ -2153,6 +2177,17 @@ static void world_run(struct world *w)
     case 5: agent_world(); break;
     default: solver_world(); break;
     }
+}
+
+/* No time is special, and a bucket's id is a name: queues have numbers of their own. Of rows and servers in another order, and of
+ * counts times a number, `max_flow` and `certificate` say more, as each solution is proven alone: only its sums must be the
+ * same. Weights are in the bound of `wait` as they are, not by their ratios. */
+static double world_again_slack(const struct world *w, uint32_t client, double got)
+{
+    (void)w;
+    (void)client;
+    (void)got;
+    return 0;
 }
 
 int main(int argc, char **argv)

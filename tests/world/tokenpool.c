@@ -3,6 +3,10 @@
 // proves: written from the first page; in small worlds without races each answer is compared with plain accounts
 // flags: -DQOS_ATOMIC_HOOK
 #define WORLD_HEADER "tokenpool"
+#define WORLD_AGAIN "no shifted permuted"
+#define WORLD_AGAIN_PERMILLE 150
+#define WORLD_LATER F_AGAIN
+#define WORLD_LATER_COHORT F_COHORT
 #define WORLD_DRAW_MORE(w, r) draw_mode(w)
 #define WORLD_FIELDS(X)                                                                                                \
     X(MODE, "mode", "processes exact monitors device")                                                                 \
@@ -33,7 +37,8 @@
     X(BASE, "start_ns", "1 1000000000 4000000000000000000")                                                            \
     X(QUIET, "quiet", "6 12")                                                                                          \
     X(PUT_BACK, "put_back", "0 30 300")                                                                                \
-    X(WRONG, "wrong_calls", "0 20 200")
+    X(WRONG, "wrong_calls", "0 20 200")                                                                                \
+    X(AGAIN, "again", WORLD_AGAIN)
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "0 1 2 3 10 30")                                                                              \
     X(WANTS, "wants", "all half most idle bursts tail")                                                                \
@@ -132,6 +137,14 @@ static struct world_processes *ps = &run.ps;
 static void fold(uint64_t x)
 {
     digest = check_wrap_mul(digest ^ x, UINT64_C(0x100000001b3));
+}
+
+/* Of all clocks. Those of `shifted` begin where none of their steps back meets 0. */
+static uint64_t start_ns(const struct world *w)
+{
+    return (uint64_t)world_value(w, F_BASE) +
+           (world_choice(w, F_AGAIN) == (uint32_t)WORLD_SHIFTED ? UINT64_C(1000000000000000) : 0) +
+           (world_again == WORLD_SHIFTED ? WORLD_SHIFT_NS : 0);
 }
 
 static uint64_t min_of(uint64_t a, uint64_t b)
@@ -328,6 +341,7 @@ static void spend(struct slot *t, const struct engine *g, uint64_t e, uint64_t n
     uint64_t at = read, bound, limit;
     world_trace(ps->now_ns, t->id, "given", n);
     fold(ps->now_ns ^ (uint64_t)t->id << 56 ^ n);
+    world_got(ps->now_ns, t->id, (double)n);
     if (t->epoch != e) {
         t->epoch = e;
         t->spent = t->forced = 0;
@@ -1016,7 +1030,7 @@ static void add_processes(void)
     struct world_clock_config clock;
     struct world_life life;
     uint32_t i, twins, id;
-    uint64_t base = (uint64_t)world_value(w, F_BASE);
+    uint64_t base = start_ns(w);
     for (i = 0; i < run.monitors; i++) {
         memset(&life, 0, sizeof life);
         memset(&clock, 0, sizeof clock);
@@ -1205,6 +1219,16 @@ static void world_run(struct world *w)
         judge_lost();
     w->events = ps->met + ps->turns;
     world_processes_free(ps);
+}
+
+/* `shifted`: no time is special. `permuted`, in worlds without races: where a client's report lies does not matter, but to a
+ * monitor behind a transport, which reads them one after the other, and to a stray store. */
+static double world_again_slack(const struct world *w, uint32_t client, double got)
+{
+    (void)client;
+    (void)got;
+    return world_again == WORLD_PERMUTED && (world_choice(w, F_MODE) != 1 || x.far || world_choice(w, F_STRAYS)) ? -1
+                                                                                                                 : 0;
 }
 
 int main(int argc, char **argv)

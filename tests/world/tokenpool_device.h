@@ -50,6 +50,7 @@ static void n_serve(double left, double most)
         c->under_way -= k;
         c->done += k;
         tokenpool_client_complete(&c->engine, k);
+        world_got(node.now - start_ns(run.w), i, (double)k);
     }
 }
 
@@ -230,7 +231,7 @@ static void n_run(struct world *w)
     n_draw();
     periods = node.guard ? 24 : node.steady ? 120 : 30 + 20 * world_choice(w, F_LENGTH);
     node.rate = (double)node.C;
-    node.now = node.T;
+    node.now = node.T + start_ns(w) - (uint64_t)world_value(w, F_BASE);
     if (tokenpool_monitor_init(&monitor[0], memory[0], sizeof memory[0], storage, sizeof storage, &node.config) !=
         QOS_OK)
         world_fail(w, "init", 0, "a configuration within the ranges is refused");

@@ -936,7 +936,7 @@ static void x_resume(uint32_t k)
     struct x_monitor *m = &x.monitor[k];
     enum qos_status s;
     memset(m, 0, sizeof *m);
-    m->offset_ns = (uint64_t)world_value(x.w, F_BASE) + (x.set_back ? 100 * x.T : 0);
+    m->offset_ns = start_ns(x.w) + (x.set_back ? 100 * x.T : 0);
     s = tokenpool_monitor_resume(&m->m, memory[k], sizeof memory[k], storage, x.bytes, &x.config);
     if (s != QOS_OK)
         world_fail(x.w, "resume", x.now, "monitor %" PRIu32 ": %s", k, qos_strerror(s));
@@ -1256,6 +1256,7 @@ static void x_spend(struct x_engine *g, uint64_t n, bool forced)
     struct x_slot *s = &x.slot[g->slot];
     struct x_epoch *e = x_of(g->epoch);
     fold(x.now ^ (uint64_t)s->id << 56 ^ n);
+    world_got(x.now, g->slot, (double)n);
     world_trace(x.now, s->id, forced ? "forced" : "given", n);
     if (forced)
         g->debt_ns = x.now;
@@ -2059,6 +2060,8 @@ static void x_draw(void)
     x.clients = x_chance(700) ? x.slots : x_chance(500) ? X_SLOTS + 4 : X_CLIENTS;
     for (i = 0; i < x.slots; i++)
         x.slot[i].id = x.clients == x.slots ? i : i == 0 ? x.clients - 1 : i * 2 - 1;
+    for (i = 0; i < x.slots && world_again == WORLD_PERMUTED; i++)
+        x.slot[i].id = x.clients - 1 - x.slot[i].id;
     for (i = 0; i < x.slots; i++)
         x.slot_of[x.slot[i].id] = (uint8_t)(i + 1);
     c->batch = (uint32_t)world_value(w, F_BATCH);
@@ -2209,7 +2212,7 @@ static void x_begin(void)
         return;
     }
     m->lives = true;
-    m->offset_ns = (uint64_t)world_value(x.w, F_BASE) + (x.set_back ? 100 * x.T : 0);
+    m->offset_ns = start_ns(x.w) + (x.set_back ? 100 * x.T : 0);
     x.engines = 2 * x.slots;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
@@ -2226,8 +2229,9 @@ static void x_begin(void)
         x_wrap(m);
     for (i = 0; i < x.slots; i++) {
         x.engine[2 * i].slot = x.engine[2 * i + 1].slot = i;
-        x.engine[2 * i].offset_ns = x.engine[2 * i + 1].offset_ns =
-            (uint64_t)world_value(x.w, F_BASE) / (i + 1) + (x.slot[i].backs ? 100 * x.T : 0);
+        x.engine[2 * i].offset_ns = x.engine[2 * i + 1].offset_ns = (uint64_t)world_value(x.w, F_BASE) / (i + 1) +
+                                                                    start_ns(x.w) - (uint64_t)world_value(x.w, F_BASE) +
+                                                                    (x.slot[i].backs ? 100 * x.T : 0);
         x.engine[2 * i].next_ns = x.now + world_between(&x.rng, 0, x.T);
         x_attach(&x.engine[2 * i]);
     }

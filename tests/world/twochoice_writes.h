@@ -68,13 +68,19 @@ static unsigned char placements[CLIENTS][1 << 15] __attribute__((aligned(64)));
 static struct world_network network;
 static struct world_queue due;
 static uint32_t servers, clients, silent, per_client, max_reservations;
-static uint64_t timeout_ns, client_requests;
+static uint64_t timeout_ns, client_requests, start_ns; /* start_ns: of all clocks */
 /* What is said about a write, under way to its client. */
 static struct said {
     uint32_t client, write, server;
     uint64_t request;
 } said[4096];
 static uint32_t saids;
+
+/* What client c calls itself, and whose name it is. */
+static uint32_t named(uint32_t c)
+{
+    return world_again == WORLD_PERMUTED ? clients + silent - 1 - c : c;
+}
 
 static void wake(uint32_t kind, uint32_t number, uint64_t in_ns)
 {
@@ -261,7 +267,7 @@ static void server_done(uint32_t j)
     if (!h->lies)
         twochoice_intake_end(&h->intake, now, o.len);
     if (saids < 4096 && o.request) {
-        said[saids].client = (uint32_t)o.client;
+        said[saids].client = named((uint32_t)o.client);
         said[saids].write = o.write;
         said[saids].server = j;
         said[saids].request = o.request;
@@ -396,8 +402,8 @@ static void client_sends(struct client *x, uint32_t c, const struct twochoice_pl
 {
     struct asked *r;
     uint32_t i;
-    post(SERVERS + c, o->server, &o->message);
-    if (o->server >= servers || o->message.client != c) {
+    post(SERVERS + named(c), o->server, &o->message);
+    if (o->server >= servers || o->message.client != named(c)) {
         FAULT("writes", "a message to a server that does not exist, or of another client");
         return;
     }
@@ -517,6 +523,7 @@ static void client_binds(uint32_t c, struct asked *r, const struct twochoice_pla
     judge_place(x, r, s, o);
     x->sent++;
     x->borrowed += o->server != s->home;
+    world_got(now - start_ns, c, o->server);
     s->server = o->server;
     s->at_ns = now;
     s->failed = false;
@@ -528,7 +535,7 @@ static void client_binds(uint32_t c, struct asked *r, const struct twochoice_pla
         FAULT("holds", "server %" PRIu32 " of %" PRIu32 " holds %" PRIu32 " of %" PRIu32 " writes of a request",
               o->server, servers, held, r->k);
     {
-        const struct op op = {c, r->id, o->message.turn, s->len, o->write};
+        const struct op op = {named(c), r->id, o->message.turn, s->len, o->write};
         server_begins(o->server, &op);
         server_works(o->server);
         server_asks(o->server);
@@ -699,7 +706,7 @@ static void be_silent(uint32_t c)
     memset(&m, 0, sizeof m);
     m.type = TWOCHOICE_RESERVE;
     m.count = (uint32_t)world_between(&rng, 1, 20);
-    m.client = clients + c;
+    m.client = named(clients + c);
     m.request = ++client_requests;
     m.turn = client_requests;
     m.len_bytes = 100000;
@@ -760,7 +767,8 @@ static void writes_begin(void)
     memset(client, 0, sizeof client);
     saids = 0;
     client_requests = 0;
-    now = 1;
+    start_ns = world_again == WORLD_SHIFTED ? WORLD_SHIFT_NS : 0;
+    now = 1 + start_ns;
     for (i = 0; i < servers; i++) {
         struct twochoice_intake_config c;
         memset(&c, 0, sizeof c);
@@ -775,8 +783,9 @@ static void writes_begin(void)
         host[i].lies = world_choice(world, F_LIARS) && i == 0;
         host[i].hangs_ns =
             world_choice(world, F_HANGS) % 3 && i < (servers + 1) / (world_choice(world, F_HANGS) == 1 ? servers : 2)
-                ? world_between(&rng, 1, 1000 * MS)
+                ? start_ns + world_between(&rng, 1, 1000 * MS)
                 : UINT64_MAX;
+        host[i].idle_ns = start_ns;
         if (twochoice_intake_memsize(&c) > sizeof intakes[i] ||
             twochoice_intake_init(&host[i].intake, intakes[i], sizeof intakes[i], &c) != QOS_OK)
             FAULT("init", "an intake within the ranges is refused");
@@ -789,7 +798,7 @@ static void writes_begin(void)
         c.max_requests = client[i].max_requests = (uint32_t)world_between(&rng, 1, 4);
         c.include_home = world_chance(&rng, 300);
         c.timeout_ns = timeout_ns;
-        c.client = i;
+        c.client = named(i);
         c.seed = world->seed + i;
         if (twochoice_placement_memsize(&c) > sizeof placements[i] ||
             twochoice_placement_init(&client[i].placement, placements[i], sizeof placements[i], &c) != QOS_OK)
@@ -830,7 +839,7 @@ static void writes_world(void)
     struct world_packet packet;
     struct twochoice_message m, answer;
     writes_begin();
-    while (!world->broken && now < 6000 * MS && world->events < 60000) {
+    while (!world->broken && now < start_ns + 6000 * MS && world->events < 60000) {
         const uint64_t t = world_queue_next_ns(&due), arrives = world_network_next_ns(&network);
         if (t == WORLD_NEVER && arrives == WORLD_NEVER)
             break;
@@ -845,9 +854,9 @@ static void writes_world(void)
                 if (packet.from != SERVERS + m.client)
                     continue;
                 server_hears(packet.to, &m);
-            } else if (packet.to - SERVERS < clients) {
-                const uint32_t c = packet.to - SERVERS;
-                if (packet.from != m.server || m.client != c)
+            } else if (named(packet.to - SERVERS) < clients) {
+                const uint32_t c = named(packet.to - SERVERS);
+                if (packet.from != m.server || m.client != packet.to - SERVERS)
                     continue; /* the caller checks who sent it */
                 client_notes(&client[c], &m);
                 if (twochoice_placement_heard(&client[c].placement, now + client[c].ahead_ns, &m, &answer)) {
@@ -878,6 +887,7 @@ static void judge_pull(const struct twochoice_maintainer_config *c, const struct
     const uint32_t j = o->piece.target;
     uint64_t sum = 0;
     uint32_t i;
+    world_got(now - start_ns, j, (double)(o->piece.end - o->piece.offset));
     if (now < busy_ns + c->idle_ns)
         FAULT("quiet", "a pull starts %.3f ms after the home was busy", (double)(now - busy_ns) / 1e6);
     if (o->piece.end - o->piece.offset > c->piece_bytes)
@@ -905,7 +915,7 @@ static void pulls_world(void)
     struct twochoice_table_state info;
     struct twochoice_order o;
     struct twochoice_piece piece[64];
-    uint64_t said_ns[SERVERS] = {0}, load[SERVERS], busy_ns = 0, local = 0, stamp, step, offset, longest, last = 3000;
+    uint64_t said_ns[SERVERS] = {0}, load[SERVERS], busy_ns, local = 0, stamp, step, offset, longest, last = 3000;
     uint32_t n = 0, i;
     size_t got;
     memset(&c, 0, sizeof c);
@@ -927,7 +937,11 @@ static void pulls_world(void)
         FAULT("init", "a maintainer within the ranges is refused");
         return;
     }
-    for (now = 1, step = 0; step < last && !world->broken; step++) {
+    start_ns = world_again == WORLD_SHIFTED                              ? 2 * WORLD_SHIFT_NS
+               : world_choice(world, F_AGAIN) == (uint32_t)WORLD_SHIFTED ? WORLD_SHIFT_NS
+                                                                         : 0; /* its rate saves from 0 on: a piece */
+    busy_ns = start_ns;
+    for (now = 1 + start_ns, step = 0; step < last && !world->broken; step++) {
         const bool calm = step >= 1000;
         if (step ==
             1000) /* from now on each pull takes a few steps: to ask, to wait for the rate, to copy, for a round */

@@ -12,6 +12,7 @@
  *     WORLD_DRAW_MORE(w, rng)   optional: changes what a seed has drawn
  *     WORLD_LATER, WORLD_LATER_COHORT   optional: from these fields on the seeds' own numbers draw none, so that the worlds
  *                               of all seeds stay as they are; world_draw_later draws them, for the seeds that call it
+ *     WORLD_AGAIN               optional: see "again" below
  * After it:
  *     static void world_run(struct world *w)    runs it; calls world_fail(w, "oracle", now_ns, "...") if one is broken
  *     world_main(argc, argv)
@@ -104,7 +105,7 @@ static bool world_is_later(uint32_t f)
 }
 
 /* In WORLD_DRAW_MORE, of worlds that have the later fields. */
-static void world_draw_later(struct world *w, struct world_rng *r)
+static WORLD_UNUSED void world_draw_later(struct world *w, struct world_rng *r)
 {
     uint32_t f;
     for (f = 0; f < WORLD_FIELD_COUNT; f++)
@@ -133,6 +134,11 @@ static void world_draw(struct world *w, uint64_t seed)
             w->choice[f] = (uint8_t)world_between(&r, 0, world_field[f].values - 1);
 #ifdef WORLD_DRAW_MORE
     WORLD_DRAW_MORE(w, &r);
+#endif
+#ifdef WORLD_AGAIN_PERMILLE
+    world_rng_init(&r, seed, 0x7717); /* by its own numbers: a later field */
+    if (world_chance(&r, WORLD_AGAIN_PERMILLE))
+        w->choice[F_AGAIN] = (uint8_t)world_between(&r, 0, world_field[F_AGAIN].values - 1);
 #endif
 }
 
@@ -223,7 +229,74 @@ static WORLD_UNUSED void world_trace_promise(uint32_t client, double rate)
         world_promised[client] = rate;
 }
 
+/* ---- again -------------------------------------------------------------------------------------------------------------
+ *
+ * The same world twice, with one thing changed that must not matter: another start of all clocks (`shifted`), other ids
+ * (`permuted`), all weights or counts times a number (`scale_free`). A header's worlds name those that they know:
+ *     WORLD_AGAIN "no shifted permuted scale_free"    in this order; values of the field AGAIN, and the oracles
+ *     static double world_again_slack(const struct world *w, uint32_t client, double got)
+ *         how much more or less than `got` the client may get the second time; below 0: not judged. Of WORLD_ALL, asked first:
+ *         0 if everything must go to the same client at the same time, else below 0
+ * The adapter reads world_again, and says with world_got what goes to whom, by its own numbers of clients. */
+enum { WORLD_FIRST_RUN, WORLD_SHIFTED, WORLD_PERMUTED, WORLD_SCALED };
+static uint32_t world_again; /* of the run that goes on */
+#define WORLD_SHIFT_NS UINT64_C(123456789123)
+#define WORLD_ALL UINT32_MAX
+#define WORLD_GOT_MAX 4096u
+struct world_account {
+    uint64_t digest;
+    uint32_t clients;
+    double got[WORLD_GOT_MAX];
+};
+static struct world_account world_account;
+
+static WORLD_UNUSED void world_got(uint64_t now_ns, uint32_t client, double amount)
+{
+    struct world_account *a = &world_account;
+    a->digest = check_wrap_mul(a->digest ^ now_ns, UINT64_C(0x100000001b3));
+    a->digest =
+        check_wrap_mul(a->digest ^ ((uint64_t)client << 40) ^ (uint64_t)(int64_t)amount, UINT64_C(0x100000001b3));
+    if (client < WORLD_GOT_MAX)
+        a->got[client] += amount;
+    if (client < WORLD_GOT_MAX && client >= a->clients)
+        a->clients = client + 1;
+}
+
 static void world_run(struct world *w);
+#ifdef WORLD_AGAIN
+static double world_again_slack(const struct world *w, uint32_t client, double got);
+static void world_run_twice(struct world *w)
+{
+    static struct world_account first;
+    const char *oracle = world_field[F_AGAIN].word[world_choice(w, F_AGAIN)];
+    uint64_t events;
+    double slack;
+    uint32_t i;
+    world_again = WORLD_FIRST_RUN; /* the last one may have hung */
+    memset(&world_account, 0, sizeof world_account);
+    world_run(w);
+    if (w->broken || world_choice(w, F_AGAIN) == 0)
+        return;
+    first = world_account;
+    events = w->events;
+    w->events = 0;
+    world_again = world_choice(w, F_AGAIN);
+    memset(&world_account, 0, sizeof world_account);
+    world_run(w);
+    w->events += events;
+    slack = world_again_slack(w, WORLD_ALL, 0);
+    if (slack >= 0 && !w->broken && world_account.digest != first.digest)
+        world_fail(w, oracle, 0, "the same world again gives another schedule");
+    for (i = 0; i < first.clients && !w->broken; i++) {
+        const double got = first.got[i], again = world_account.got[i];
+        slack = world_again_slack(w, i, got);
+        if (slack >= 0 && (again > got + slack || again < got - slack))
+            world_fail(w, oracle, 0, "client %" PRIu32 " got %.0f, and the second time %.0f; allowed are %.0f", i, got,
+                       again, slack);
+    }
+}
+#endif
+
 static volatile uint64_t world_current; /* the seed, for a crash */
 
 static sigjmp_buf world_hung; /* the value of a jump: a signal's number; 1: the world itself says that it hangs */
@@ -263,7 +336,11 @@ static void world_do(struct world *w)
     world_goes_on(0);
     world_runs = 1;
     switch (sigsetjmp(world_hung, 1)) {
+#ifdef WORLD_AGAIN
+    case 0: world_run_twice(w); break;
+#else
     case 0: world_run(w); break;
+#endif
     case SIGSEGV: world_fail(w, "crash", 0, "signal SIGSEGV: an address that is not"); break;
     case SIGFPE: world_fail(w, "crash", 0, "signal SIGFPE: a division by zero"); break;
     case SIGILL: world_fail(w, "crash", 0, "signal SIGILL: a trap"); break;
