@@ -239,7 +239,7 @@ static WORLD_UNUSED void world_trace_promise(uint32_t client, double rate)
  *         0 if everything must go to the same client at the same time, else below 0
  * The adapter reads world_again, and says with world_got what goes to whom, by its own numbers of clients. */
 enum { WORLD_FIRST_RUN, WORLD_SHIFTED, WORLD_PERMUTED, WORLD_SCALED };
-static uint32_t world_again; /* of the run that goes on */
+static WORLD_UNUSED uint32_t world_again; /* of the run that goes on */
 #define WORLD_SHIFT_NS UINT64_C(123456789123)
 #define WORLD_ALL UINT32_MAX
 #define WORLD_GOT_MAX 4096u
