@@ -19,16 +19,14 @@
  *                        limit 30  a 8   b 12          has tokens left (it borrows).
  *
  *   Use it in one of two ways:
- *     gate     htb_take() says yes or no. The queues are yours. If the answer is no, ask
- *              again at htb_next_ns(); or submit a request with `gate` set, which
- *              htb_dispatch() returns at its turn.
+ *     gate     htb_take() says yes or no. The queues are yours. If no, ask again at
+ *              htb_next_ns(), or submit it with `gate` set: htb_dispatch() says when.
  *     queues   htb_submit(), htb_dispatch(), htb_complete(): a queue for each class and a
  *              dispatch queue before the device (the paper's ODIS).
  *
  * THE CALLS
  *
  *     #include "htb.h"
- *
  *     static unsigned char memory[16384] __attribute__((aligned(64)));
  *     static struct htb_config config;      // zero means the default in every field
  *     static struct htb_class gold;
@@ -85,7 +83,9 @@
  *     and n / R after the S before it; service above R counts for burst_ns at most. So N
  *     outstanding get min(R, N * n / T). The class that needs the least decides. Pauses
  *     of the device do not count. Without latency_ns, who has one request at a time has
- *     no such promise: nothing of it waits. Give it a T of at most n / R.
+ *     no such promise: nothing of it waits. Give it a T of at most n / R. What hangs at
+ *     the device takes its own room only: if nothing completes for 100 ms and 16 usual
+ *     gaps, more goes; if that is done first, what was there before counts no more.
  *   - Borrowers of one lender with weights w and requests of at most n tokens get service
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
@@ -230,6 +230,7 @@ struct htb_state {
     uint32_t at_device;                         /* requests at the device */
     enum htb_scenario scenario;                 /* of the maximizer's last look */
     uint64_t flight_ns;                         /* device time in flight */
+    uint64_t hung_ns;                           /* of it, requests that hang: the bound does not count them */
     uint64_t flight_bound_ns;                   /* its bound now; HTB_BY_RATE: QOS_UNLIMITED */
     uint32_t flight_by;                         /* the class that it is narrowed for; QOS_NONE: none; the number of
                                                  * classes: one of another tree */
@@ -344,13 +345,14 @@ QOS_API QOS_NODISCARD enum qos_status htb_submit(struct htb *tree, uint64_t now_
  * device. */
 QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
 /* Time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or a
- * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. Never late. Early at
- * most once for each request: when a class may pass its limit again, but a larger request has the turn. HTB_BY_RATE:
+ * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. By flight that may
+ * be the time at which one goes beyond the bound, as all that is at the device may hang. Never late. Early at most
+ * once for each request: when a class may pass its limit again, but a larger request has the turn. HTB_BY_RATE:
  * O(depth) for each class, too, that may pass its limit before that time. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
 /* The device is done with a request from htb_dispatch. tokens[resources]: its real cost; the difference from the
  * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. A request that hangs
- * is in flight until you say so, and may keep all others out. QOS_EINVAL: it is not at the device. QOS_ERANGE:
+ * keeps its place in device_max and dispatch_max until then. QOS_EINVAL: it is not at the device. QOS_ERANGE:
  * tokens. */
 QOS_API QOS_NODISCARD enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb_outcome outcome,
                                                    const uint64_t *tokens, struct htb_request *request);
@@ -568,6 +570,7 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 #define HTB_PRIV_TRUSTED 20    /* and so many more, if it was in time before: late ones come in clusters */
 #define HTB_PRIV_WIDE 65535u   /* the bound of a class that narrows nothing */
 #define HTB_PRIV_HALF 600u     /* a factor of 1.5 as a logarithm */
+#define HTB_PRIV_PATIENCE_NS UINT64_C(100000000)
 
 /* The controller of the device time in flight. */
 struct htb_priv_flight {
@@ -576,9 +579,11 @@ struct htb_priv_flight {
     uint16_t narrow;                           /* what the late classes need: the least of theirs */
     enum htb_priv_phase phase;
     bool up, searching, full; /* direction of the trial; look for the knee; a request had to wait for room */
-    uint32_t step, failed;    /* the bound changes by 1 + 2^-step; directions that failed at this step */
+    uint32_t step;            /* the bound changes by 1 + 2^-step */
     uint32_t longer;          /* looks are 4^longer times as long, as the demand or the device varies */
     uint32_t by;              /* class that the bound is narrowed for; QOS_NONE */
+    uint32_t had;             /* requests that are at the device still since the last gap that may be a pause */
+    bool failed;              /* the other direction, at this step */
     bool hurts;               /* the trial delays own tokens */
     bool draining;            /* more is in flight than a bound that was narrowed */
     bool alone;               /* one class has the device for itself */
@@ -594,16 +599,19 @@ struct htb_priv_flight {
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
     uint64_t took_ns, cost_ns;          /* of the latest 64 requests or so: at the device; device time */
     uint64_t gap_end_ns, hidden_ns;     /* the last gap that may be a pause: its end; how much longer than usual */
-    uint64_t had_ns, had;               /* what was at the device then: its time; requests still there */
+    uint64_t had_ns;                    /* device time of what was in flight then */
     uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/64 of the time; on the active clock */
     uint64_t sum_ns;                    /* device time completed */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
-    uint64_t alone_ns;                  /* the bound for one that is alone: what a newcomer may wait for */
-    uint64_t alone_from_ns;             /* when one is alone, if no other asks; on the active clock */
-    uint64_t lone_ns, lone_speed;       /* its bound now; its speed under half of that, 0: not known */
-    uint64_t lone_retry_ns;             /* it gets no wider before; on the active clock */
-    struct htb_priv_late *cls;          /* HTB_PRIV_LATE_MAX */
+    uint64_t moved_ns, extra_ns;  /* since then nothing completed, all sent is beyond the bound; these: their time */
+    uint64_t next_ns;             /* when the next may go, or when that is looked at */
+    uint64_t hung_ns, hung_at_ns; /* device time that hangs, not in now_ns; what was sent before then does */
+    uint64_t alone_ns;            /* the bound for one that is alone: what a newcomer may wait for */
+    uint64_t alone_from_ns;       /* when one is alone, if no other asks; on the active clock */
+    uint64_t lone_ns, lone_speed; /* its bound now; its speed under half of that, 0: not known */
+    uint64_t lone_retry_ns;       /* it gets no wider before; on the active clock */
+    struct htb_priv_late *cls;    /* HTB_PRIV_LATE_MAX */
 };
 
 /* What a class that was refused at the gate needs (chapter on the gate). */
@@ -974,8 +982,8 @@ QOS_PRIV bool htb_priv_in_range(const struct htb *tree, const uint64_t *n)
 QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens, int64_t *n_sub)
 {
     uint32_t r;
-    for (r = 0; r < HTB_RESOURCES_MAX; r++)
-        n_sub[r] = r < tree->resources ? (int64_t)tokens[r] * QOS_SUBTOKENS : 0;
+    for (r = 0; r < tree->resources; r++)
+        n_sub[r] = (int64_t)tokens[r] * QOS_SUBTOKENS;
 }
 
 /* ==== chapter: queues ==============================================================================================
@@ -1522,15 +1530,14 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 /* The same for the root. By flight its tokens delay no request. */
 QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
 {
-    const struct htb_request *request = htb_priv_next_request(tree, tree->classes);
     int64_t n_sub[HTB_RESOURCES_MAX];
-    htb_priv_mark(tree, tree->classes, HTB_PRIV_BACKLOG, request != NULL);
-    tree->root_ready = request != NULL;
+    tree->root_ready = tree->cls[tree->classes].u.group.first != QOS_NONE; /* who is in a ring has a request */
+    htb_priv_mark(tree, tree->classes, HTB_PRIV_BACKLOG, tree->root_ready);
     tree->root_wake_ns = QOS_NEVER;
-    if (!request || tree->bound == HTB_BY_FLIGHT)
+    if (!tree->root_ready || tree->bound == HTB_BY_FLIGHT)
         return;
     htb_priv_refill(tree, tree->classes, now_ns);
-    htb_priv_sub_tokens(tree, request->tokens, n_sub);
+    htb_priv_sub_tokens(tree, htb_priv_next_request(tree, tree->classes)->tokens, n_sub);
     tree->root_ready = htb_priv_passes(tree, tree->classes, false, n_sub);
     if (!tree->root_ready)
         tree->root_wake_ns = htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns);
@@ -1828,18 +1835,72 @@ QOS_PRIV struct htb_request *htb_priv_hand_out(struct htb *tree, struct htb_requ
     return r;
 }
 
-/* When there is room at the device for the next request: by flight, while what is in flight is below the bound. A gate
- * request is taken to be there for the time of its tokens; an idle device does not wait for that. In trees that have
- * joined own tokens have room up to the knee: what is narrowed in all of them must not keep those out that it is for.
- * QOS_NEVER: a request must complete first. */
+/* If nothing completes for so long, all that is at the device may hang. */
+QOS_PRIV uint64_t htb_priv_patience_ns(const struct htb_priv_flight *f)
+{
+    return qos_max(HTB_PRIV_PATIENCE_NS, 16 * f->gap_ns);
+}
+
+/* When a request may go beyond the bound, as that may be so. */
+QOS_PRIV uint64_t htb_priv_beyond_ns(const struct htb_priv_flight *f)
+{
+    return f->extra_ns != 0 ? f->next_ns : qos_sat_add(f->moved_ns, htb_priv_patience_ns(f));
+}
+
+/* May one now? next_ns is so early at least; looked at anew when it is over. */
+QOS_PRIV_NOINLINE bool htb_priv_may_go_beyond(struct htb_priv_flight *f, uint64_t now_ns)
+{
+    const bool may = htb_priv_beyond_ns(f) <= now_ns;
+    if (!may && f->extra_ns == 0)
+        f->next_ns = qos_sat_add(f->moved_ns, HTB_PRIV_PATIENCE_NS);
+    return may;
+}
+
+/* One goes. */
+QOS_PRIV_NOINLINE void htb_priv_go_beyond(struct htb_priv_flight *f, const struct htb_request *r, uint64_t now_ns)
+{
+    const uint64_t ns = r->gate ? 0 : r->flight_ns;
+    if (f->extra_ns == 0)
+        f->moved_ns = now_ns;
+    f->extra_ns += ns;
+    f->next_ns = qos_sat_add(
+        now_ns, qos_max(qos_sat_mul(64, ns), qos_mul_div_floor(htb_priv_patience_ns(f), ns, qos_max(f->extra_ns, 1))));
+}
+
+/* A request is complete, and others had gone beyond the bound. If it is one of those, the device works, and what has
+ * been there since before hangs: it counts no more. */
+QOS_PRIV_NOINLINE void htb_priv_tell_hung(struct htb_priv_flight *f, const struct htb_request *r)
+{
+    if (r->sent_ns >= f->moved_ns) {
+        const uint64_t counts_ns = qos_min(f->extra_ns, f->now_ns);
+        f->hung_ns += f->now_ns - counts_ns;
+        f->now_ns = counts_ns;
+        f->hung_at_ns = f->moved_ns;
+    }
+    f->extra_ns = 0;
+    f->next_ns = 1;
+}
+
+/* Was it found to hang? */
+QOS_PRIV bool htb_priv_hangs(const struct htb_priv_flight *f, const struct htb_request *r)
+{
+    return r->sent_ns < f->hung_at_ns;
+}
+
+/* When there is room at the device for the next request: by flight, while what is in flight is below the bound, or
+ * when all of that may hang. A gate request is taken to be there for the time of its tokens; an idle device does not
+ * wait for that. In trees that have joined own tokens have room up to the knee: what is narrowed in all of them must
+ * not keep those out that it is for. QOS_NEVER: a request must complete first. */
 QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const bool own = tree->joined.lease && payer < tree->classes;
     const uint64_t room_ns = qos_sat_sub(own ? qos_max(f->bound_ns, f->knee_ns) : f->bound_ns, f->now_ns);
     const struct htb_request *next;
-    if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->set.dispatch_max || room_ns == 0)
+    if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->set.dispatch_max)
         return QOS_NEVER;
+    if (room_ns == 0)
+        return f->next_ns;
     if (QOS_LIKELY(qos_sat_sub(f->gate_end_ns, tree->now_ns) < room_ns))
         return 0;
     next = f->now_ns == 0 && payer != QOS_NONE ? htb_priv_next_request(tree, payer) : NULL;
@@ -1853,7 +1914,9 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
     while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->set.dispatch_max) {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
-        if (htb_priv_room_ns(tree, payer) > qos_min(now_ns, QOS_NEVER - 1)) { /* what never comes is later */
+        const uint64_t room_ns = htb_priv_room_ns(tree, payer);
+        if (room_ns > qos_min(now_ns, QOS_NEVER - 1) ||
+            (room_ns != 0 && !htb_priv_may_go_beyond(&tree->flight, now_ns))) { /* what never comes is later */
             tree->flight.full = tree->flight.full || payer != QOS_NONE;
             break;
         }
@@ -1865,6 +1928,10 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
             break;
         r = htb_priv_serve(tree, payer, now_ns);
         r->flight_ns = tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
+        if (QOS_LIKELY(room_ns == 0))
+            tree->flight.moved_ns = now_ns;
+        else
+            htb_priv_go_beyond(&tree->flight, r, now_ns);
         if (r->gate) {
             tree->flight.gate_end_ns = qos_sat_add(qos_max(tree->flight.gate_end_ns, now_ns), r->flight_ns);
             r->state = HTB_IDLE;
@@ -1938,7 +2005,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_first_event_ns(const struct htb *tree, uint6
 
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
-    uint64_t event_ns, given_ns = now_ns;
+    uint64_t event_ns, room_ns, given_ns = now_ns;
     uint32_t turn;
     bool full;
     now_ns = htb_priv_now(tree, now_ns);
@@ -1949,12 +2016,15 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     if (!full && tree->dispatch.waiting != 0)
         return given_ns;
     turn = htb_priv_servable(tree);
-    if ((full && tree->gates == 0) || htb_priv_room_ns(tree, turn) == QOS_NEVER)
+    room_ns = htb_priv_room_ns(tree, turn);
+    if ((full && tree->gates == 0) || room_ns == QOS_NEVER)
         return QOS_NEVER;
-    if (turn != QOS_NONE) /* it may become another's */
-        event_ns = qos_min(htb_priv_room_ns(tree, turn), htb_priv_heap_min_key(&tree->event));
-    else
+    if (turn == QOS_NONE)
         event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
+    else /* it may become another's */
+        event_ns = qos_min(room_ns, htb_priv_heap_min_key(&tree->event));
+    if (tree->flight.now_ns >= tree->flight.bound_ns) /* whoever's turn it is then */
+        event_ns = qos_max(event_ns, htb_priv_beyond_ns(&tree->flight));
     return qos_max(event_ns, given_ns);
 }
 
@@ -2006,12 +2076,18 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
 QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
 {
     const uint64_t nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    uint64_t hung_ns = 0;
     QOS_ASSERT(r->generation != tree->cls[r->paid_by].generation || tree->cls[r->paid_by].u.leaf.outstanding != 0);
-    QOS_ASSERT(r->flight_ns <= tree->flight.now_ns);
+    QOS_ASSERT(r->flight_ns <= tree->flight.now_ns + tree->flight.hung_ns);
+    if (QOS_UNLIKELY(tree->flight.hung_ns != 0)) {
+        hung_ns = htb_priv_hangs(&tree->flight, r) ? qos_min(r->flight_ns, tree->flight.hung_ns)
+                                                   : qos_sat_sub(r->flight_ns, tree->flight.now_ns);
+        tree->flight.hung_ns -= hung_ns;
+    }
     if (r->generation == tree->cls[r->paid_by].generation && --tree->cls[r->paid_by].u.leaf.outstanding == 0 &&
         !(tree->node[r->paid_by].flags & HTB_PRIV_OWN))
         htb_priv_mark(tree, r->paid_by, HTB_PRIV_RESTED, true);
-    tree->flight.now_ns -= r->flight_ns;
+    tree->flight.now_ns -= r->flight_ns - hung_ns;
     QOS_ASSERT(tree->flight.now_ns == 0 || tree->dispatch.waiting + tree->dispatch.at_device != 0);
     if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
         htb_priv_place_up(tree, r->paid_by, true, now_ns);
@@ -2031,8 +2107,13 @@ QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb
     now_ns = htb_priv_now(tree, now_ns);
     tree->dispatch.at_device--;
     htb_priv_run_clock(tree, request, now_ns);
-    if (tree->bound == HTB_BY_FLIGHT)
+    if (tree->bound == HTB_BY_FLIGHT) {
+        if (QOS_UNLIKELY(tree->flight.extra_ns != 0) && request->flight_ns != 0)
+            htb_priv_tell_hung(&tree->flight, request);
+        if (request->flight_ns != 0)
+            tree->flight.moved_ns = now_ns;
         htb_priv_watch(tree, request, tokens ? tokens : request->tokens, now_ns);
+    }
     htb_priv_leave(tree, request, outcome == HTB_NOT_DONE ? NULL : tokens ? tokens : request->tokens, now_ns);
     return QOS_OK;
 }
@@ -2130,8 +2211,14 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *
  * A device that completes nothing for more than 1 ms, four of its longest usual gaps and twice what a request of that
  * size takes pauses. The clock of the looks stands still then, and classes whose requests are all at the device earn
- * tokens for it, up to lag_ns. It was the caller, and the time counts, if what was at the device is complete after that
- * sooner than the device can do it. Trees that have joined take the least bound of all.
+ * tokens for it, up to lag_ns. It was the caller, and the time counts, if what was at the device is complete after
+ * that sooner than the device can do it. Trees that have joined take the least bound of all.
+ *
+ *   hangs     nothing with device time completes for p, the longer of 100 ms and 16 of the longest usual gaps: a
+ *             request goes beyond the bound, the next p / 1 after it, then p / 2, p / 3, but none before 64 times what
+ *             the last one cost, so a pause of the device ends with one more and 1/64 of it in flight, at most. If one
+ *             of these is complete first, the device works, and what was there before hangs: it counts no more,
+ *             neither in flight nor as evidence. Its class pays for it and sees its latency when it is complete
  *
  * A bound below one request lets one go: where that is larger than twice the bound, trials begin from two of it.
  *
@@ -2286,9 +2373,9 @@ QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 QOS_PRIV void htb_priv_failed(struct htb_priv_flight *f, uint64_t now_ns)
 {
     f->up = !f->up;
-    if (++f->failed < 2)
+    f->failed = !f->failed;
+    if (f->failed)
         return;
-    f->failed = 0;
     if (++f->step <= HTB_PRIV_FINE)
         return;
     f->searching = false;
@@ -2301,7 +2388,7 @@ QOS_PRIV void htb_priv_search(struct htb_priv_flight *f, uint32_t step)
 {
     f->searching = f->up = true;
     f->step = step;
-    f->failed = 0;
+    f->failed = false;
 }
 
 /* What a class learned of a device that was slower or faster by a half does not count. */
@@ -2365,7 +2452,7 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     } else if (htb_priv_better(tree)) {
         bound_ns = f->base_ns; /* here: the bound that was tried */
         f->step -= f->step != 0;
-        f->failed = 0;
+        f->failed = false;
         f->hold_ns = 0;
         f->found_for = f->up ? qos_max(f->found_for, f->was_asked) : f->was_asked;
     } else {
@@ -2449,7 +2536,7 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     f->speed[f->phase] = htb_priv_speed(f);
     if (doubled && !f->hurts) { /* kept */
         f->speed[HTB_PRIV_BASE] = f->speed[HTB_PRIV_TRIAL];
-        f->failed = 0;
+        f->failed = false;
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_BASE) {
         htb_priv_look_back(tree);
@@ -2909,6 +2996,8 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
         htb_priv_turn_early(tree, r, now_ns);
     c->u.leaf.p50 = htb_priv_quantile(c->u.leaf.p50, took, 32, 32);
     c->u.leaf.p99 = htb_priv_quantile(c->u.leaf.p99, took, 198, 2);
+    if (htb_priv_hangs(f, r))
+        return;
     if (f->draining && f->now_ns - r->flight_ns < f->bound_ns) {
         f->draining = false;
         f->changed_ns = now_ns;
@@ -3305,6 +3394,7 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     tree->flight.up = tree->flight.searching = true;
     tree->flight.found_for = QOS_NEVER;
     tree->flight.last_ns = c.start_ns;
+    tree->flight.next_ns = 1;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
         tree->flight.cls[i].bound = HTB_PRIV_WIDE;
@@ -3555,6 +3645,11 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
     tree->flight.gate_end_ns = qos_sat_add(now_ns, qos_sat_sub(tree->flight.gate_end_ns, tree->now_ns));
     tree->now_ns = tree->maximize.last_ns = tree->flight.last_ns = tree->flight.changed_ns = now_ns;
     tree->flight.pause_end_ns = 0;
+    tree->flight.now_ns += tree->flight.hung_ns;
+    tree->flight.hung_ns = tree->flight.hung_at_ns = 0;
+    tree->flight.moved_ns = now_ns;
+    tree->flight.extra_ns = 0;
+    tree->flight.next_ns = 1;
     tree->flight.probe_ns = now_ns;
     for (id = 0; id < HTB_PRIV_LATE_MAX; id++)
         tree->flight.cls[id].retry_ns = now_ns;
@@ -3621,7 +3716,8 @@ QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out)
     out->dispatched = tree->dispatch.waiting;
     out->at_device = tree->dispatch.at_device;
     out->scenario = tree->scenario;
-    out->flight_ns = tree->flight.now_ns;
+    out->flight_ns = tree->flight.now_ns + tree->flight.hung_ns;
+    out->hung_ns = tree->flight.hung_ns;
     out->flight_bound_ns = tree->flight.bound_ns;
     out->flight_by = tree->flight.by;
     out->flight_cost_permille = 0;
@@ -4350,7 +4446,7 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
 /* Takes n for a resolved class, or nothing. The caller places the class again. */
 QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
-    int64_t n_sub[HTB_RESOURCES_MAX];
+    int64_t n_sub[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     struct htb_priv_way way;
     htb_priv_sub_tokens(tree, n, n_sub);
     if (QOS_UNLIKELY(tree->claims != 0))

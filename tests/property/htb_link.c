@@ -1,6 +1,6 @@
 // proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though the
 // search for the knee does not end; one whose rate is out of reach and that comes and goes costs the others nothing; more
-// demand is seen when it comes
+// demand is seen when it comes; requests that hang cost their room and a second, and a pause costs no more by that
 // flags: -O2
 // variants: native
 #include "htb.h"
@@ -22,12 +22,16 @@ struct link {
     uint64_t steady_ns; /* not 0: its speed is 0.33 and 1 in turn, each for this time in the mean */
     uint64_t on_ns;     /* not 0: the first tenant asks for so long, then does not for as long, and so on */
     uint64_t joins_ns;  /* the third one asks from then on */
+    uint32_t hang;      /* so many requests of the first one hang from hang_ns on: for back_ns */
+    uint64_t hang_ns, back_ns;
+    uint64_t pause_ns; /* from hang_ns on nothing completes for so long */
 };
 
 static struct htb tree;
 static struct htb_request request[REQUESTS_MAX];
 static uint64_t end_ns[REQUESTS_MAX];
 static bool idle[REQUESTS_MAX];
+static uint64_t extra_ns; /* device time that came to what was in flight, in the pause */
 static unsigned char memory[1 << 16] __attribute__((aligned(64)));
 
 static bool asks(const struct link *l, uint32_t id, uint64_t now)
@@ -42,8 +46,11 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
     struct htb_class terms;
     struct check_rng rng;
     uint64_t now = 1, worked_ns = 1, change_ns = l->steady_ns ? 0 : QOS_NEVER;
+    struct htb_state state;
+    uint64_t resumes = 0, before_ns = 0;
+    bool paused = false;
     double speed = 1, credit = (double)l->credit_ns;
-    uint32_t i, id, n = 0;
+    uint32_t i, id, n = 0, hung = 0;
     memset(&config, 0, sizeof config);
     memset(&terms, 0, sizeof terms);
     memset(request, 0, sizeof request);
@@ -78,15 +85,35 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
                 CHECK_EQ(htb_submit(&tree, now, &request[i]), QOS_OK);
             }
         while ((r = htb_dispatch(&tree, now)) != NULL) {
-            const double more = credit + (double)(now - worked_ns) * speed;
+            const uint64_t at = paused && now < resumes ? resumes : now;
+            const double more = credit + (double)(at - worked_ns) * speed;
             credit = (more < (double)l->credit_ns ? more : (double)l->credit_ns) - (double)r->tokens[0];
-            worked_ns = now;
-            end_ns[r - request] = now + l->rtt_ns + (uint64_t)(credit < 0 ? -credit / speed : 0);
+            worked_ns = at;
+            end_ns[r - request] = at + l->rtt_ns + (uint64_t)(credit < 0 ? -credit / speed : 0);
+            if (now >= l->hang_ns && r->class_id == 1 && hung < l->hang) {
+                hung++;
+                end_ns[r - request] = l->back_ns ? now + l->back_ns : QOS_NEVER;
+            }
         }
+        if (paused && now < resumes) {
+            CHECK_EQ(htb_info(&tree, &state), QOS_OK);
+            extra_ns = state.flight_ns - before_ns;
+        }
+        if (!paused && l->pause_ns)
+            next = qos_min(next, l->hang_ns);
         next = qos_min(qos_min(next, change_ns), htb_dispatch_next_ns(&tree, now));
         for (i = 0; i < n; i++)
             next = qos_min(next, end_ns[i]);
-        now = next > now ? next : now + 1;
+        now = qos_min(next > now ? next : now + 1, to_ns);
+        if (!paused && l->pause_ns && now >= l->hang_ns) {
+            paused = true;
+            credit += (double)(now - worked_ns) * speed;
+            worked_ns = resumes = now + l->pause_ns;
+            for (i = 0; i < n; i++)
+                end_ns[i] += end_ns[i] == QOS_NEVER ? 0 : l->pause_ns;
+            CHECK_EQ(htb_info(&tree, &state), QOS_OK);
+            before_ns = state.flight_ns;
+        }
         for (i = 0; i < n; i++)
             if (end_ns[i] <= now) {
                 end_ns[i] = QOS_NEVER;
@@ -114,14 +141,47 @@ static void beside(const char *what, const struct link *l, uint64_t fixed_ns, ui
     CHECK_WITHIN(all, total * best_all, 10);
 }
 
+/* Requests of the first tenant hang: after a second it has `rate` of its rate, and all have `total` of the link. */
+static void hangs(const char *what, const struct link *l, double rate, double total)
+{
+    double got[3];
+    CHECK_CONTEXT("%s", what);
+    run(l, 0, l->hang_ns + S, l->hang_ns + 19 * S, 1, got);
+    printf("%-44s %.3f %.3f %.3f, total %.3f\n", what, got[0], got[1], got[2], got[0] + got[1] + got[2]);
+    CHECK_WITHIN(got[0], rate * l->tenant[0].rate, 10);
+    CHECK_WITHIN(got[0] + got[1] + got[2], total, 10);
+}
+
 int main(void)
 {
-    static const struct link changes = {{{16, 495000, 0.24}, {64, 4500000, 0}, {0, 1, 0}}, 800000, 5 * S, 5 * S, 0, 0};
+    static const struct link changes = {.tenant = {{16, 495000, 0.24}, {64, 4500000, 0}, {0, 1, 0}},
+                                        .rtt_ns = 800000,
+                                        .credit_ns = 5 * S,
+                                        .steady_ns = 5 * S};
     static const struct link in_vain[] = {
-        {{{4, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, 6000000, 0, 0, S / 10, 0},
-        {{{2, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, 6000000, 0, 0, S / 10, 0},
-        {{{8, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, 6000000, 0, 0, S / 5, 0}};
-    static const struct link more = {{{8, 15600, 0}, {8, 15600, 0}, {14, 15600, 0}}, 1000000, 0, 0, 0, 100 * S};
+        {.tenant = {{4, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, .rtt_ns = 6000000, .on_ns = S / 10},
+        {.tenant = {{2, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, .rtt_ns = 6000000, .on_ns = S / 10},
+        {.tenant = {{8, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, .rtt_ns = 6000000, .on_ns = S / 5}};
+    static const struct link more = {
+        .tenant = {{8, 15600, 0}, {8, 15600, 0}, {14, 15600, 0}}, .rtt_ns = 1000000, .joins_ns = 100 * S};
+    static const struct link one_hangs = {.tenant = {{2, 125000, 0.63}, {64, 125000, 0}, {0, 1, 0}},
+                                          .rtt_ns = 100000,
+                                          .hang = 1,
+                                          .hang_ns = 10 * S,
+                                          .back_ns = 20 * S};
+    static const struct link all_hang = {.tenant = {{2, 125000, 0.63}, {60, 125000, 0}, {4, 125000, 0.1}},
+                                         .rtt_ns = 100000,
+                                         .hang = 2,
+                                         .hang_ns = 10 * S};
+    static const struct link many_hang = {
+        .tenant = {{48, 125000, 0.63}, {64, 125000, 0}, {0, 1, 0}}, .rtt_ns = 100000, .hang = 32, .hang_ns = 10 * S};
+    static const struct link large_hang = {
+        .tenant = {{40, 2000000, 0.4}, {64, 125000, 0}, {0, 1, 0}}, .rtt_ns = 1000000, .hang = 8, .hang_ns = 10 * S};
+    static const struct link pauses = {.tenant = {{2, 125000, 0.63}, {64, 125000, 0}, {0, 1, 0}},
+                                       .rtt_ns = 100000,
+                                       .hang_ns = 10 * S,
+                                       .pause_ns = S / 2};
+    double got[3];
     uint64_t seed;
     size_t i;
     check_begin("property/htb_link");
@@ -130,5 +190,14 @@ int main(void)
     for (i = 0; i < sizeof in_vain / sizeof *in_vain; i++)
         beside("a rate out of reach, on and off", &in_vain[i], 30000000, 5 * S, 30 * S, 1, 0, 0.95);
     beside("more demand, by less than twice", &more, 30000000, 101 * S, 111 * S, 1, 0, 0.9);
+    hangs("one hangs for 20 s", &one_hangs, 0.6, 0.9);
+    hangs("all of a class hang and never complete", &all_hang, 0, 0.9);
+    hangs("many hang and never complete", &many_hang, 0.9, 0.9);
+    hangs("large ones hang and never complete", &large_hang, 0.9, 0.9);
+    CHECK_CONTEXT("a pause");
+    run(&pauses, 0, 11 * S, 12 * S, 1, got);
+    printf("a pause lets %.3f ms more go\n", (double)extra_ns / 1e6);
+    CHECK_LE(extra_ns, pauses.pause_ns / 64);
+    CHECK_WITHIN(got[0], 0.95 * 0.63, 10);
     return check_end();
 }
