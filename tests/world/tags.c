@@ -38,7 +38,20 @@
     X(BY_WEIGHT, "weight_share", "0 100 300")                                                                          \
     X(MOVES, "moves_max", "512 1 8")                                                                                   \
     X(DEBT, "force_debt", "64 1 0")                                                                                    \
-    X(AGAIN, "again", WORLD_AGAIN)
+    X(AGAIN, "again", WORLD_AGAIN)                                                                                     \
+    X(SEEK, "seek_ms", "0 4 9")                                                                                        \
+    X(FASTER, "speed_by", "1000 3000 10000 300")                                                                       \
+    X(FASTER_EVERY, "speed_every_ms", "500 1000 3000 100")                                                             \
+    X(CREDIT, "credit_ms", "0 500 2000 5000")                                                                          \
+    X(LINK, "link_us", "0 100 800 6000")                                                                               \
+    X(SHARING, "sharing", "no yes")                                                                                    \
+    X(HANGS, "hangs", "0 1 5")                                                                                         \
+    X(HANG, "hang_s", "1 10 30 never")                                                                                 \
+    X(HANG_ENDS, "hang_ends", "done cancelled")
+#define WORLD_LATER F_SEEK
+#define WORLD_LATER_COHORT F_ON
+/* Programs of calls have no device. */
+#define WORLD_APART(field, value, other) ((field) == F_KIND && (value) > 0 && world_is_later(other))
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "1 0 2 3 10 30 100 1000")                                                                     \
     X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
@@ -60,7 +73,9 @@
     X(CLAIM, "claims", "1000 30 30000")                                                                                \
     X(GROUP_WEIGHT, "group_weight", "1 2 10 1000")                                                                     \
     X(GROUP_MORE, "group_reserves_more", "0 100")                                                                      \
-    X(GROUP_LIMIT, "group_limit", "0 1000 500 2000")
+    X(GROUP_LIMIT, "group_limit", "0 1000 500 2000")                                                                   \
+    X(ON, "on_ms", "0 20 50 300")                                                                                      \
+    X(CROWD, "crowd", "1 20")
 struct world;
 struct world_rng;
 static void draw_kind(struct world *w, struct world_rng *r);
@@ -149,7 +164,7 @@ static bool use_reference;
 static struct {
     struct world *w;
     struct world_device device;
-    struct world_device_config device_config;
+    struct world_device_config device_config, pauses; /* pauses: without all else */
     struct world_clock clock;
     struct world_rng rng;
     struct world_queue wakes, hung;
@@ -163,6 +178,9 @@ static struct {
     uint32_t urgent[URGENT], urgent_first, urgent_last; /* to be forced when the device has room */
     bool late;                                          /* lost ones end late */
     uint64_t choked_ns;                                 /* from when on they took all the room at the device */
+    bool serial; /* the device serves one after the other, if it has one channel */
+    bool steady; /* its speed does not change */
+    bool undone; /* what hangs is cancelled */
     bool ps, draining, forces, cancels, thinks, all_fit, calm, jumped, leaps, accounts, other_terms, fifo_clock, lies;
     double reference_at, limit_burst_ns, lag_ns, cost_max, estimate_ns; /* estimate_ns: the first, at most */
 } run;
@@ -455,7 +473,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
     size_t k;
     bool above = world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && a->limit > 0 && b->limit > 0;
     /* One after the other, in any order: what each took is known but for those that are at the device. */
-    bool one_by_one = run.depth == 1 || (run.device_config.channels == 1 && run.calm && run.fifo_clock);
+    bool one_by_one = run.depth == 1 || (run.device_config.channels == 1 && run.serial && run.calm && run.fifo_clock);
     /* f's cancelled requests are cancelled before anything else is sent: nothing can overtake what they were charged. */
     bool at_once = ps && run.depth == 1 && world_choice(run.w, world_of(a->cohort, F_CANCEL_AFTER)) == 0;
     /* What f may be charged of a pause: its part of the lag among those that wait, and m does if it always waits. */
@@ -464,22 +482,29 @@ static void oracle_pair(uint32_t f, uint32_t m)
                   b->client.config.back_ns == 0;
     double stall = stall_of(a, always ? wf / (wf + wm) : 1);
     /* Charged is what was used: no service beyond two estimates (0.2: one at a time, and judged by this sentence, too). */
-    bool used =
-        run.calm && (WORLD_TAGS_V02 ? run.depth == 1
-                                    : world_choice(run.w, F_SPREAD) <= 2 && a->longest_ns <= 2 * run.estimate_ns &&
-                                          b->longest_ns <= 2 * run.estimate_ns);
+    bool used = run.calm && run.steady &&
+                (WORLD_TAGS_V02 ? run.depth == 1
+                                : world_choice(run.w, F_SPREAD) <= 2 && a->longest_ns <= 2 * run.estimate_ns &&
+                                      b->longest_ns <= 2 * run.estimate_ns);
     if ((a->limit > 0 && !(above && WORLD_TAGS_V02)) || a->lifted || a->changes || b->changes || (above && b->lifted) ||
-        (!ps && !one_by_one) || (ps && a->lies) || (world_choice(run.w, world_of(a->cohort, F_CANCEL)) && !at_once) ||
+        (!ps && (!one_by_one || (run.forces && run.device_config.hangs))) || run.undone || (ps && a->lies) ||
+        (world_choice(run.w, world_of(a->cohort, F_CANCEL)) && !at_once) ||
         (grouped() && (a->group != b->group || above)))
         return;
     most = ps ? (a->reservation > 0 ? lead : 1) * a->largest / wf + b->largest / wm
               : (a->reservation > 0 ? lead : 1) * a->longest_ns / wf + b->longest_ns / wm;
-    if (!ps && run.device_config.pause_ns) { /* c_f: f may be charged a pause, up to its part of the lag */
-        double longest = 0;
-        for (k = 0; k < journal_count; k++)
+    if (!ps && (run.device_config.pause_ns || run.device_config.hangs)) {
+        /* c_f: f may be charged a pause, up to its part of the lag; c_m: m, for what hangs */
+        double longest = 0, longest_m = 0;
+        for (k = 0; k < journal_count; k++) {
             if (journal[k].client == f && journal[k].long_ns > longest)
                 longest = journal[k].long_ns;
+            if (journal[k].client == m && journal[k].time_ns > longest_m)
+                longest_m = journal[k].time_ns;
+        }
         most += (longest < stall ? longest : stall) / wf;
+        if (run.device_config.hangs)
+            most += fmin(longest_m, least_charged(m)) / wm;
     }
     if (ps && b->lies) /* until its requests end */
         most += run.depth * run.cost_max / wm;
@@ -572,7 +597,7 @@ static void oracle_charged(void)
         world_fail(run.w, "charged", run.now, "%" PRIu64 " ns were charged in all, of %" PRIu64, all.device_ns,
                    run.last_shown - run.begin_shown);
     if (run.ps || run.cancels || !run.calm || !run.fifo_clock ||
-        !(run.depth == 1 || (run.device_config.channels == 1 && world_choice(run.w, F_TOLD))))
+        !(run.depth == 1 || (run.device_config.channels == 1 && run.serial && world_choice(run.w, F_TOLD))))
         return;
     for (i = 0; i < tenants && !run.w->broken; i++) {
         struct tags_state s;
@@ -731,12 +756,13 @@ static void oracle_proportion(uint32_t f, uint32_t m)
     uint64_t since = 0;
     uint32_t i;
     size_t k;
-    if (WORLD_TAGS_V02 || use_reference || a->reservation <= 0 || b->reservation <= 0 || a->limit > 0 || a->changes ||
-        b->changes || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
+    if (WORLD_TAGS_V02 || use_reference || run.undone || a->reservation <= 0 || b->reservation <= 0 || a->limit > 0 ||
+        a->changes || b->changes || world_choice(run.w, world_of(a->cohort, F_CANCEL)) ||
         world_choice(run.w, world_of(b->cohort, F_CANCEL)) || forced_most(a->cohort) + forced_most(b->cohort) > 0 ||
         grouped() || !run.fifo_clock || (counts_cost() && run.lies))
         return;
-    most = 2 * ((counts_cost() ? a->largest : 1) / a->reservation + (counts_cost() ? b->largest : 1) / b->reservation);
+    most = (run.depth > 1 ? 3 : 2) *
+           ((counts_cost() ? a->largest : 1) / a->reservation + (counts_cost() ? b->largest : 1) / b->reservation);
     for (i = 0; i < tenants; i++)
         longest = tenant[i].stalled_ns > longest ? tenant[i].stalled_ns : longest;
     for (k = 0; k < journal_count; k++) {
@@ -800,6 +826,8 @@ static void oracle_starve(void)
     size_t k;
     if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped() || (run.ps && run.lies) || run.late)
         return;
+    if (run.device_config.hangs && run.depth <= 3 * run.device_config.hangs) /* all that the device may have */
+        return;
     /* A pause counts up to the lag: a thousand of the others' requests go first, and a part of them is lost. */
     if (!run.ps && !run.calm && run.cancels)
         return;
@@ -829,7 +857,7 @@ static void oracle_starve(void)
         }
         gap = (double)(e->at_ns - since[e->client]);
         if (run.device_config.pause_ns)
-            gap = world_device_could_ns(&run.device_config, since[e->client], e->at_ns);
+            gap = world_device_could_ns(&run.pauses, since[e->client], e->at_ns);
         since[e->client] = e->at_ns;
         most = weights / (double)t->terms.weight * (run.ps ? t->largest : t->longest_ns) + sum + (run.depth + 1) * sum +
                credit;
@@ -937,14 +965,15 @@ static void oracle_attribution(void)
 {
     double least = 0, most = 0, slack = 0;
     uint32_t i;
-    if (run.ps || by_cost() || run.device_config.channels != 1 || run.cancels || run.forces || !run.calm ||
-        !run.fifo_clock || grouped())
+    if (run.ps || by_cost() || run.device_config.channels != 1 || !run.serial || !run.steady || run.cancels ||
+        run.forces || !run.calm || !run.fifo_clock || grouped())
         return;
     for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];
         double share = t->used_ns / (double)t->terms.weight, one = t->longest_ns / (double)t->terms.weight;
         if (t->reservation > 0 || t->limit > 0 || t->changes || t->client.config.arrivals != WORLD_CLOSED ||
-            t->client.config.think_ns || t->client.config.start_ns > 1 || t->client.config.outstanding <= 2 * run.depth)
+            t->client.config.think_ns || t->client.config.start_ns > 1 || t->client.config.away_every_ns ||
+            t->client.config.outstanding <= 2 * run.depth)
             return;
         least = i == 0 || share < least ? share : least;
         most = i == 0 || share > most ? share : most;
@@ -1473,7 +1502,7 @@ static void draw_tenants(void)
                 t->limit = (double)t->terms.limit_per_s / 1e9;
             }
             c.arrivals = (enum world_arrivals)world_choice(w, world_of(k, F_ARRIVALS));
-            c.outstanding = (uint32_t)world_value(w, world_of(k, F_OUT));
+            c.outstanding = (uint32_t)(world_value(w, world_of(k, F_OUT)) * world_value(w, world_of(k, F_CROWD)));
             c.outstanding = c.outstanding > REQUESTS / 4 / count ? REQUESTS / 4 / count : c.outstanding;
             if (world_choice(w, F_AT_LIMIT) == TAGS_REJECT && c.outstanding > 1 + 100 / count)
                 c.outstanding = 1 + 100 / count;
@@ -1494,6 +1523,9 @@ static void draw_tenants(void)
             if (world_choice(w, world_of(k, F_CHURN)) == 3) {
                 c.away_ns = run.end_ns / 3;
                 c.back_ns = run.end_ns / 2;
+            } else if (world_choice(w, world_of(k, F_ON))) {
+                c.away_ns = (uint64_t)world_value(w, world_of(k, F_ON)) * MS;
+                c.back_ns = c.away_every_ns = 2 * c.away_ns;
             }
             t->changes = world_choice(w, world_of(k, F_CHURN)) == 1 || world_choice(w, world_of(k, F_CHURN)) == 2;
             t->other_terms = world_choice(w, world_of(k, F_CHURN)) == 1;
@@ -1506,6 +1538,7 @@ static void draw_tenants(void)
             run.forces |= world_choice(w, world_of(k, F_FORCE)) > 0;
             run.cancels |= world_choice(w, world_of(k, F_CANCEL)) > 0 && !late(k);
             run.late |= world_choice(w, world_of(k, F_CANCEL)) > 0 && late(k);
+            run.cancels |= run.undone;
             run.thinks |= c.think_ns > 0;
             world_client_init(&t->client, &c, w->seed, tenants);
             t->group = world_choice(w, F_GROUPED) == 2   ? tenants % WORLD_COHORTS
@@ -1528,7 +1561,8 @@ static void draw_tenants(void)
         tenant[j].unlimited =
             (tenant[j].limit <= 0 && (!grouped() || g->limit <= 0)) || world_choice(w, F_AT_LIMIT) == TAGS_ALLOW;
     }
-    run.all_fit = part + world_value(w, F_BY_WEIGHT) / 1000 <= 0.95;
+    run.all_fit = part + world_value(w, F_BY_WEIGHT) / 1000 <= 0.95 && world_choice(w, F_FASTER) != 3 &&
+                  run.device_config.seek_ns == 0 && run.device_config.link_ns == 0;
 }
 
 /* Terms that change; clients that leave and come back; limits that are lifted. */
@@ -1748,6 +1782,30 @@ static void oracle_refused(void)
 }
 #endif
 
+/* Of the later fields. */
+static void setup_later(const struct world *w, struct world_device_config *d)
+{
+    d->step_every_ns = world_choice(w, F_FASTER) ? (uint64_t)world_value(w, F_FASTER_EVERY) * MS : 0;
+    d->step_capacity = d->step_every_ns ? (uint32_t)world_value(w, F_FASTER) : 0;
+    d->credit_ns = (uint64_t)world_value(w, F_CREDIT) * MS; /* four times as fast while it has some */
+    if (d->credit_ns) {
+        d->capacity = 4000;
+        d->provisioned = 1000;
+        d->step_capacity *= 4;
+    }
+    d->seek_ns = (uint64_t)world_value(w, F_SEEK) * MS;
+    d->turn_ns = d->seek_ns / 2;
+    d->link_ns = (uint64_t)world_value(w, F_LINK) * 1000;
+    d->shares = world_choice(w, F_SHARING) && d->pause_ns == 0 && d->seek_ns == 0;
+    d->hangs = (uint32_t)world_value(w, F_HANGS);
+    d->hang_every_ns = d->hangs ? run.end_ns / 4 : 0;
+    d->hang_ns = world_choice(w, F_HANG) == 3 ? WORLD_NEVER : (uint64_t)world_value(w, F_HANG) * WORLD_NS_PER_S;
+    run.calm = d->pause_ns == 0 && d->hangs == 0;
+    run.undone = d->hangs && (world_choice(w, F_HANG_ENDS) || world_choice(w, F_HANG) == 3);
+    run.serial = !d->shares && d->link_ns == 0;
+    run.steady = d->step_every_ns == 0 && d->credit_ns == 0 && d->seek_ns == 0;
+}
+
 static void setup(struct world *w)
 {
     struct world_clock_config clock;
@@ -1780,7 +1838,8 @@ static void setup(struct world *w)
     if (stops && run.end_ns < 3 * d->pause_every_ns) /* such a stop is met */
         run.end_ns = 3 * d->pause_every_ns;
     run.depth = (uint32_t)world_value(w, F_DEPTH);
-    run.calm = d->pause_ns == 0;
+    run.pauses = *d;
+    setup_later(w, d);
     run.ps = world_choice(w, F_MODE) == 0 || use_reference;
     world_rng_init(&run.rng, w->seed, 78);
     draw_tenants();
@@ -1864,13 +1923,13 @@ static void completed(const struct world_io *io)
 {
     uint32_t id = io->id;
     uint64_t service = io->end_ns - io->begin_ns;
-    double work = run.device_config.pause_ns ? world_device_could_ns(&run.device_config, io->begin_ns, io->end_ns)
-                                             : (double)service;
+    double work =
+        run.device_config.pause_ns ? world_device_could_ns(&run.pauses, io->begin_ns, io->end_ns) : (double)service;
     journal[logged[id]].time_ns = work;
     journal[logged[id]].long_ns = (double)service;
     if ((double)service > tenant[owner[id]].stalled_ns)
         tenant[owner[id]].stalled_ns = (double)service;
-    if (work > tenant[owner[id]].longest_ns)
+    if (!io->hung && work > tenant[owner[id]].longest_ns)
         tenant[owner[id]].longest_ns = work;
     tenant[owner[id]].all_ns += (double)service;
     if (!run.draining)
@@ -1928,6 +1987,36 @@ static void oracle_accounts(void)
                    run.granted, run.borrowed, stats.granted, stats.borrowed);
 }
 #endif
+
+/* A request that was lost on its way, or hangs, is cancelled; or a lost one ends late. */
+static void gives_up(uint32_t id)
+{
+    const bool ends = late(tenant[owner[id]].cohort);
+    if (!ends) {
+        journal[logged[id]].cancelled = true;
+        run.cancelled++;
+        if (!run.draining)
+            tenant[owner[id]].given -= (double)request[id].cost;
+    }
+    world_trace(run.now, owner[id], "cancels", request[id].cost);
+    if ((ends ? tags_complete(&tags, now_shown(), &grant[id], request[id].service_ns)
+              : tags_cancel(&tags, now_shown(), &grant[id])) != QOS_OK)
+        world_fail(run.w, "once", run.now, "a cancel is refused");
+    ended(id);
+}
+
+static void hung_ends(const struct world_io *io, bool cancelled)
+{
+    struct tenant *t = &tenant[owner[io->id]];
+    if ((double)(io->end_ns - io->begin_ns) > t->stalled_ns)
+        t->stalled_ns = (double)(io->end_ns - io->begin_ns);
+    if (!cancelled)
+        completed(io);
+    else if (use_reference)
+        ended(io->id);
+    else
+        gives_up(io->id);
+}
 
 static void one_run(struct world *w)
 {
@@ -1988,25 +2077,22 @@ static void one_run(struct world *w)
         run.now = next > run.now ? next : run.now + (run.fifo_clock ? 1 : 1000);
         world_goes_on(run.now);
         w->events++;
+        run.device.config.hangs = run.draining ? 0 : run.device.config.hangs;
+        while (run.draining && world_choice(w, F_HANG) == 3 && world_device_abort(&run.device, run.now, &io)) {
+            hung_ends(&io, true);
+            happened = true;
+        }
         while (world_device_take(&run.device, run.now, &io)) {
-            completed(&io);
+            if (io.hung)
+                hung_ends(&io, world_choice(w, F_HANG_ENDS) == 1);
+            else
+                completed(&io);
             happened = true;
             w->events++;
         }
         while (world_queue_take(&run.hung, run.now, &e)) {
             run.hung_count--;
-            if (!late(tenant[owner[e.index]].cohort)) {
-                journal[logged[e.index]].cancelled = true;
-                run.cancelled++;
-                if (!run.draining)
-                    tenant[owner[e.index]].given -= (double)request[e.index].cost;
-            }
-            world_trace(run.now, owner[e.index], "cancels", request[e.index].cost);
-            if ((late(tenant[owner[e.index]].cohort)
-                     ? tags_complete(&tags, now_shown(), &grant[e.index], request[e.index].service_ns)
-                     : tags_cancel(&tags, now_shown(), &grant[e.index])) != QOS_OK)
-                world_fail(w, "once", run.now, "a cancel is refused");
-            ended(e.index);
+            gives_up(e.index);
             happened = true;
         }
         while (step < 6 && run.now >= run.end_ns * step / 6) {
@@ -2088,6 +2174,25 @@ static void draw_v02(struct world *w, struct world_rng *r)
     }
 }
 
+/* Devices, links and requests of the later fields; in half of these worlds with little else. */
+static void draw_later(struct world *w, struct world_rng *r)
+{
+    static const uint32_t often[] = {F_LENGTH, F_SERVICE, F_DEPTH, F_CHANNELS, F_MODE, F_TOLD};
+    static const uint32_t of_cohort[] = {F_OUT, F_RESERVATION, F_WEIGHT, F_SIZES};
+    uint32_t i, k;
+    const bool little = world_chance(r, 500);
+    if (little)
+        memset(w->choice, 0, sizeof w->choice);
+    w->choice[F_KIND] = 0;
+    world_draw_later(w, r);
+    for (i = 0; little && i < sizeof often / sizeof *often; i++)
+        w->choice[often[i]] = (uint8_t)world_between(r, 0, world_field[often[i]].values - 1);
+    for (k = 0; little && k < WORLD_COHORTS; k++)
+        for (i = 0; i < sizeof of_cohort / sizeof *of_cohort; i++)
+            w->choice[world_of(k, of_cohort[i])] =
+                (uint8_t)world_between(r, 0, world_field[world_of(k, of_cohort[i])].values - 1);
+}
+
 /* Most worlds are programs of calls; in these, what matters is likely to be there. */
 static void draw_kind(struct world *w, struct world_rng *r)
 {
@@ -2097,6 +2202,10 @@ static void draw_kind(struct world *w, struct world_rng *r)
     uint32_t i, k;
     if (WORLD_TAGS_V02) {
         draw_v02(w, r);
+        return;
+    }
+    if (w->seed % 32 == 1) {
+        draw_later(w, r);
         return;
     }
     w->choice[F_KIND] = w->seed % 4 != 0;
@@ -2133,8 +2242,8 @@ static double world_again_slack(const struct world *w, uint32_t client, double g
     for (i = 0; i < tenants; i++)
         if (tenant[i].client.config.arrivals == WORLD_CLOSED && tenant[i].client.config.outstanding <= run.depth)
             return -1;
-    if (client == WORLD_ALL || run.cancels || run.late || world_choice(w, F_SPREAD) != 0 || !run.calm ||
-        !run.fifo_clock)
+    if (client == WORLD_ALL || run.cancels || run.late || run.device_config.hangs || run.device_config.seek_ns ||
+        world_choice(w, F_SPREAD) != 0 || !run.calm || !run.fifo_clock)
         return -1;
     return 0.05 * got + 8 * tenant[client].largest +
            (run.thinks || run.device_config.hashed ? 2 * sqrt(got * tenant[client].largest) : 0);
