@@ -457,11 +457,11 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   several that are due, the one goes first whose deadline is first: its tag after the next request, tag + n / R. (By
  *   the tag itself, one request of each of 1,000 small reservations goes before a large one.) When a deadline was
  *   missed by more than reserve_lag_ns, the clock is moved back for all: so after a stall, and under reservations that
- *   do not fit, all are cut in proportion. (A tag moved forward by itself would lose more the smaller its client's
- *   reservation is.) A client that returns continues at max(own tag, min(clock, earliest deadline of those that wait)).
- *   With a request at the device, or from its limit, it may be one request behind that. If what brought it to its limit
- *   was not its reservation, its limit forbade the rest: it continues from when the limit tag was due. (Not a group, as
- *   its reservation also serves those of its clients.)
+ *   do not fit, all are cut in proportion, and who was due may no longer be. (A tag moved forward by itself would lose
+ *   more the smaller its client's reservation is.) A client that returns continues at max(own tag, min(clock, earliest
+ *   deadline of those that wait)). With a request at the device it may be one request behind that. From its limit it
+ *   continues at what that was when the limit tag was due; one request behind, if its reservation brought it to its
+ *   limit, or it is a group, whose reservation also serves those of its clients.
  *
  *   Invariants
  *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
@@ -892,14 +892,33 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_deadline(const struct tags *tags, uint32_t 
     return tags_priv_rate_key(&p);
 }
 
-/* Where the reservation tag of a client may be that returns, or gets something back: at the clock; if reservations are
- * late, where those are that wait; with `keep`, one request before. */
-QOS_PRIV uint64_t tags_priv_reserve_floor(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id,
-                                          bool keep)
+QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
 {
-    uint64_t least = qos_min(tags_priv_clock(tags, pool), pool->d.least);
-    if (pool->r.least <= least)
-        least = qos_min(least, tags_priv_deadline(tags, tags_priv_t_top(pool, &pool->r)));
+    if (*moves == 0)
+        return false;
+    --*moves;
+    return true;
+}
+
+/* From r to d: it is due, as others are. */
+QOS_PRIV void tags_priv_due(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT);
+    tags->hot[id].packed |= TAGS_PRIV_DUE;
+    tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
+}
+
+/* Where the reservation tag of a client may be that returns, or gets something back: at the clock (since_ns; off a
+ * limit: when it was due); if reservations are late, where those are that wait, or may come off their limits; with
+ * `keep`, one request before. */
+QOS_PRIV_NOINLINE uint64_t tags_priv_reserve_floor(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                                   uint64_t since_ns, bool keep)
+{
+    uint32_t moves = tags->config.moves_max;
+    uint64_t least = qos_min(since_ns, qos_sat_sub(pool->l.least, pool->behind_ns));
+    while (pool->r.least <= least && tags_priv_move_left(&moves))
+        tags_priv_due(tags, pool, tags_priv_t_top(pool, &pool->r));
+    least = qos_min(least, pool->d.least);
     if (keep && (tags->hot[id].packed & TAGS_PRIV_RESERVED))
         least = qos_sat_sub(least, tags_priv_deadline(tags, id) - tags_priv_rate_key(&tags->reserve[id]));
     return least;
@@ -1233,10 +1252,14 @@ QOS_PRIV uint64_t tags_priv_until(const struct tags *tags, uint32_t id)
     return at_ns;
 }
 
-/* At its limit: out of s, r and d until its limit tag is due. */
-QOS_PRIV void tags_priv_step_aside(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+/* At its limit: out of s, r and d until its limit tag is due. Or too early: out of d. */
+QOS_PRIV_NOINLINE void tags_priv_step_aside(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, bool early)
 {
     struct tags_priv_hot *h = &tags->hot[id];
+    if (early) {
+        tags_priv_r_set(tags, pool, id);
+        return;
+    }
     tags_priv_r_clear(tags, pool, id);
     h->packed |= TAGS_PRIV_WAITING;
     if (tags->surplus && tags_priv_less(tags->surplus[id], pool->surplus_v))
@@ -1244,14 +1267,6 @@ QOS_PRIV void tags_priv_step_aside(struct tags *tags, struct tags_priv_pool *poo
     tags_priv_s_set(tags, pool, id);
     tags_priv_t_put(pool, &pool->l, id, tags_priv_until(tags, id));
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.waited), 1);
-}
-
-QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
-{
-    if (*moves == 0)
-        return false;
-    --*moves;
-    return true;
 }
 
 /* Clients whose limit tag is due come back, as far as moves are left. */
@@ -1266,9 +1281,8 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
         tags_priv_off_limit(pool, h);
         pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
         if (h->packed & TAGS_PRIV_RESERVED) {
-            const bool borrowed = id < tags->config.clients && (h->packed & TAGS_PRIV_BORROWED) != 0;
-            const uint64_t least = tags_priv_reserve_floor(tags, pool, id, !borrowed);
-            tags_priv_rate_raise(&tags->reserve[id], borrowed ? qos_min(due, least) : least);
+            const bool keep = id >= tags->config.clients || !(h->packed & TAGS_PRIV_BORROWED);
+            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, due, keep));
         }
         tags_priv_enter_trees(tags, pool, id);
     }
@@ -1286,7 +1300,7 @@ QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, ui
             return true;
         if (!tags_priv_move_left(moves))
             return false;
-        tags_priv_step_aside(tags, pool, id);
+        tags_priv_step_aside(tags, pool, id, false);
     }
     return false;
 }
@@ -1658,6 +1672,21 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags_priv_slot *sl
     return slot->amount / (UINT64_C(1) + slot->delta);
 }
 
+/* Work that is due to the weight phase, times 1000. plus: at dispatch; minus: when the request is cancelled; at
+ * completion what it took, and the estimate. */
+QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, uint64_t plus,
+                                               uint64_t minus)
+{
+    const int64_t most = INT64_C(1) << 62, permille = (int64_t)tags->config.weight_share_permille;
+    int64_t work = (int64_t)qos_min(plus, UINT64_C(1) << 52) - (int64_t)qos_min(minus, UINT64_C(1) << 52);
+    if (slot->flags[0] & TAGS_PRIV_EARNED)
+        work *= permille;
+    else
+        work *= slot->flags[0] & TAGS_PRIV_SPENT ? permille - 1000 : 0;
+    work += tags->weight_credit; /* below 2^63 */
+    tags->weight_credit = work > most ? most : work < -most ? -most : work;
+}
+
 /* It is complete: the estimate that it was charged is replaced by what it took. */
 TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t service_ns)
 {
@@ -1670,6 +1699,8 @@ TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t 
         work = floor << 8;
     }
     tags_priv_measure(tags, slot->client, qos_min(work >> 8, QOS_TOKENS_MAX));
+    if (QOS_UNLIKELY(tags->config.weight_share_permille))
+        tags_priv_credit_weight(tags, slot, work, estimate);
     if (QOS_UNLIKELY(tags->grouped))
         tags_priv_recharge(tags, i, work, estimate);
     else
@@ -2210,7 +2241,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
     if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     if (!(h->packed & TAGS_PRIV_RESERVED))
-        tags_priv_rate_raise(reserve, tags_priv_reserve_floor(tags, pool, id, false));
+        tags_priv_rate_raise(reserve, tags_priv_reserve_floor(tags, pool, id, clock, false));
     if (limit) {
         tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
         spacing = qos_mul_div_ceil(QOS_NS_PER_S, tags->config.count_cost ? tags->config.cost_max : 1, limit);
@@ -2400,7 +2431,8 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
         tags_priv_join_shared(tags, id);
     else if (h->at_device == 0)
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
-    tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, h->at_device != 0));
+    tags_priv_rate_raise(&tags->reserve[id],
+                         tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), h->at_device != 0));
     tags_priv_raise_v(tags, pool); /* others may have been served alone since */
     h->tag = tags_priv_most_of(pool->v, h->tag);
 }
@@ -2531,15 +2563,16 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
 {
     uint64_t clock = tags_priv_clock(tags, pool);
     for (;;) {
-        bool begins = pool->r.least <= clock;
+        bool begins = pool->r.least <= clock, early;
         uint32_t id;
         if (!begins && pool->d.least == TAGS_PRIV_ABSENT)
             return QOS_EAGAIN;
         id = tags_priv_t_top(pool, begins ? &pool->r : &pool->d);
-        if (!tags_priv_may(tags, id, moves)) {
+        early = tags_priv_rate_key(&tags->reserve[id]) > clock; /* the clock was moved back since it was due */
+        if (early || !tags_priv_may(tags, id, moves)) {
             if (!tags_priv_move_left(moves))
                 return QOS_EBUSY;
-            tags_priv_step_aside(tags, pool, id);
+            tags_priv_step_aside(tags, pool, id, early);
             continue;
         }
         choice->client = id;
@@ -2547,10 +2580,8 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
         if (!begins || tags_priv_alone(tags, pool, id, clock))
             return QOS_OK;
         if (!tags_priv_move_left(moves))
-            return QOS_EBUSY;                                  /* one that was not moved may have an earlier deadline */
-        tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT); /* several are due: by deadline */
-        tags->hot[id].packed |= TAGS_PRIV_DUE;
-        tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
+            return QOS_EBUSY; /* one that was not moved may have an earlier deadline */
+        tags_priv_due(tags, pool, id);
     }
 }
 
@@ -2567,7 +2598,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
         }
         if (!tags_priv_move_left(moves))
             return QOS_EBUSY;
-        tags_priv_step_aside(tags, pool, id);
+        tags_priv_step_aside(tags, pool, id, false);
     }
     if (top.hi == TAGS_PRIV_ABSENT)
         return QOS_EAGAIN;
@@ -2748,21 +2779,6 @@ QOS_PRIV struct qos_u128 tags_priv_beyond(struct qos_u128 v, struct qos_u128 tag
     return tags_priv_lead(tags_priv_lead(tag, v), most);
 }
 
-/* Work that is due to the weight phase, times 1000. sign: 1 at dispatch, -1 when the request is cancelled. */
-QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, int64_t sign)
-{
-    const int64_t most = INT64_C(1) << 62, work = (int64_t)qos_min(slot->amount, UINT64_C(1) << 52);
-    int64_t permille = (int64_t)tags->config.weight_share_permille;
-    if (slot->flags[0] & TAGS_PRIV_EARNED)
-        tags->weight_credit += sign * permille * work;
-    else if (slot->flags[0] & TAGS_PRIV_SPENT)
-        tags->weight_credit -= sign * (1000 - permille) * work;
-    if (tags->weight_credit > most)
-        tags->weight_credit = most;
-    if (tags->weight_credit < -most)
-        tags->weight_credit = -most;
-}
-
 QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
                                                 struct qos_u128 by)
 {
@@ -2821,7 +2837,7 @@ TAGS_PRIV_INLINE void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *
         slot->flags[0] |= TAGS_PRIV_EARNED;
     else if (tags->weight_credit > 0)
         slot->flags[0] |= TAGS_PRIV_SPENT;
-    tags_priv_credit_weight(tags, slot, 1);
+    tags_priv_credit_weight(tags, slot, slot->amount, 0);
 }
 
 /* By which of its own tags a client or group is served: one that is below its limit is not charged above it. */
@@ -2886,7 +2902,7 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
         tags_priv_charge_grouped(tags, i, 0, phase);
         tags_priv_charge_grouped(tags, i, 1, phase);
     } else if (!tags_priv_charge_level(tags, false, id, slot, &slot->own, 0, phase)) {
-        tags_priv_credit_weight(tags, slot, -1);
+        tags_priv_credit_weight(tags, slot, 0, slot->amount);
         return false;
     }
     tags_priv_count_in(&tags->counters, phase, units);
@@ -3135,7 +3151,7 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
     uint64_t reserved = tags_priv_reserved_units(tags, slot, level);
     uint64_t limited = tags_priv_limited_units(tags, slot, level);
-    uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, true);
+    uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), true);
     uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
     struct qos_u128 *tag = tags_priv_axis(tags, id, flags), share = tags_priv_wide(0, 0);
     uint32_t rest = 0;
@@ -3194,7 +3210,7 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     slot->amount = tags->mean ? 0 : slot->cost;
     slot->rho = slot->delta = 0;
-    tags_priv_credit_weight(tags, slot, more ? 1 : -1);
+    tags_priv_credit_weight(tags, slot, more ? slot->amount : 0, more ? 0 : slot->amount);
     for (level = 0; level < tags->levels; level++) {
         const uint16_t flags = slot->flags[level];
         if (!tags->config.count_cost)
@@ -3257,7 +3273,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
     for (level = 0; level < tags->levels; level++)
         tags_priv_refund(tags, i, level);
     tags_priv_tell_group(tags, id);
-    tags_priv_credit_weight(tags, &tags->slot[i], -1);
+    tags_priv_credit_weight(tags, &tags->slot[i], 0, tags->slot[i].amount);
     if (tags->config.attribute) { /* the time in which it may have kept the device is its client's */
         tags_priv_catch_up(tags);
         tags_priv_recharge(tags, i, tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);

@@ -495,16 +495,20 @@ static void oracle_pair(uint32_t f, uint32_t m)
               : (a->reservation > 0 ? lead : 1) * a->longest_ns / wf + b->longest_ns / wm;
     if (!ps && (run.device_config.pause_ns || run.device_config.hangs)) {
         /* c_f: f may be charged a pause, up to its part of the lag; c_m: m, for what hangs */
-        double longest = 0, longest_m = 0;
+        double longest = 0, longest_m = 0, of_m = 0;
         for (k = 0; k < journal_count; k++) {
-            if (journal[k].client == f && journal[k].long_ns > longest)
-                longest = journal[k].long_ns;
-            if (journal[k].client == m && journal[k].time_ns > longest_m)
-                longest_m = journal[k].time_ns;
+            if (journal[k].client == f)
+                longest = fmax(longest, journal[k].long_ns);
+            if (journal[k].client == m) {
+                longest_m = fmax(longest_m, journal[k].time_ns);
+                of_m = fmax(of_m, journal[k].long_ns);
+            }
         }
-        most += (longest < stall ? longest : stall) / wf;
+        most += fmin(longest, stall) / wf;
         if (run.device_config.hangs)
             most += fmin(longest_m, least_charged(m)) / wm;
+        if (!WORLD_TAGS_V02) /* of a pause that m was charged its mean keeps a third: f may come back to V with that */
+            most += fmin(of_m, stall_of(b, 1)) / 3 / wm;
     }
     if (ps && b->lies) /* until its requests end */
         most += run.depth * run.cost_max / wm;
@@ -663,7 +667,8 @@ static void oracle_reserved(void)
     if (world_choice(run.w, F_BY_WEIGHT) && run.lies) /* a part of the work, as far as that is known */
         return;
     for (i = 0; i < tenants; i++) {
-        if (world_choice(run.w, F_BY_WEIGHT) && world_choice(run.w, world_of(tenant[i].cohort, F_SPEED)))
+        if (world_choice(run.w, F_BY_WEIGHT) && (run.ps || by_cost()) &&
+            world_choice(run.w, world_of(tenant[i].cohort, F_SPEED)))
             return; /* a part of the work is another one of the time */
         longest = tenant[i].longest_ns > longest ? tenant[i].longest_ns : longest;
         each += tenant[i].reservation > 0 ? tenant[i].longest_ns : 0;
@@ -769,7 +774,8 @@ static void oracle_proportion(uint32_t f, uint32_t m)
         const struct event *e = &journal[k];
         const double unit = counts_cost() ? e->cost : 1;
         if (e->client == m) { /* what it is late by */
-            late = m_waits ? late + (double)(e->at_ns - since) - (e->kind == GIVEN ? unit / b->reservation : 0) : 0;
+            const bool by_r = e->kind == GIVEN && e->phase == TAGS_PHASE_RESERVATION;
+            late = m_waits ? late + (double)(e->at_ns - since) - (by_r ? unit / b->reservation : 0) : 0;
             m_waits = e->kind == WAITS || (m_waits && e->kind == GIVEN);
             since = e->at_ns;
         }
@@ -2230,10 +2236,11 @@ static void world_run(struct world *w)
 /* `shifted`, `permuted`: no time is special, and an id is a name, to the last request; but the least id is first of those that
  * are equal, so the others have the same order. `scale_free`: only ratios of weights matter, up to rounding. When requests
  * change places, who thinks draws other times, and hashed channels are busy at others: chance, by the square root of their
- * number. Who loses its requests is chance, and what is lost holds up its client; who has no other request left comes back
- * when a tie has decided who is next. */
+ * number; what those who think leave is chance for all. Who loses its requests is chance, and what is lost holds up its
+ * client; who has no other request left comes back when a tie has decided who is next. */
 static double world_again_slack(const struct world *w, uint32_t client, double got)
 {
+    double chance = 0, one = 0;
     uint32_t i;
     if (world_choice(w, F_KIND))
         return -1;
@@ -2245,8 +2252,13 @@ static double world_again_slack(const struct world *w, uint32_t client, double g
     if (client == WORLD_ALL || run.cancels || run.late || run.device_config.hangs || run.device_config.seek_ns ||
         world_choice(w, F_SPREAD) != 0 || !run.calm || !run.fifo_clock)
         return -1;
-    return 0.05 * got + 8 * tenant[client].largest +
-           (run.thinks || run.device_config.hashed ? 2 * sqrt(got * tenant[client].largest) : 0);
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        chance += t->client.config.think_ns ? t->given * t->largest : 0;
+        one = fmax(one, t->largest / (double)t->terms.weight); /* one request more, or less, goes before the end */
+    }
+    return 0.05 * got + 8 * tenant[client].largest + one * (double)tenant[client].terms.weight +
+           (run.thinks || run.device_config.hashed ? 2 * sqrt(chance + got * tenant[client].largest) : 0);
 }
 
 #if WORLD_TAGS_V02 /* it did not say */

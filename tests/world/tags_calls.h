@@ -19,7 +19,7 @@ struct k_range { /* of a reservation tag */
 };
 
 struct k_client {
-    bool is, reserved, limited, waiting, seen_due;
+    bool is, reserved, limited, waiting;
     int borrowed; /* what was charged to its limit last went by weight; 2: not known */
     struct tags_client terms;
     int64_t limit_rate, reserve_rate; /* of the last terms that had one */
@@ -147,6 +147,13 @@ static void k_raise(struct k_range *r, int64_t lo, int64_t hi)
     r->lo = k_max(r->lo, lo);
     r->hi = k_max(r->hi, hi);
 }
+
+static void k_lower(struct k_range *r, int64_t most)
+{
+    r->lo = k_min(r->lo, most);
+    r->hi = k_min(r->hi, most);
+}
+
 /* From its tag to the deadline of its next request. */
 static int64_t k_spacing(const struct k_client *c)
 {
@@ -163,13 +170,17 @@ static struct k_range k_floor(const struct k_client *of, bool keep)
     uint32_t i;
     for (i = 0; i < calls.clients; i++) {
         const struct k_client *c = &calls.client[i];
+        if (c->waiting && c->queued) /* it may be due, and not looked at yet */
+            k_lower(&r, c->limit - calls.behind);
         if (!c->is || !c->reserved || c->queued == 0 || c->waiting)
             continue;
-        if (c->reserve.lo <= k_clock() || c->seen_due) { /* any of these may be the one that is looked at */
+        if (c->reserve.lo <= k_clock()) { /* any of these may be the one that is looked at */
             r.lo = k_min(r.lo, c->reserve.lo + k_spacing(c));
             latest = k_max(latest, c->reserve.hi + k_spacing(c));
         }
         due |= c->reserve.hi <= k_clock();
+        if (c->reserve.hi <= k_clock() && calls.config.moves_max == 0) /* else not all are looked at */
+            r.hi = k_min(r.hi, c->reserve.hi + k_spacing(c));
     }
     if (due)
         r.hi = k_min(r.hi, latest);
@@ -279,6 +290,13 @@ static void k_charge_limit(struct k_client *c, uint64_t units)
     c->limit = k_max(c->limit, calls.t - calls.burst) + k_step_ns(c->limit_rate, units);
 }
 
+/* Work that is due by weight, times 1000. */
+static void k_credit(const struct k_slot *s, int64_t work)
+{
+    const int64_t permille = calls.config.weight_share_permille;
+    calls.credit += work * (s->earned ? permille : s->spent ? permille - 1000 : 0);
+}
+
 static void k_charge(struct k_client *c, struct k_slot *s)
 {
     const int64_t oldest = k_clock() - calls.lag;
@@ -310,8 +328,6 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         if (k_cost_counts() && !sure && c->last_cost != s->cost)
             calls.unsure = true;
         s->reserve = c->reserve;
-        if (c->reserve.lo > k_clock())
-            c->seen_due = false;
     }
     if (c->limited && s->phase != TAGS_PHASE_ABOVE_LIMIT) {
         c->borrowed = s->perhaps ? 2 : !s->by_reserve;
@@ -337,9 +353,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
     if (calls.config.weight_share_permille) {
         s->earned = s->phase == TAGS_PHASE_RESERVATION;
         s->spent = !s->earned && calls.credit > 0;
-        calls.credit += s->earned  ? (int64_t)calls.config.weight_share_permille * (int64_t)s->amount
-                        : s->spent ? -(int64_t)(1000 - calls.config.weight_share_permille) * (int64_t)s->amount
-                                   : 0;
+        k_credit(s, (int64_t)s->amount);
     }
     by = s->amount / k_weight(c);
     k_raise_v();
@@ -403,8 +417,6 @@ static void k_refund(uint32_t at, uint64_t reserved, uint64_t limited, long doub
         if (later->above == s->above)
             later->share = later->share > share_back ? later->share - share_back : 0;
     }
-    if (c->reserve.lo > k_clock())
-        c->seen_due = false;
 }
 
 static void k_slot_leaves(uint32_t at)
@@ -428,10 +440,7 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
         const long double amount = calls.reward ? 0 : diff;
         const uint64_t reserved = k_cost_counts() && s->by_reserve ? diff : 0;
         const uint64_t limited = k_cost_counts() && s->by_limit ? diff : 0;
-        if (s->earned)
-            calls.credit += (more ? 1 : -1) * (int64_t)calls.config.weight_share_permille * (int64_t)amount;
-        else if (s->spent)
-            calls.credit -= (more ? 1 : -1) * (int64_t)(1000 - calls.config.weight_share_permille) * (int64_t)amount;
+        k_credit(s, (more ? 1 : -1) * (int64_t)amount);
         if (!more) {
             k_refund(at, reserved, limited, amount);
         } else {
@@ -464,6 +473,7 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
         }
         k_measure(c, work / 256);
         calls.measured = s->client + 1;
+        k_credit(s, (int64_t)work - (int64_t)estimate);
         if (!s->no_share) {
             long double *tag = s->above ? &c->surplus : &c->share;
             *tag += ((long double)work - (long double)estimate) / w;
@@ -536,7 +546,7 @@ static void k_apply(uint32_t i, const struct tags_client *terms)
     c->reserved = r > 0;
     c->limited = l > 0;
     c->borrowed = 0;
-    c->waiting = c->seen_due = false;
+    c->waiting = false;
 }
 
 static uint64_t k_reserved_sum(void)
@@ -636,9 +646,9 @@ static void k_released(uint32_t i)
         if (c->borrowed == 1)
             k_raise(&c->reserve, k_min(due, f.lo), k_min(due, f.hi));
         else if (c->borrowed)
-            k_raise(&c->reserve, k_min(due, f.lo - one), k_max(k_min(due, f.hi), f.hi - one));
+            k_raise(&c->reserve, k_min(due, f.lo) - one, k_min(due, f.hi));
         else
-            k_raise(&c->reserve, f.lo - one, f.hi - one);
+            k_raise(&c->reserve, k_min(due, f.lo) - one, k_min(due, f.hi) - one);
     }
 }
 
@@ -664,13 +674,11 @@ static void k_looked(uint32_t sent, enum tags_phase phase)
     } while (next != QOS_NONE);
     for (i = 0; i < calls.clients; i++) {
         struct k_client *c = &calls.client[i];
-        c->seen_due |= c->queued && c->reserved && c->reserve.lo <= k_clock(); /* it may be among those by deadline */
         if (waits[i] && !c->waiting) {
             if (!c->limited || c->limit <= calls.t)
                 K_FAIL("exact_limit", "client %" PRIu32 " waits at its limit, which was due %" PRId64 " ns ago", i,
                        calls.t - c->limit);
             c->waiting = true;
-            c->seen_due = false;
             c->surplus = c->surplus < calls.surplus_v ? calls.surplus_v : c->surplus;
             c->waited++;
             calls.all.waited++;
@@ -717,14 +725,13 @@ static void k_judge_choice(bool any, uint32_t chosen, enum tags_phase phase)
         K_FAIL("exact", "client %" PRIu32 " is chosen, %" PRId64 " ns before its limit tag", chosen,
                c->limit - calls.t);
     if (phase == TAGS_PHASE_RESERVATION) {
-        if (!c->reserved || (c->reserve.lo > k_clock() && !c->seen_due) || (calls.credit > 0 && may))
+        if (!c->reserved || c->reserve.lo > k_clock() || (calls.credit > 0 && may))
             K_FAIL("exact", "client %" PRIu32 " goes by reservation, %" PRId64 " ns before it is due", chosen,
                    c->reserve.lo - k_clock());
         if (due && c->reserve.lo + k_spacing(c) > first)
             K_FAIL("exact", "client %" PRIu32 " goes by reservation, and another deadline is %" PRId64 " ns earlier",
                    chosen, c->reserve.lo + k_spacing(c) - first);
-        if (!c->seen_due)
-            calls.client[chosen].reserve.hi = k_min(c->reserve.hi, k_clock());
+        calls.client[chosen].reserve.hi = k_min(c->reserve.hi, k_clock());
     } else if (phase == TAGS_PHASE_WEIGHT) {
         if (due && calls.credit <= 0)
             K_FAIL("exact", "client %" PRIu32 " goes by weight, and a reservation is due", chosen);
@@ -736,7 +743,6 @@ static void k_judge_choice(bool any, uint32_t chosen, enum tags_phase phase)
             if (!k_may(o) || !o->reserved)
                 continue;
             o->reserve.lo = k_max(o->reserve.lo, k_clock() + 1);
-            o->seen_due = false;
         }
     } else if (phase != TAGS_PHASE_ABOVE_LIMIT || calls.config.at_limit != TAGS_ALLOW) {
         K_FAIL("exact", "the phase of client %" PRIu32 " is %u", chosen, (unsigned)phase);
@@ -820,7 +826,7 @@ static void k_leave(uint32_t i, uint32_t n, uint64_t cost, uint32_t at)
     c->queued -= n;
     c->queued_cost = c->queued_cost > (cost ? cost : 1) ? c->queued_cost - (cost ? cost : 1) : 0;
     if (c->queued == 0) {
-        c->waiting = c->seen_due = false;
+        c->waiting = false;
         c->queued_cost = 0;
     }
 }
@@ -1113,10 +1119,7 @@ static void k_give_back(void)
         c->cancelled++, calls.all.cancelled++;
         k_refund(at, (s->by_reserve ? k_units(s->cost) : 0) + s->rho, s->by_limit ? k_units(s->cost) + s->delta : 0,
                  s->amount);
-        if (s->earned)
-            calls.credit -= (int64_t)calls.config.weight_share_permille * (int64_t)s->amount;
-        else if (s->spent)
-            calls.credit += (int64_t)(1000 - calls.config.weight_share_permille) * (int64_t)s->amount;
+        k_credit(s, -(int64_t)s->amount);
         k_slot_leaves(at);
         return;
     }
