@@ -2212,7 +2212,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * A device that completes nothing for more than 1 ms, four of its longest usual gaps and twice what a request of that
  * size takes pauses. The clock of the looks stands still then, and classes whose requests are all at the device earn
  * tokens for it, up to lag_ns. It was the caller, and the time counts, if what was at the device is complete after
- * that sooner than the device can do it. Trees that have joined take the least bound of all.
+ * that sooner than the device can do it. Trees that have joined take the least bound of all,
+ * until it has cost one three quarters of its speed for 3.2 s.
  *
  *   hangs     nothing with device time completes for p, the longer of 100 ms and 16 of the longest usual gaps: a
  *             request goes beyond the bound, the next p / 1 after it, then p / 2, p / 3, but none before 64 times what
@@ -2744,12 +2745,11 @@ QOS_PRIV bool htb_priv_is_slower(const struct htb_priv_flight *f)
     return (shows ? htb_priv_speed(f) : f->speed[HTB_PRIV_BASE]) < f->from_speed - f->from_speed / 8;
 }
 
-/* The same of all that it completed since the bound was narrowed for this class, which may be too short for a look. */
-QOS_PRIV bool htb_priv_was_slower(const struct htb_priv_flight *f, const struct htb_priv_late *c)
+/* The speed since the bound was narrowed for this class, which may be too short for a look. */
+QOS_PRIV uint64_t htb_priv_speed_since(const struct htb_priv_flight *f, const struct htb_priv_late *c)
 {
-    const uint64_t took_ns = qos_max(f->active_ns - c->begun_ns, 1);
-    return qos_mul_div_floor(qos_wrap_sub(f->sum_ns, c->sum_ns), UINT64_C(1) << 20, took_ns) <
-           f->from_speed - f->from_speed / 8;
+    return qos_mul_div_floor(qos_wrap_sub(f->sum_ns, c->sum_ns), UINT64_C(1) << 20,
+                             qos_max(f->active_ns - c->begun_ns, 1));
 }
 
 /* A class that had no requests is not behind. */
@@ -2821,7 +2821,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         return;
     }
     bound = (uint32_t)qos_max(qos_sat_sub(c->from, octaves), htb_priv_log2(tree->flight.min_ns));
-    if ((vain && htb_priv_was_slower(&tree->flight, c)) ||
+    if ((vain && htb_priv_speed_since(&tree->flight, c) < tree->flight.from_speed - tree->flight.from_speed / 8) ||
         (c->from < octaves + htb_priv_log2(tree->flight.min_ns) && htb_priv_is_slower(&tree->flight))) {
         htb_priv_give_up(tree, c);
     } else if (!room || bound > c->bound) { /* what waits for room is not helped by less of it */
@@ -3036,13 +3036,19 @@ QOS_PRIV uint64_t htb_priv_worst(const struct htb *tree)
     return HTB_PRIV_WIDE - least;
 }
 
-/* The bound that the other trees need. */
+/* The bound that the other trees need. It is given up where it has let one request go at a time for 3.2 s, and this
+ * tree had less than a quarter by that: a class that has too few requests for its rate narrows for ever, and its own
+ * tree does not see what that costs. */
 QOS_PRIV void htb_priv_others(struct htb *tree, uint64_t worst)
 {
+    const struct htb_priv_flight *f = &tree->flight;
     struct htb_priv_late *c = &tree->flight.cls[0];
     const uint32_t bound = HTB_PRIV_WIDE - (uint32_t)worst;
-    if (bound != c->bound && c->retry_ns <= tree->now_ns)
+    if (bound != c->bound && c->retry_ns <= tree->now_ns && f->from_speed != 0)
         htb_priv_need(tree, c, bound);
+    if (c->bound != HTB_PRIV_WIDE && f->active_ns - c->begun_ns > 32 * HTB_PRIV_LOOK_NS &&
+        htb_priv_exp2(c->bound) <= f->cost_ns / 64 && htb_priv_speed_since(f, c) < f->from_speed / 4)
+        htb_priv_give_up(tree, c);
 }
 
 /* ==== chapter: classes =============================================================================================

@@ -1,6 +1,7 @@
 // proves: trees of 1, 2 and 4 threads share classes. Wherever the demand is, the sum over all trees keeps the limits
 // proves: in every window, and the reservations within the stated error. The root's rate is neither exceeded nor left
-// proves: idle. Borrowers in different trees share by their weights
+// proves: idle. Borrowers in different trees share by their weights. By flight a class whose rate is out of reach does
+// proves: not narrow other trees for ever
 // variants: native san
 //
 // The threads are simulated, one step of each in turn. The device takes everything at once. The oracle counts tokens.
@@ -226,6 +227,50 @@ static void flight(uint32_t trees, uint32_t reserved, uint32_t bulk)
     CHECK_WITHIN((double)all / 3 / (double)ROOT, 0.97, 1.01);
 }
 
+/* A link of 50 us a request, and a millisecond beside it. In the last tree a class has two requests outstanding, which
+ * cannot reach its rate: what all trees narrow for it helps nobody, and ends. */
+static void out_of_reach(uint32_t trees)
+{
+    static struct {
+        struct htb_request *r;
+        uint64_t end_ns;
+        uint32_t k;
+    } queue[TREES * CLASSES * DEPTH];
+    uint32_t head = 0, count = 0, k, i;
+    uint64_t now, link_ns = 0, all = 0;
+    open_trees(trees, HTB_BY_FLIGHT);
+    for (now = 0; now < 20 * S; now += S / 50000) {
+        if (now == 12 * S)
+            all = served[1] + served[3];
+        for (; count != 0 && queue[head].end_ns <= now; count--, head = (head + 1) % (TREES * CLASSES * DEPTH)) {
+            served[queue[head].r->class_id] += 5000;
+            CHECK_EQ(htb_complete(&tree[queue[head].k], now, HTB_DONE, NULL, queue[head].r), QOS_OK);
+        }
+        for (k = 0; k < trees; k++) {
+            const uint32_t id = k + 1 == trees ? 1 : 3;
+            struct htb_request *r;
+            (void)htb_exchange(&tree[k], now);
+            for (i = 0; i < (id == 1 ? 2 : DEPTH); i++)
+                if (request[k][id][i].state == HTB_IDLE) {
+                    request[k][id][i].class_id = id;
+                    request[k][id][i].tokens[0] = 5000;
+                    CHECK_EQ(htb_submit(&tree[k], now, &request[k][id][i]), QOS_OK);
+                }
+            while ((r = htb_dispatch(&tree[k], now)) != NULL) {
+                i = (head + count++) % (TREES * CLASSES * DEPTH);
+                link_ns = (link_ns > now ? link_ns : now) + 50000;
+                queue[i].r = r;
+                queue[i].k = k;
+                queue[i].end_ns = link_ns + MS;
+            }
+        }
+    }
+    all = served[1] + served[3] - all;
+    CHECK_CONTEXT("%u trees, a rate out of reach in one", trees);
+    printf("%u trees on a link, a rate out of reach in one: busy %.3f\n", trees, (double)all / 8 / (double)ROOT);
+    CHECK_WITHIN((double)all / 8 / (double)ROOT, 0.85, 1.01);
+}
+
 int main(void)
 {
     uint64_t i, runs;
@@ -243,6 +288,8 @@ int main(void)
     flight(3, 1, 0);
     flight(4, 1, 0);
     flight(4, 4, 0);
+    out_of_reach(3);
+    out_of_reach(4);
     free(shared);
     return check_end();
 }
