@@ -189,12 +189,15 @@ static struct {
     double owed_tokens; /* what the root may owe for what others took, without force */
     double gate_ns;     /* how long requests at the gate may count as in flight */
     double service_ns;  /* of the largest request, at a channel */
+    double patience_ns; /* by flight, if nothing completes for so long, more goes */
+    uint64_t done_ns;   /* when a request was done last */
+    uint64_t moved_ns;  /* when something was given or done last, or nothing waited */
+    uint32_t slots;     /* requests that the device may have */
     double learn_ns;    /* by flight, of later fields: how many requests the device has use for is known then; else 0 */
     double
         long_ns; /* the time at the device of the longest request, or of one of each class, if it is more than burst_ns; else 0 */
     uint64_t
         charged_ns; /* what is given now may be charged at the first of the calls that give at one time: a cached clock moves */
-    uint64_t unlimited_waiting;     /* queued requests that no limit holds back */
     uint64_t queued;                /* requests that the header has */
     uint64_t outstanding_unlimited; /* the same with those at the device */
 } run;
@@ -357,6 +360,8 @@ static void oracle_own(struct tenant *t, double n)
     if (run.by_flight && !WORLD_V02 &&
         (d->channels >= 16 || d->step_every_ns || d->credit_ns || d->link_ns || d->shares))
         most += 20 * bucket;
+    if (run.by_flight && d->hangs) /* what hangs is found so late, for each that goes then and hangs, too */
+        most += t->rate * 4 * run.patience_ns * (double)(run.now / d->hang_every_ns);
     if (t->rate <= 0 || !t->reserved || !t->exact)
         return;
     if (t->queued > 0) {
@@ -450,7 +455,7 @@ static void given(uint32_t i, uint64_t n)
     t->given += (double)n;
     t->lack = fmax(0, t->lack + t->rate * (double)(run.now - t->lack_ns) - (double)n);
     t->lack_ns = run.now;
-    run.idle_ns = run.now;
+    run.idle_ns = run.moved_ns = run.now;
     oracle_limit(t, (double)n, true);
     oracle_group(t->group, (double)n, true);
     oracle_own(t, (double)n);
@@ -773,12 +778,25 @@ static void undone(uint32_t i)
         pair_begin(i - 1);
 }
 
+static bool hangs_now(void)
+{
+    size_t i;
+    for (i = 0; i < run.device.asides; i++)
+        if (run.device.aside[i].used && run.device.aside[i].io.hung)
+            return true;
+    return false;
+}
+
 static void completed(const struct world_io *io, bool aborted)
 {
     uint32_t id = io->id;
     struct tenant *t = &tenant[owner[id]];
     if (io->hung)
         undone(owner[id]);
+    if (run.now - run.done_ns < 50 * MS ||
+        !hangs_now()) /* what is usual: a gap in which all hung may have made it twice as long */
+        run.patience_ns = fmax(run.patience_ns, 32 * (double)(run.now - run.done_ns));
+    run.done_ns = run.moved_ns = run.now;
     run.at_device--;
     if (!io->hung && (double)(io->end_ns - io->begin_ns) > fmax(run.burst_ns, run.long_ns))
         run.long_ns = (double)(io->end_ns - io->begin_ns);
@@ -821,6 +839,24 @@ static void oracle_idle(void)
         if (tenant[i].queued && unlimited(&tenant[i]) && tenant[i].reserved)
             world_fail(run.w, "idle", run.now, "the device has nothing to do, and client %" PRIu32 " waits",
                        tenant[i].id);
+}
+
+/* `hung`: what hangs takes its own room only: if nothing completes for 100 ms and 16 usual gaps, more goes. 64 of what the
+ * last one cost: none goes before that. */
+static void oracle_hung(void)
+{
+    uint32_t i, waits = UINT32_MAX;
+    if (!run.by_flight || run.device_config.hangs == 0)
+        return;
+    for (i = 0; i < tenants && waits == UINT32_MAX && run.at_device < run.slots && !run.clock.config.fault; i++)
+        if (tenant[i].queued && unlimited(&tenant[i]) && tenant[i].reserved)
+            waits = i;
+    if (waits == UINT32_MAX)
+        run.moved_ns = run.now;
+    else if ((double)(run.now - run.moved_ns) > run.patience_ns * 1.01)
+        world_fail(run.w, "hung", run.now,
+                   "for %.3f ms nothing is done, and client %" PRIu32 " waits; %.0f are at the device",
+                   (double)(run.now - run.moved_ns) / 1e6, tenant[waits].id, run.at_device);
 }
 
 /* `stalls`: stalls of up to lag_ns are made up. Before each stall but the first, a class that always has requests enough
@@ -1101,13 +1137,17 @@ static void setup(struct world *w)
     /* So many may be at the device beside those that hang and those that are on a link. */
     needs = 2 * d->channels + 3 * d->hangs + 2 * (uint32_t)((double)d->link_ns * 4 * ROOT / run.least);
     run.keeps_up = least >= 1.1 * ROOT && d->pause_ns == 0 && !d->hashed && slots >= needs && !d->seek_ns &&
-                   !(run.by_flight && d->hangs) && (!d->provisioned || d->credit_ns) && d->order == WORLD_IN_ORDER &&
+                   (!d->provisioned || d->credit_ns) && d->order == WORLD_IN_ORDER &&
                    (f == WORLD_CLOCK_TRUE || f == WORLD_CLOCK_BACK) && run.clock.config.drift_ppm == 0;
     run.jump = f == WORLD_CLOCK_JUMP;
     run.at_once = world_choice(w, F_DEVICE_MAX) == 0 && world_choice(w, F_ORDER) == 0;
     run.keeps_up &= run.at_once;
     run.gate_ns = fmax(20e6, 4 * run.largest * d->channels) + 10e6; /* flight_max_ns, and the rest of one */
     run.service_ns = run.largest * d->channels / least;
+    run.slots = slots;
+    run.patience_ns = fmax(fmax(100e6, 64 * run.largest / ROOT),
+                           16 * ((world_choice(w, F_SPREAD) < 3 ? 1.3 : 8) * run.service_ns + 2.0 * (double)d->seek_ns +
+                                 (double)(d->link_ns + d->pause_ns)));
     /* Open: the search at the beginning, of which each step takes two of the longest requests. */
     for (i = 0; i < WORLD_FIELD_COUNT && run.by_flight; i++)
         if (world_is_later(i) && world_choice(w, i))
@@ -1229,6 +1269,7 @@ static void one_run(struct world *w)
         for (i = 0; i < tenants && w->events % 64 == 0; i++)
             oracle_own(&tenant[i], 0);
         oracle_idle();
+        oracle_hung();
         oracle_stalls();
         waits_ns = use_reference ? 0 : htb_dispatch_next_ns(&tree, run.shown);
         if (run.draining && run.at_device <= 0 && run.waiting_loops == 0) {
