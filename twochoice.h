@@ -574,17 +574,19 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes. A query costs its cache
  * misses, so the first of a node's 16 lines shows which of the others to read:
  *
- *     inner node   48 children    | every 8th offset       | object ... | offset ... | child ... |
+ *     inner node   48 children    | every 8th offset       | object ... | offset or key ... | child ... |
  *                     |
  *     wide leaf    30 fragments   |                        | object, offset, end, stamp and target | ...
  *     narrow leaf  60 fragments   | base, every 8th start  | start - base, end - base, stamp and target | ...
  *
  *   A leaf is narrow if its fragments are of one object and within 4 GiB; its base leaves as much room on either side.
- *   A search compares, without a branch, the leaders (every 8th key), then the keys of one group. The next node is
- *   fetched at once: one miss a level. A change that a leaf cannot do alone reads it and, if it has too few for two,
- *   neighbours into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three
- *   (B*-tree), a full narrow one two. A fragment behind all of its object fills the leaf before: appends leave full
- *   ones. Inner nodes get room, or are refilled, likewise on the way down.
+ *   An inner node is narrow if its bounds, but the first, are below 2^47 and their objects differ in the low 16 bits
+ *   only: one key of 64 bits has both. A search compares, without a branch, the leaders (every 8th key), then the keys
+ *   of one group. The next node is fetched at once: one miss a level. A change that a leaf cannot do alone reads it
+ *   and, if it has too few for two, neighbours into a row, changes that, and writes it into as few leaves as hold it:
+ *   two full wide ones become three (B*-tree), a full narrow one two. A fragment behind all of its object fills the
+ *   leaf before: appends leave full ones. Inner nodes get room, or are refilled, likewise on the way down; the first
+ *   are filled.
  *
  *   Memory: a leaf holds at least 18 fragments, an inner node 29 of 48 children, except under a tiny root. So a
  *   fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take 46,
@@ -679,7 +681,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 #define TWOCHOICE_INNER_LEAST 29
 #define TWOCHOICE_WIDE_SHARED 27 /* half more than the least: two full become three */
 #define TWOCHOICE_INNER_SHARED 45
-#define TWOCHOICE_PRIV_ROW (2 * TWOCHOICE_NARROW_SLOTS + 1)
+#define TWOCHOICE_PRIV_ROW (3 * TWOCHOICE_INNER_SLOTS)
+#define TWOCHOICE_PRIV_PACKED (UINT64_C(1) << 47)
 #define TWOCHOICE_PRIV_LOOKS 1024u       /* that one step of a maintainer reads */
 #define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* of an open write that has none yet */
 #define TWOCHOICE_PRIV_INLINE QOS_PRIV __attribute__((always_inline))
@@ -697,7 +700,7 @@ struct twochoice_priv_short {
 struct twochoice_priv_node {
     uint32_t next, prev; /* leaves are linked both ways; free nodes by next */
     uint32_t count, narrow;
-    uint64_t object; /* of a narrow leaf; an inner node is narrow if all bounds but the first are of object */
+    uint64_t object; /* of a narrow leaf; of the second bound of an inner node */
     union {
         struct {
             uint64_t base;
@@ -829,9 +832,8 @@ QOS_PRIV uint32_t twochoice_priv_target(uint64_t tag)
     return (uint32_t)(tag & 0xffffu);
 }
 
-/* How many of n keys, `step` words apart, are at most the key? Without a branch; a comparison of one wide number is a
- * compare and a subtract with borrow. Searches add two halves, of different widths: gcc would make one chain of
- * both. */
+/* How many of n keys, `step` words apart, are at most the key? Without a branch. Searches add two halves, of different
+ * widths: gcc would make one chain of both. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -874,26 +876,21 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
     return (uint32_t)(rank + half);
 }
 
-/* The last child whose lower bound is not above the key; the first's never is. */
-QOS_PRIV_NOINLINE uint32_t twochoice_priv_child_of_many(const struct twochoice_priv_node *inner, uint64_t object,
-                                                        uint64_t offset)
-{
-    const uint64_t *objects = inner->u.inner.object, *offsets = inner->u.inner.offset;
-    uint32_t base = 8 * twochoice_priv_count(objects + 8, offsets + 8, 8, 5, object, offset);
-    return base + twochoice_priv_count(objects + base + 1, offsets + base + 1, 1, 7, object, offset);
-}
-
-/* The same; if all bounds have the key's object, by offsets only. */
+/* The last child whose lower bound is not above the key; the first's never is. If a narrow node's objects have other
+ * high bits objects alone decide. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
-    const uint64_t *lead = inner->u.inner.lead;
+    const uint64_t *lead = inner->u.inner.lead, *o = inner->u.inner.object, *f = inner->u.inner.offset;
     uint32_t half;
     size_t base;
-    if (QOS_UNLIKELY(!inner->narrow || inner->object != object))
-        return twochoice_priv_child_of_many(inner, object, offset);
+    if (QOS_UNLIKELY(!inner->narrow || (inner->object ^ object) >> 16 != 0)) {
+        half = 8 * twochoice_priv_count(o + 8, f + 8, 8, 5, object, offset);
+        return half + twochoice_priv_count(o + half + 1, f + half + 1, 1, 7, object, offset);
+    }
+    offset = (object & 0xffffu) << 48 | qos_min(offset, TWOCHOICE_PRIV_PACKED);
     half = (uint32_t)(lead[0] <= offset) + (lead[1] <= offset);
     base = 8 * ((size_t)(lead[2] <= offset) + (lead[3] <= offset) + (lead[4] <= offset) + half);
-    lead = inner->u.inner.offset + base;
+    lead = f + base;
     half = (uint32_t)(lead[1] <= offset) + (lead[2] <= offset) + (lead[3] <= offset);
     base += (size_t)(lead[4] <= offset) + (lead[5] <= offset) + (lead[6] <= offset) + (lead[7] <= offset);
     return (uint32_t)(base + half);
@@ -940,13 +937,24 @@ QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t l
     }
 }
 
-/* After a change of keys: the leaders, which a search reads first. */
+/* Of a narrow node: makes offsets keys, or keys offsets. */
+QOS_PRIV void twochoice_priv_pack(struct twochoice_priv_node *n)
+{
+    uint32_t i;
+    for (i = 1; n->narrow && i < n->count; i++)
+        n->u.inner.offset[i] ^= (n->u.inner.object[i] & 0xffffu) << 48;
+}
+
+/* After a change of keys: the form of an inner node, and leaders. */
 QOS_PRIV void twochoice_priv_lead(struct twochoice_priv_node *n, uint32_t level)
 {
     uint32_t i;
     if (level > 0) {
         n->object = n->u.inner.object[1];
-        n->narrow = n->u.inner.object[n->count - 1] == n->object;
+        n->narrow = (n->u.inner.object[n->count - 1] ^ n->object) >> 16 == 0;
+        for (i = 1; i < n->count; i++)
+            n->narrow &= n->u.inner.offset[i] < TWOCHOICE_PRIV_PACKED;
+        twochoice_priv_pack(n);
         for (i = 0; i < 5; i++)
             n->u.inner.lead[i] = n->u.inner.offset[8 * i + 8];
     } else if (n->narrow) {
@@ -1015,11 +1023,12 @@ QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot
     e->tag = f.tag;
 }
 
-/* A node's entries; of an inner node, its children in `tag`. */
-QOS_PRIV void twochoice_priv_read_node(struct twochoice_priv_range *f, const struct twochoice_priv_node *n,
-                                       uint32_t level)
+/* A node's entries; of an inner node, its children in `tag`. It is written next. */
+QOS_PRIV void twochoice_priv_read_node(struct twochoice_priv_range *f, struct twochoice_priv_node *n, uint32_t level)
 {
     uint32_t i;
+    if (level > 0)
+        twochoice_priv_pack(n);
     for (i = 0; level == 0 && i < n->count; i++)
         f[i] = twochoice_priv_get(n, i);
     for (; i < n->count; i++) {
@@ -1107,30 +1116,30 @@ QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_range *e, uint
 }
 
 /* How many the first of the nodes for n entries gets: as many as the others, or (pack) all it can. What it leaves is
- * nothing, or leaves with at least their least. */
+ * nothing, or nodes with at least their least. */
 QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_range *e, uint32_t n, uint32_t level, bool pack)
 {
-    const uint32_t least = TWOCHOICE_LEAF_LEAST, most = twochoice_priv_most(e, n, level), parts = (n - 1) / most + 1;
+    const uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST + 1 : TWOCHOICE_LEAF_LEAST;
+    const uint32_t most = twochoice_priv_most(e, n, level), parts = (n - 1) / most + 1;
     const uint32_t gets = pack ? most : (n - 1) / parts + 1, rest = n - gets;
-    if (level > 0 || rest == 0)
-        return gets;
-    if (rest < least)
+    if (rest > 0 && rest < least)
         return n - least;
-    return rest < 2 * least && twochoice_priv_most(e + gets, rest, 0) < rest ? n - 2 * least : gets;
+    return rest < 2 * least && twochoice_priv_most(e + gets, rest, level) < rest ? n - 2 * least : gets;
 }
 
 /* Shares the entries of child i of p anew; in a leaf f comes, or goes, before. If one node cannot hold them neighbours
- * take part until there are enough for two; the one before, too, if it has room; both of a tiny root, as three must
- * have their least. If f comes behind all of its object, the first get all that they can have. Each inner node can
- * spare an entry afterwards. */
+ * take part until there are enough for two; the leaf before, too, if it has room, or two inner nodes; both of a tiny
+ * root, as three must have their least. If f comes behind all of its object, or of inner nodes, the first get all that
+ * they can have. Each inner node can spare an entry afterwards. */
 QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
                                               uint32_t level, const struct twochoice_priv_range *f, bool comes)
 {
     const uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST + 1 : TWOCHOICE_LEAF_LEAST;
-    const struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
+    struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
     struct twochoice_priv_range *row = t->row;
-    uint32_t total = n->count, first = i, had = 1, at, gets, k = 0;
-    bool shares = false, behind = false;
+    uint32_t total = n->count, first = i, had = 1, at, gets, k = 0, shares = level > 0 ? 2 : 0;
+    bool behind = level > 0;
+    twochoice_priv_pack(p);
     twochoice_priv_read_node(row, n, level);
     if (level == 0) {
         at = twochoice_priv_rank(n, f->object, f->offset) - !comes;
@@ -1143,7 +1152,7 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct 
         }
     }
     while (had < p->count && (total < least || (twochoice_priv_most(row, total, level) < total &&
-                                                (total < 2 * least || p->count == 2 || (shares && had == 1))))) {
+                                                (total < 2 * least || p->count == 2 || had == shares)))) {
         const bool before = first > 0;
         n = &t->node[p->u.inner.child[before ? first - 1 : first + had]];
         if (before)
@@ -1225,7 +1234,7 @@ QOS_PRIV struct twochoice_priv_range twochoice_priv_get_at(struct twochoice_priv
     return at.leaf ? twochoice_priv_get(at.leaf, at.slot) : none;
 }
 
-/* Where a fragment with this start belongs. Inline is 2 % of a find. */
+/* Where a fragment with this start belongs. */
 TWOCHOICE_PRIV_INLINE struct twochoice_priv_at twochoice_priv_descend(const struct twochoice_table *t, uint64_t object,
                                                                       uint64_t offset)
 {

@@ -79,7 +79,9 @@ static inline bool check_node(struct check_walk *w, uint32_t at, uint32_t level,
 {
     const struct twochoice_table *t = w->table;
     const struct twochoice_priv_node *n = t->node + (at < t->node_count ? at : 0);
-    const uint64_t *objects = n->u.inner.object, *offsets = n->u.inner.offset;
+    const uint64_t *objects = n->u.inner.object;
+    uint64_t offsets[TWOCHOICE_INNER_SLOTS];
+    bool narrow = true;
     const uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : n->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS;
     uint32_t i;
     if (at >= t->node_count || n->count > most || n->count < least)
@@ -94,13 +96,20 @@ static inline bool check_node(struct check_walk *w, uint32_t at, uint32_t level,
         return check_leaf(w, n);
     }
     for (i = 0; i < 5; i++)
-        if (n->u.inner.lead[i] != offsets[8 * i + 8])
+        if (n->u.inner.lead[i] != n->u.inner.offset[8 * i + 8])
             return false;
     for (i = n->count; i < TWOCHOICE_INNER_SLOTS; i++)
-        if ((objects[i] & offsets[i]) != UINT64_MAX)
+        if ((objects[i] & n->u.inner.offset[i]) != UINT64_MAX)
             return false;
-    if (objects[0] != object || offsets[0] != offset || n->object != objects[1] ||
-        n->narrow != (objects[n->count - 1] == n->object))
+    for (i = 0; i < n->count; i++) { /* of a narrow node the object's 16 low bits, then 48 of the offset */
+        offsets[i] = n->u.inner.offset[i];
+        if (i > 0 && n->narrow && offsets[i] >> 48 != objects[i] % 65536)
+            return false;
+        if (i > 0 && n->narrow)
+            offsets[i] %= UINT64_C(1) << 48;
+        narrow = narrow && (i == 0 || (offsets[i] >> 47 == 0 && objects[i] / 65536 == objects[1] / 65536));
+    }
+    if (objects[0] != object || offsets[0] != offset || n->object != objects[1] || n->narrow != narrow)
         return false;
     least = level == t->height && n->count < 3 ? 1 : level > 1 ? TWOCHOICE_INNER_LEAST : TWOCHOICE_LEAF_LEAST;
     for (i = 0; i < n->count; i++)

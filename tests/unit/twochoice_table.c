@@ -439,6 +439,52 @@ static void span_of_a_leaf(void)
     CHECK_GE(more, 1);
 }
 
+/* Objects that differ in high and in low bits, offsets on both sides of what one key of a narrow inner node can hold:
+ * each fragment is found, and so are the gaps behind it; of an object without fragments nothing is. */
+static void wide_keys(void)
+{
+    static const uint64_t object[] = {0, 1, 0xfffe, 0xffff, 0x10000, 0x1ffff, 0x20000, UINT64_C(1) << 40, UINT64_MAX};
+    static const uint64_t from[] = {0, UINT64_C(1) << 47, UINT64_C(1) << 48, UINT64_C(1) << 63, UINT64_MAX};
+    const uint64_t apart = UINT64_C(1) << 33, each = 200;
+    uint64_t parts, i, k;
+    for (parts = 1; parts <= 4; parts++) {
+        const uint64_t n = 9 * parts * each;
+        struct twochoice_piece p;
+        struct check_mem m;
+        CHECK_CONTEXT("%u", (unsigned)parts);
+        open_table(&m, (uint32_t)n + 2, 0);
+        for (i = 0; i < 2 * n; i++) { /* first writes, then looks */
+            uint64_t part, offset, next;
+            k = i * 7919 % n;
+            part = k / 9 % parts;
+            offset = from[part] - (part ? each / 2 * apart : 0) + k / 9 / parts * apart;
+            next = k / 9 / parts < each - 1 ? offset + apart
+                   : part < parts - 1       ? from[part + 1] - each / 2 * apart
+                                            : UINT64_MAX;
+            if (i < n)
+                CHECK_EQ(redirect(&t, object[k % 9], offset, 4, 2 + (uint32_t)(k % 7)), QOS_OK);
+            if (i < n)
+                continue;
+            twochoice_table_find(&t, object[k % 9], offset + 3, &p);
+            CHECK(p.target == 2 + k % 7 && p.end == offset + 4);
+            twochoice_table_find(&t, object[k % 9], offset + 4, &p);
+            CHECK(p.target == TWOCHOICE_LOCAL && p.end == next);
+        }
+        CHECK(check_tree(&t));
+        for (i = 0; i < 9 * (5 - parts); i++) { /* behind all of an object, and where nothing is */
+            k = from[parts + i / 9] - 2;
+            twochoice_table_find(&t, object[i % 9], k, &p);
+            CHECK(p.target == TWOCHOICE_LOCAL && p.end == UINT64_MAX);
+            twochoice_table_find(&t, object[i % 9] ^ 0x20, k, &p);
+            CHECK(p.target == TWOCHOICE_LOCAL && p.end == UINT64_MAX);
+            twochoice_table_find(&t, object[i % 9], qos_min(k, UINT64_MAX - 9) + 7, &p);
+            CHECK(p.target == TWOCHOICE_LOCAL && p.end == UINT64_MAX);
+        }
+        CHECK(check_mem_free(&m));
+    }
+    CHECK_CONTEXT("%s", "");
+}
+
 int main(void)
 {
     unsigned order;
@@ -453,6 +499,7 @@ int main(void)
     many_open();
     appends();
     span_of_a_leaf();
+    wide_keys();
     for (order = 0; order < 3; order++) {
         CHECK_CONTEXT("order %u", order);
         memory(1, order, false, 8); /* narrow leaves */
