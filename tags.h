@@ -1637,7 +1637,7 @@ QOS_PRIV_NOINLINE void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_
 }
 
 /* A client's part of an amount, by weight, among those that wait and itself. */
-QOS_PRIV uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64_t amount)
+QOS_PRIV_NOINLINE uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64_t amount)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
     const uint64_t weight = tags_priv_weight(h), all = tags_priv_pool_of(tags, id)->weights + (h->queued ? 0 : weight);
@@ -1645,24 +1645,18 @@ QOS_PRIV uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64_t amount
     return id < tags->grouped ? tags_priv_part(tags, tags->group[id], amount) : amount;
 }
 
-/* The most that one request is charged, in 1/256 ns: twice the estimate, or beyond it what its client makes up within
- * reserve_lag_ns, at its part of the weights. What is longer was a stall, or a wrong now_ns: nobody's time. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_most(struct tags *tags, uint32_t id, uint64_t estimate)
-{
-    uint64_t lag = qos_min(qos_sat_mul(tags->config.reserve_lag_ns, 256), TAGS_PRIV_AMOUNT_MAX);
-    return estimate + qos_max(estimate, tags_priv_part(tags, id, lag));
-}
-
-/* What the device worked for it, in 1/256 ns, as far as it is charged. */
+/* What the device worked for it, in 1/256 ns, as far as it is charged: up to twice the estimate, or beyond it what its
+ * client makes up within reserve_lag_ns, at its part of the weights. What is longer was a stall, or a wrong now_ns:
+ * nobody's time. */
 QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t service_ns, uint64_t estimate)
 {
     uint64_t work = qos_min(service_ns, TAGS_PRIV_AMOUNT_MAX >> 8) << 8, most;
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, device_ns), service_ns);
     if (QOS_LIKELY(work / 2 <= estimate))
         return work;
-    most = tags_priv_most(tags, id, estimate);
-    if (work > most)
-        qos_counter_add(&tags->forgiven_ns, (work - most) >> 8);
+    most = qos_min(qos_sat_mul(tags->config.reserve_lag_ns, 256), TAGS_PRIV_AMOUNT_MAX);
+    most = estimate + qos_max(estimate, tags_priv_part(tags, id, most));
+    qos_counter_add(&tags->forgiven_ns, qos_sat_sub(work, most) >> 8);
     return qos_min(work, most);
 }
 
@@ -2100,25 +2094,13 @@ QOS_API size_t tags_memsize(const struct tags_config *config)
     return qos_layout_size_bytes(&layout);
 }
 
-/* All its memory is 0. */
-QOS_PRIV void tags_priv_clear(struct tags *tags)
-{
-    uint32_t i;
-    QOS_ASSERT(tags->s && tags->r && tags->d && tags->l); /* laid out on memory that was checked */
-    tags_priv_pool_begin(tags, &tags->root, tags->root.first, tags->root.places);
-    if (tags->group)
-        __builtin_memset(tags->group, 0xff, tags->config.clients * sizeof *tags->group); /* QOS_NONE */
-    for (i = 0; i < tags->config.at_device_max; i++)
-        tags->slot[i].next = i + 1 < tags->config.at_device_max ? i + 1 : QOS_NONE;
-    tags->oldest = tags->newest = tags->worked_last = tags->batch = QOS_NONE;
-}
-
 QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_bytes, const struct tags_config *config)
 {
     struct tags_config filled;
     struct tags fresh;
     struct qos_layout layout;
     enum qos_status status;
+    uint32_t i;
     QOS_ASSERT(tags);
     if (!config)
         return QOS_EINVAL;
@@ -2137,8 +2119,14 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
     fresh.config = filled;
     fresh.at_work_max = filled.channels;
     fresh.first_mean = filled.service_ns << 8;
+    fresh.oldest = fresh.newest = fresh.worked_last = fresh.batch = QOS_NONE;
+    QOS_ASSERT(fresh.s && fresh.r && fresh.d && fresh.l); /* laid out on memory that was checked */
+    tags_priv_pool_begin(&fresh, &fresh.root, fresh.root.first, fresh.root.places);
+    if (fresh.group)
+        __builtin_memset(fresh.group, 0xff, filled.clients * sizeof *fresh.group); /* QOS_NONE */
+    for (i = 0; i < filled.at_device_max; i++)
+        fresh.slot[i].next = i + 1 < filled.at_device_max ? i + 1 : QOS_NONE;
     *tags = fresh;
-    tags_priv_clear(tags);
     return QOS_OK;
 }
 
@@ -2858,13 +2846,14 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
         qos_counter_add(&c->all.borrowed, units);
 }
 
-/* One more at the device, or one less. */
-QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, bool comes)
+/* One more at the device, or one less. group: the client's, or QOS_NONE. */
+QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, uint32_t group, bool comes)
 {
     const uint32_t more = comes, less = !comes;
     tags->at_device = tags->at_device + more - less;
-    for (; id != QOS_NONE; id = tags_priv_up(tags, id))
-        tags->hot[id].at_device = tags->hot[id].at_device + more - less;
+    tags->hot[id].at_device = tags->hot[id].at_device + more - less;
+    if (QOS_UNLIKELY(group != QOS_NONE))
+        tags->hot[group].at_device = tags->hot[group].at_device + more - less;
 }
 
 /* Charges a client, or its group, by its own phase. false: as tags_priv_charge_rates. What counts of a group is the
@@ -2919,7 +2908,7 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
         slot->entered = tags->passed;
         if (tags->worked < tags->at_work_max) /* 0 without attribute */
             tags_priv_begin_work(tags, i);
-        tags_priv_count_at_device(tags, id, true);
+        tags_priv_count_at_device(tags, id, grouped ? tags->group[id] : QOS_NONE, true);
     }
     grant->serial = slot->serial; /* 0 with no_completions */
     return true;
@@ -3137,7 +3126,7 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     if (tags->batch != QOS_NONE && tags->batch_ns != tags_priv_device_ns(tags))
         tags_priv_settle_batch(tags);
     slot->serial = 0;
-    tags_priv_count_at_device(tags, slot->client, false);
+    tags_priv_count_at_device(tags, slot->client, tags_priv_up(tags, slot->client), false);
     *i = grant->slot;
     return QOS_OK;
 }
