@@ -258,6 +258,14 @@ static wide most_tokens(const struct pshift_problem *p)
     return max_flow(nodes);
 }
 
+static struct qos_u128 narrow(wide n)
+{
+    struct qos_u128 v;
+    v.hi = (uint64_t)(n >> 64);
+    v.lo = (uint64_t)n;
+    return v;
+}
+
 /* What the numbers of a solution must be, from its allocation and its cut. */
 struct account {
     wide tokens, unclaimed, phi, cut_capacity, cut_demand;
@@ -305,6 +313,8 @@ static bool equals(struct qos_u128 said, wide is)
     return said.hi == (uint64_t)(is >> 64) && said.lo == (uint64_t)is;
 }
 
+#include "pshift_reference.h"
+
 /* Are all its numbers those of the account? */
 static bool numbers_right(const struct account *a, const struct pshift_solution *s)
 {
@@ -330,7 +340,7 @@ static void judge_solution(const struct pshift_problem *p, const struct pshift_s
             world_fail(run.w, "max_flow", run.now, "%.0f tokens are consumed, %.0f are possible", (double)a.phi,
                        (double)most);
     }
-    for (i = 0; i < p->buckets; i++) {
+    for (i = 0; i < p->buckets && !use_reference; i++) {
         wide all = 0, outside = 0;
         for (e = p->row[i]; e < p->row[i + 1]; e++) {
             all += p->demand[e];
@@ -1356,14 +1366,6 @@ static void lone_threads(void)
         world_fail(run.w, "init", 0, "a problem within the ranges is refused the second time");
 }
 
-static struct qos_u128 narrow(wide n)
-{
-    struct qos_u128 v;
-    v.hi = (uint64_t)(n >> 64);
-    v.lo = (uint64_t)n;
-    return v;
-}
-
 /* Promise `verify`: the verifier refuses what is wrong, and nothing else. The solution is changed somewhere, and mostly its
  * numbers with it. */
 static void judge_verify(void)
@@ -1573,6 +1575,11 @@ static void solver_world(void)
     uint32_t instance, step;
     for (instance = 0; instance < 60 && !run.w->broken; instance++) {
         lone_draw(world_choice(run.w, F_MODE));
+        if (use_reference) {
+            reference_solve(&lone.p, &lone.s);
+            judge_solution(&lone.p, &lone.s);
+            continue;
+        }
         config.servers = lone.p.servers;
         config.buckets = lone.p.buckets;
         config.entries = lone.row[lone.p.buckets];
@@ -1630,7 +1637,8 @@ static void line_arrive(uint32_t i, uint32_t n)
     uint32_t k;
     if (x->pending + n > WAITING)
         return;
-    if (pshift_scheduler_arrive(&lines.scheduler, i, n) != QOS_OK)
+    plain.of[i].pending += n;
+    if (!use_reference && pshift_scheduler_arrive(&lines.scheduler, i, n) != QOS_OK)
         world_fail(run.w, "arrive", run.now, "requests are refused");
     for (k = 0; k < lines.queues; k++)
         held += lines.reserved ? 0 : line[k].r;
@@ -1648,7 +1656,8 @@ static void line_tokens(uint32_t i, uint64_t r, uint64_t l)
 {
     struct line *x = &line[i];
     const uint64_t from_r = r < x->debt ? r : x->debt, from_l = l < x->debt - from_r ? l : x->debt - from_r;
-    if (pshift_scheduler_set_tokens(&lines.scheduler, i, r, l) != QOS_OK)
+    reference_tokens(i, r, l);
+    if (!use_reference && pshift_scheduler_set_tokens(&lines.scheduler, i, r, l) != QOS_OK)
         world_fail(run.w, "tokens", run.now, "tokens are refused");
     x->r = r - from_r;
     x->l = l - from_l;
@@ -1659,7 +1668,7 @@ static void line_tokens(uint32_t i, uint64_t r, uint64_t l)
 static void line_force(uint32_t i)
 {
     struct line *x = &line[i];
-    const enum qos_status got = pshift_scheduler_force(&lines.scheduler, 0, i),
+    const enum qos_status got = use_reference ? reference_force(i) : pshift_scheduler_force(&lines.scheduler, 0, i),
                           want = !x->pending                                   ? QOS_EAGAIN
                                  : !x->r && !x->l && x->debt >= lines.debt_max ? QOS_EDEBT
                                                                                : QOS_OK;
@@ -1688,7 +1697,7 @@ static void line_pick(void)
         r |= line[i].pending && line[i].r;
         l |= line[i].pending && line[i].l;
     }
-    if (pshift_scheduler_pick(&lines.scheduler, 0, &pick) != QOS_OK) {
+    if ((use_reference ? reference_pick(&pick) : pshift_scheduler_pick(&lines.scheduler, 0, &pick)) != QOS_OK) {
         if (r || l)
             world_fail(run.w, "tokens", run.now, "there are requests with tokens, and none is picked");
         return;
@@ -1724,11 +1733,15 @@ static void queues_world(void)
     lines.any = world_chance(&run.rng, 300);
     config.queues = lines.queues = (uint32_t)world_between(&run.rng, 1, QUEUES);
     config.debt_max_ops = lines.debt_max = world_between(&run.rng, 1, 5);
+    memset(&plain, 0, sizeof plain);
+    plain.queues = lines.queues;
+    plain.debt_max = lines.debt_max;
     if (pshift_scheduler_memsize(&config) > sizeof mem ||
         pshift_scheduler_init(&lines.scheduler, mem, sizeof mem, &config) != QOS_OK)
         world_fail(run.w, "init", 0, "a configuration within the ranges is refused");
     for (i = 0; i < lines.queues; i++) {
         line[i].weight = world_scale(&run.rng, 1, 20);
+        plain.of[i].weight = (uint32_t)line[i].weight;
         if (pshift_scheduler_change(&lines.scheduler, i, (uint32_t)line[i].weight) != QOS_OK)
             world_fail(run.w, "init", 0, "a weight is refused");
         lines.weights += line[i].weight;
@@ -1757,13 +1770,16 @@ static void queues_world(void)
             n = (uint32_t)world_between(&run.rng, 0, line[i].pending);
             if (!world_chance(&run.rng, 100))
                 break;
-            if (pshift_scheduler_cancel(&lines.scheduler, i, n) != QOS_OK)
+            plain.of[i].pending -= n;
+            if (!use_reference && pshift_scheduler_cancel(&lines.scheduler, i, n) != QOS_OK)
                 world_fail(run.w, "arrive", step, "waiting requests cannot be cancelled");
             line[i].pending -= n;
             break;
         default: line_pick(); break;
         }
-        (void)pshift_scheduler_info(&lines.scheduler, i, &info);
+        info = plain.of[i];
+        if (!use_reference)
+            (void)pshift_scheduler_info(&lines.scheduler, i, &info);
         if (info.pending != line[i].pending || info.r_tokens != line[i].r || info.l_tokens != line[i].l ||
             info.served != line[i].served || info.debt != line[i].debt)
             world_fail(run.w, "tokens", step,
@@ -2164,6 +2180,8 @@ static void world_run(struct world *w)
     (void)i;
 #else
     judge_ranges();
+    if (use_reference && (world_choice(w, F_MODE) == 0 || world_choice(w, F_MODE) == 5))
+        return;
     memset(periods, 0, sizeof periods);
     for (i = 0; i < BUCKETS; i++)
         bucket[i].taken = 0;
@@ -2193,7 +2211,13 @@ static double world_again_slack(const struct world *w, uint32_t client, double g
 int main(int argc, char **argv)
 {
     static const struct world_open open[] = {{0, NULL}};
-    int rc = world_main(argc, argv, "tests/world/pshift.worlds", 300, open);
+    int rc;
+    if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
+        use_reference = true;
+        argv++;
+        argc--;
+    }
+    rc = world_main(argc, argv, "tests/world/pshift.worlds", 300, open);
     printf("digest %016" PRIx64 "\n", digest);
     return rc;
 }
