@@ -1,6 +1,7 @@
 // proves: htb.h keeps its promises in worlds that nobody drew for it: any devices, clients, clocks, terms, by seed; the
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "htb"
+#define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted scale_free"
 #define WORLD_FIELDS(X)                                                                                                \
     X(PROGRAM, "program", "device calls trees shares loops late")                                                      \
@@ -160,7 +161,6 @@ static uint64_t real_cost[REQUESTS], claim[REQUESTS], number[REQUESTS]; /* numbe
 static enum life life[REQUESTS];
 static uint32_t owner[REQUESTS], unused[REQUESTS], unused_count;
 static struct reference reference;
-static bool use_reference;
 
 /* One run. */
 static struct {
@@ -529,7 +529,9 @@ static bool begin_scheduler(void)
     if (c.flight_max_ns > HTB_BURST_MAX_NS)
         c.flight_max_ns = HTB_BURST_MAX_NS;
     if (use_reference) {
-        reference_init(&reference, IDS, (double)c.flight_max_ns, 1e9, claim);
+        /* It finds no bound: it is told one that keeps all channels busy. */
+        reference_init(&reference, IDS, fmin((double)c.flight_max_ns, 2 * run.largest * world_value(w, F_CHANNELS)),
+                       1e9, claim);
     } else {
         size_t size = htb_memsize(&c);
         if (size > memory_bytes) {
@@ -1074,7 +1076,7 @@ static void setup_later(const struct world *w, struct world_device_config *d)
     d->turn_ns = d->seek_ns / 2;
     d->link_ns = (uint64_t)world_value(w, F_LINK) * 1000;
     d->shares = world_choice(w, F_SHARING) && d->pause_ns == 0 && d->seek_ns == 0;
-    d->hangs = (uint32_t)world_value(w, F_HANGS);
+    d->hangs = use_reference ? 0 : (uint32_t)world_value(w, F_HANGS); /* it is not told of requests that hang */
     d->hang_every_ns = d->hangs ? run.end_ns / 4 : 0;
     d->hang_ns = world_choice(w, F_HANG) == 3 ? WORLD_NEVER : (uint64_t)world_value(w, F_HANG) * WORLD_NS_PER_S;
 }
@@ -1223,6 +1225,8 @@ static void one_run(struct world *w)
         else
             quiet = 0;
         run.now = next;
+        if (use_reference) /* it reads no clock */
+            run.judged_ns = run.charged_ns = run.now;
         world_goes_on(run.now);
         w->events++;
         run.device.config.hangs = run.draining ? 0 : run.device.config.hangs;
@@ -1450,10 +1454,5 @@ static double world_again_slack(const struct world *w, uint32_t client, double g
 int main(int argc, char **argv)
 {
     static const struct world_open open[] = {{0, NULL}};
-    if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
-        use_reference = true;
-        argv++;
-        argc--;
-    }
     return world_main(argc, argv, "tests/world/htb.worlds", 5000, open);
 }

@@ -5,6 +5,7 @@
 #ifndef WORLD_SERVERS /* 1: servers run a scheduler of their own; world/pshift_servers.c includes this file */
 #define WORLD_SERVERS 0
 #define WORLD_HEADER "pshift"
+#define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted"
 #define WORLD_AGAIN_PERMILLE 200
 #define WORLD_LATER F_AGAIN
@@ -2211,13 +2212,7 @@ static double world_again_slack(const struct world *w, uint32_t client, double g
 int main(int argc, char **argv)
 {
     static const struct world_open open[] = {{0, NULL}};
-    int rc;
-    if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
-        use_reference = true;
-        argv++;
-        argc--;
-    }
-    rc = world_main(argc, argv, "tests/world/pshift.worlds", 300, open);
+    int rc = world_main(argc, argv, "tests/world/pshift.worlds", 300, open);
     printf("digest %016" PRIx64 "\n", digest);
     return rc;
 }

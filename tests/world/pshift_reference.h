@@ -6,8 +6,6 @@
 #ifndef QOS_TESTS_WORLD_PSHIFT_REFERENCE_H
 #define QOS_TESTS_WORLD_PSHIFT_REFERENCE_H
 
-static bool use_reference;
-
 static WORLD_UNUSED void reference_solve(const struct pshift_problem *p, struct pshift_solution *s)
 {
     static uint32_t row_of[ROWS * SERVERS];

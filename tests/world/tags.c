@@ -1,6 +1,7 @@
 // proves: tags.h keeps its promises in worlds that nobody drew for it: any devices, clients, clocks, terms, by seed; the
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
 #define WORLD_HEADER "tags"
+#define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted scale_free"
 #define WORLD_DRAW_MORE(w, r) draw_kind(w, r)
 #if defined(WORLD_TAGS_V02) && WORLD_TAGS_V02
@@ -159,7 +160,6 @@ static struct event *journal;
 static size_t journal_count, journal_room;
 static struct tags_reference reference;
 static struct tags_reference_client reference_client[CLIENTS];
-static bool use_reference;
 
 static struct {
     struct world *w;
@@ -1863,6 +1863,7 @@ static void setup(struct world *w)
         reference.allow = world_choice(w, F_AT_LIMIT) == TAGS_ALLOW;
         reference.limit_burst_ns = run.limit_burst_ns;
         reference.lag_ns = run.lag_ns;
+        reference.lead = world_value(w, F_LEAD);
         for (i = 0; i < tenants; i++) {
             reference_client[i].weight = (double)tenant[i].terms.weight;
             reference_client[i].reservation = tenant[i].reservation;
@@ -2327,11 +2328,6 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--accounts") == 0) {
         accounts();
         return 0;
-    }
-    if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
-        use_reference = true;
-        argv++;
-        argc--;
     }
     return world_main(argc, argv, "tests/world/tags.worlds", 12000, open);
 }

@@ -9,12 +9,13 @@ struct tags_reference_client {
     double weight, reservation, limit; /* requests per ns; 0: none */
     double share, due, room, room_ns;  /* share tag; when its next reserved request begins; limit bucket */
     uint64_t queued;
+    bool held; /* by its limit */
 };
 
 struct tags_reference {
     struct tags_reference_client *client;
     uint32_t clients;
-    double v, limit_burst_ns, lag_ns, behind_ns, longest_ns;
+    double v, limit_burst_ns, lead, lag_ns, behind_ns, longest_ns;
     bool allow;
 };
 
@@ -40,6 +41,9 @@ static WORLD_UNUSED uint32_t tags_reference_choose(struct tags_reference *s, dou
         if (c->queued == 0)
             continue;
         t = tags_reference_allowed(s, c, now);
+        if (c->held && t <= now && c->share < s->v) /* who waited at its limit does not make up for that */
+            c->share = s->v;
+        c->held = t > now;
         if (t > now) {
             if (*at < 0 || t < *at)
                 *at = t;
@@ -91,7 +95,8 @@ static WORLD_UNUSED void tags_reference_dispatch(struct tags_reference *s, doubl
         if (now - s->behind_ns - c->due > s->lag_ns)
             s->behind_ns = now - c->due - s->lag_ns;
         c->due += 1 / c->reservation;
-        if (c->share + cost / c->weight > s->v + 16 * cost / c->weight) /* reservations lead the shares by so much */
+        if (c->share + cost / c->weight >
+            s->v + s->lead * cost / c->weight) /* reservations lead the shares by so much */
             return;
     } else {
         s->v = c->share > s->v ? c->share : s->v;
