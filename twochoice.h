@@ -1115,8 +1115,7 @@ QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_range *e, uint
     return most > TWOCHOICE_WIDE_SLOTS || most == n ? most : TWOCHOICE_WIDE_SHARED;
 }
 
-/* How many the first of the nodes for n entries gets: as many as the others, or (pack) all it can. What it leaves is
- * nothing, or nodes with at least their least. */
+/* How many the first node for n entries gets: as many as the others, or (pack) all it can; they get their least. */
 QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_range *e, uint32_t n, uint32_t level, bool pack)
 {
     const uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST + 1 : TWOCHOICE_LEAF_LEAST;
@@ -1128,9 +1127,8 @@ QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_range *e, uin
 }
 
 /* Shares the entries of child i of p anew; in a leaf f comes, or goes, before. If one node cannot hold them neighbours
- * take part until there are enough for two; the leaf before, too, if it has room, or two inner nodes; both of a tiny
- * root, as three must have their least. If f comes behind all of its object, or of inner nodes, the first get all that
- * they can have. Each inner node can spare an entry afterwards. */
+ * take part until two have enough; if it has room the leaf before, or two inner nodes; all of a tiny root. The first
+ * get all they can in inner nodes, which can spare an entry, or if f is behind its object. */
 QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
                                               uint32_t level, const struct twochoice_priv_range *f, bool comes)
 {
@@ -3017,7 +3015,7 @@ struct twochoice_placement {
  *
  *   rate   Each end of an operation adds the time that the device worked for it, and its cost (len_bytes + op_cost), to
  *          two sums that forget a quarter each time. With fewer than `parallel` in flight it counts in part: the
- *          quotient is of a device with enough work. One that takes longer than expected counts before it ends.
+ *          quotient is of a device with enough work. One that takes longer counts before it ends, then as at most 8.
  *   ask    The turn goes round the clients, one write each. While a write would begin, behind what is in flight and
  *          asked for, in less than three leads (the learned time from an ask to its write), the next is asked. An idle
  *          device always asks; one whose rate is not known only when idle. An ask without an answer holds its place for
@@ -4129,6 +4127,8 @@ QOS_API void twochoice_intake_end(struct twochoice_intake *intake, uint64_t now_
         return;
     worked_ns = qos_min(qos_elapsed_ns(intake->last_ns, now_ns), TWOCHOICE_TIME_MAX);
     worked_ns = qos_mul_div_floor(worked_ns, qos_min(intake->ops, intake->parallel), intake->parallel);
+    if (intake->work_cost)
+        worked_ns = qos_min(worked_ns, qos_sat_mul(8, qos_mul_div_ceil(cost, intake->work_ns, intake->work_cost)));
     intake->work_ns = intake->work_ns - intake->work_ns / 4 + qos_max(worked_ns, 1);
     intake->work_cost = intake->work_cost - intake->work_cost / 4 + cost;
     intake->ops--;

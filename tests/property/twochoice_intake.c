@@ -530,6 +530,33 @@ static void messages(uint64_t count)
     }
 }
 
+/* One operation that takes 5 s, or a clock that jumps ahead, is one operation: it counts as at most 8 of those before. */
+static void stalls(uint64_t stall_ns)
+{
+    struct twochoice_intake_config config;
+    struct twochoice_intake_state state;
+    struct check_mem mem;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    check_mem_new(&mem, twochoice_intake_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_intake_init(&intake, mem.mem, mem.size, &config), QOS_OK);
+    now = 1000;
+    learn();
+    now += stall_ns;
+    for (i = 0; i < 3; i++)
+        twochoice_intake_end(&intake, now, 1 << 20);
+    CHECK_EQ(twochoice_intake_info(&intake, &state), QOS_OK);
+    CHECK_LE(state.mib_ns, 8000000);
+    for (i = 0; i < 20; i++) {
+        twochoice_intake_begin(&intake, now, 1 << 20);
+        now += 1000000;
+        twochoice_intake_end(&intake, now, 1 << 20);
+    }
+    CHECK_EQ(twochoice_intake_info(&intake, &state), QOS_OK);
+    CHECK(state.mib_ns >= 990000 && state.mib_ns <= 1010000);
+    CHECK(check_mem_free(&mem));
+}
+
 int main(void)
 {
     uint32_t silent, parallel;
@@ -550,6 +577,8 @@ int main(void)
     bounds(1);
     bounds(5);
     hangs();
+    stalls(UINT64_C(5000000000));
+    stalls(UINT64_C(3600000000000));
     messages(check_scaled(2000));
     return check_end();
 }
