@@ -2005,7 +2005,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_first_event_ns(const struct htb *tree, uint6
 
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
-    uint64_t event_ns, room_ns, given_ns = now_ns;
+    uint64_t event_ns, room_ns, beyond_ns = 0, given_ns = now_ns;
     uint32_t turn;
     bool full;
     now_ns = htb_priv_now(tree, now_ns);
@@ -2019,12 +2019,14 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     room_ns = htb_priv_room_ns(tree, turn);
     if ((full && tree->gates == 0) || room_ns == QOS_NEVER)
         return QOS_NEVER;
+    if (room_ns != 0 && tree->flight.now_ns >= tree->flight.bound_ns)
+        room_ns = beyond_ns = htb_priv_beyond_ns(&tree->flight);
     if (turn == QOS_NONE)
         event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
     else /* it may become another's */
         event_ns = qos_min(room_ns, htb_priv_heap_min_key(&tree->event));
-    if (tree->flight.now_ns >= tree->flight.bound_ns) /* whoever's turn it is then */
-        event_ns = qos_max(event_ns, htb_priv_beyond_ns(&tree->flight));
+    if (!tree->joined.lease) /* there own tokens may have room */
+        event_ns = qos_max(event_ns, beyond_ns);
     return qos_max(event_ns, given_ns);
 }
 
