@@ -18,8 +18,9 @@ struct n_client {
 static struct {
     struct n_client of[N_CLIENTS];
     struct tokenpool_config config;
-    uint32_t clients, steps;                  /* steps: of a period */
-    uint64_t T, C, now, changed, judged, gap; /* changed: number of the period with the last change of the rate */
+    uint32_t clients, steps; /* steps: of a period */
+    uint64_t T, C, begin, now, changed, judged,
+        gap;                          /* changed: number of the period with the last change of the rate */
     double rate, before, most, tried; /* of the node in a period; before the change; of one client; the last estimate */
     bool fell, steady, known, followed, greedy, guard, told, fixed, odd, deep; /* deep: 1 % of C is outstanding */
 } node;
@@ -50,7 +51,7 @@ static void n_serve(double left, double most)
         c->under_way -= k;
         c->done += k;
         tokenpool_client_complete(&c->engine, k);
-        world_got(node.now - start_ns(run.w), i, (double)k);
+        world_got(node.now - node.begin, i, (double)k);
     }
 }
 
@@ -231,7 +232,8 @@ static void n_run(struct world *w)
     n_draw();
     periods = node.guard ? 24 : node.steady ? 120 : 30 + 20 * world_choice(w, F_LENGTH);
     node.rate = (double)node.C;
-    node.now = node.T + start_ns(w) - (uint64_t)world_value(w, F_BASE);
+    node.begin = node.T + start_ns(w) - (uint64_t)world_value(w, F_BASE);
+    node.now = node.begin;
     if (tokenpool_monitor_init(&monitor[0], memory[0], sizeof memory[0], storage, sizeof storage, &node.config) !=
         QOS_OK)
         world_fail(w, "init", 0, "a configuration within the ranges is refused");
