@@ -27,6 +27,7 @@ static struct {
         quiet; /* steps of all: when a stray store hits the pool word; from here to `loud` the monitor pauses */
     unsigned loud, stray; /* stray: its kind */
     double most;          /* of one client in a period */
+    bool starts;          /* in each period client 0 starts anew */
 } node;
 static struct tokenpool_monitor monitor;
 static struct tokenpool_config config;
@@ -105,6 +106,11 @@ static void period(unsigned p, double rate)
                          : node.stray == 1 ? (uint32_t)storage[0] | UINT64_C(1000000) << 32
                          : node.stray == 2 ? UINT64_C(0xb5ccda663430f9ae)
                                            : storage[TOKENPOOL_OFFSET_PERIOD / 8];
+        if (node.starts && p >= 5 && step == p * 613 % node.steps) { /* its I/Os end with it */
+            node.of[0].under_way = 0;
+            node.of[0].credit = 0;
+            CHECK_EQ(tokenpool_client_attach(&node.of[0].engine, 0, 0, storage, sizeof storage), QOS_OK);
+        }
         for (i = 0; i < node.clients; i++) {
             struct one *c = &node.of[i];
             c->queued = fmin(c->queued + c->wants / node.steps, c->wants);
@@ -350,6 +356,29 @@ static void test_faster(void)
     printf("faster: at least %.3f of the reservation is met\n", least);
 }
 
+/* Each period a client starts anew, and what it used before is in nobody's report: no sign of a slower node. */
+static void test_starts(void)
+{
+    unsigned k, i, p;
+    double least = 1;
+    for (k = 0; k < 3; k++) {
+        double others = 0;
+        begin(10000, 10000, k == 1 ? TOKENPOOL_GUARD : k == 2 ? TOKENPOOL_ORDERED : 0);
+        node.steps = 2000;
+        node.starts = true;
+        for (i = 0; i < 2; i++)
+            add(0, 20000, true);
+        attach();
+        for (p = 0; p < 60; p++) {
+            period(p, 10000);
+            others += p < 20 ? 0 : (double)node.of[1].done / 40;
+        }
+        least = fmin(least, others / 5000);
+        CHECK_GE(others, 0.9 * 5000);
+    }
+    printf("starts: the other has at least %.2f of an equal share\n", least);
+}
+
 int main(void)
 {
     check_begin("property/tokenpool_device");
@@ -363,6 +392,8 @@ int main(void)
         test_fall_after_step();
     if (check_case("paced"))
         test_paced();
+    if (check_case("starts"))
+        test_starts();
     if (check_case("faster"))
         test_faster();
     if (check_case("slow_before"))
