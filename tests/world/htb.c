@@ -37,14 +37,7 @@
     X(MAXIMIZER, "maximizer", "no yes")                                                                                \
     X(LOOPS, "loops", "each_alone together backwards")                                                                 \
     X(LONGER, "longer", "1 10")                                                                                        \
-    X(SEEK, "seek_ms", "0 4 9")                                                                                        \
-    X(SPEED, "speed_by", "1000 3000 10000 300")                                                                        \
-    X(SPEED_EVERY, "speed_every_ms", "500 1000 3000 100")                                                              \
-    X(CREDIT, "credit_ms", "0 500 2000 5000")                                                                          \
-    X(LINK, "link_us", "0 100 800 6000")                                                                               \
-    X(SHARING, "sharing", "no yes")                                                                                    \
-    X(HANGS, "hangs", "0 1 5")                                                                                         \
-    X(HANG, "hang_s", "1 10 30 never")                                                                                 \
+    WORLD_DEVICE_FIELDS(X)                                                                                             \
     X(HANG_ENDS, "hang_ends", "done not_done")
 #define WORLD_LATER F_LONGER
 #define WORLD_LATER_COHORT F_ON
@@ -69,17 +62,14 @@
     X(CHURN, "churn", "none change leave away stop")                                                                   \
     X(PLACES, "places", "any next")                                                                                    \
     X(FORCE, "force", "0 100")                                                                                         \
-    X(ON, "on_ms", "0 20 50 300")                                                                                      \
-    X(CROWD, "crowd", "1 20")
+    WORLD_CLIENT_FIELDS(X)
 #include "examples/world/world.h"
 struct world;
 static void htb_drawn(struct world *w, uint64_t random);
 #define WORLD_DRAW_MORE(w, r) htb_drawn(w, world_rand(r))
-#include "world_test.h"
+#include "device_fields.h"
 #include "htb.h"
-#include "examples/world/clients.h"
 #include "examples/world/clocks.h"
-#include "examples/world/devices.h"
 #include "htb_reference.h"
 
 /* What version 0.2 did not have: a latency of a class, and claims at the gate. */
@@ -1012,13 +1002,7 @@ static void draw_tenants(void)
             }
             c.backlog_max = REQUESTS / 4 / count;
             c.start_ns = 1;
-            if (world_choice(w, world_of(k, F_CHURN)) == 3) {
-                c.away_ns = run.end_ns / 3;
-                c.back_ns = run.end_ns / 2;
-            } else if (world_choice(w, world_of(k, F_ON))) {
-                c.away_ns = (uint64_t)world_value(w, world_of(k, F_ON)) * MS;
-                c.back_ns = c.away_every_ns = 2 * c.away_ns;
-            }
+            draw_absence(w, k, run.end_ns, &c);
             if (t->mode == LOOP) { /* one thread, one request at a time at the gate */
                 c.outstanding = c.arrivals == WORLD_BURSTS ? c.outstanding : 1;
             }
@@ -1061,26 +1045,6 @@ static void churn(uint32_t step)
     }
 }
 
-/* Of the later fields. */
-static void setup_later(const struct world *w, struct world_device_config *d)
-{
-    if (world_choice(w, F_SPEED)) {
-        d->step_every_ns = (uint64_t)world_value(w, F_SPEED_EVERY) * MS;
-        d->step_capacity = (uint32_t)(d->capacity * world_value(w, F_SPEED) / 1000);
-    }
-    if (world_choice(w, F_CREDIT)) {
-        d->credit_ns = (uint64_t)world_value(w, F_CREDIT) * MS;
-        d->provisioned = 1000;
-    }
-    d->seek_ns = (uint64_t)world_value(w, F_SEEK) * MS;
-    d->turn_ns = d->seek_ns / 2;
-    d->link_ns = (uint64_t)world_value(w, F_LINK) * 1000;
-    d->shares = world_choice(w, F_SHARING) && d->pause_ns == 0 && d->seek_ns == 0;
-    d->hangs = use_reference ? 0 : (uint32_t)world_value(w, F_HANGS); /* it is not told of requests that hang */
-    d->hang_every_ns = d->hangs ? run.end_ns / 4 : 0;
-    d->hang_ns = world_choice(w, F_HANG) == 3 ? WORLD_NEVER : (uint64_t)world_value(w, F_HANG) * WORLD_NS_PER_S;
-}
-
 static void setup(struct world *w)
 {
     struct world_clock_config clock;
@@ -1109,7 +1073,9 @@ static void setup(struct world *w)
     d->provisioned = (uint32_t)world_value(w, F_PROVISIONED);
     if (d->provisioned && d->channels < 64)
         d->provisioned = 0; /* so few channels are all held */
-    setup_later(w, d);
+    draw_device(w, run.end_ns, d);
+    if (use_reference)
+        d->hangs = 0; /* it is not told of requests that hang */
     world_device_init(&run.device, d, w->seed);
     world_rng_init(&run.rng, w->seed, 77);
     /* The precondition "if the device keeps up": a tenth above the root's rate at any time, all channels reachable. */

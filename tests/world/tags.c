@@ -40,14 +40,7 @@
     X(MOVES, "moves_max", "512 1 8")                                                                                   \
     X(DEBT, "force_debt", "64 1 0")                                                                                    \
     X(AGAIN, "again", WORLD_AGAIN)                                                                                     \
-    X(SEEK, "seek_ms", "0 4 9")                                                                                        \
-    X(FASTER, "speed_by", "1000 3000 10000 300")                                                                       \
-    X(FASTER_EVERY, "speed_every_ms", "500 1000 3000 100")                                                             \
-    X(CREDIT, "credit_ms", "0 500 2000 5000")                                                                          \
-    X(LINK, "link_us", "0 100 800 6000")                                                                               \
-    X(SHARING, "sharing", "no yes")                                                                                    \
-    X(HANGS, "hangs", "0 1 5")                                                                                         \
-    X(HANG, "hang_s", "1 10 30 never")                                                                                 \
+    WORLD_DEVICE_FIELDS(X)                                                                                             \
     X(HANG_ENDS, "hang_ends", "done cancelled")
 #define WORLD_LATER F_SEEK
 #define WORLD_LATER_COHORT F_ON
@@ -75,16 +68,13 @@
     X(GROUP_WEIGHT, "group_weight", "1 2 10 1000")                                                                     \
     X(GROUP_MORE, "group_reserves_more", "0 100")                                                                      \
     X(GROUP_LIMIT, "group_limit", "0 1000 500 2000")                                                                   \
-    X(ON, "on_ms", "0 20 50 300")                                                                                      \
-    X(CROWD, "crowd", "1 20")
+    WORLD_CLIENT_FIELDS(X)
 struct world;
 struct world_rng;
 static void draw_kind(struct world *w, struct world_rng *r);
-#include "world_test.h"
+#include "device_fields.h"
 #include "tags.h"
-#include "examples/world/clients.h"
 #include "examples/world/clocks.h"
-#include "examples/world/devices.h"
 #include "tags_reference.h"
 
 /* Judge reservations, waits and accounts by the first page of 0.2, for tests/world/v02. */
@@ -1526,13 +1516,7 @@ static void draw_tenants(void)
                 c.on_ns = c.off_ns = 10 * c.interval_ns;
             }
             c.start_ns = 1 + (uint64_t)((double)run.end_ns * world_value(w, world_of(k, F_START)) / 1000);
-            if (world_choice(w, world_of(k, F_CHURN)) == 3) {
-                c.away_ns = run.end_ns / 3;
-                c.back_ns = run.end_ns / 2;
-            } else if (world_choice(w, world_of(k, F_ON))) {
-                c.away_ns = (uint64_t)world_value(w, world_of(k, F_ON)) * MS;
-                c.back_ns = c.away_every_ns = 2 * c.away_ns;
-            }
+            draw_absence(w, k, run.end_ns, &c);
             t->changes = world_choice(w, world_of(k, F_CHURN)) == 1 || world_choice(w, world_of(k, F_CHURN)) == 2;
             t->other_terms = world_choice(w, world_of(k, F_CHURN)) == 1;
             t->changes |= world_choice(w, world_of(k, F_CHURN)) == 5;
@@ -1788,30 +1772,6 @@ static void oracle_refused(void)
 }
 #endif
 
-/* Of the later fields. */
-static void setup_later(const struct world *w, struct world_device_config *d)
-{
-    d->step_every_ns = world_choice(w, F_FASTER) ? (uint64_t)world_value(w, F_FASTER_EVERY) * MS : 0;
-    d->step_capacity = d->step_every_ns ? (uint32_t)world_value(w, F_FASTER) : 0;
-    d->credit_ns = (uint64_t)world_value(w, F_CREDIT) * MS; /* four times as fast while it has some */
-    if (d->credit_ns) {
-        d->capacity = 4000;
-        d->provisioned = 1000;
-        d->step_capacity *= 4;
-    }
-    d->seek_ns = (uint64_t)world_value(w, F_SEEK) * MS;
-    d->turn_ns = d->seek_ns / 2;
-    d->link_ns = (uint64_t)world_value(w, F_LINK) * 1000;
-    d->shares = world_choice(w, F_SHARING) && d->pause_ns == 0 && d->seek_ns == 0;
-    d->hangs = (uint32_t)world_value(w, F_HANGS);
-    d->hang_every_ns = d->hangs ? run.end_ns / 4 : 0;
-    d->hang_ns = world_choice(w, F_HANG) == 3 ? WORLD_NEVER : (uint64_t)world_value(w, F_HANG) * WORLD_NS_PER_S;
-    run.calm = d->pause_ns == 0 && d->hangs == 0;
-    run.undone = d->hangs && (world_choice(w, F_HANG_ENDS) || world_choice(w, F_HANG) == 3);
-    run.serial = !d->shares && d->link_ns == 0;
-    run.steady = d->step_every_ns == 0 && d->credit_ns == 0 && d->seek_ns == 0;
-}
-
 static void setup(struct world *w)
 {
     struct world_clock_config clock;
@@ -1845,7 +1805,13 @@ static void setup(struct world *w)
         run.end_ns = 3 * d->pause_every_ns;
     run.depth = (uint32_t)world_value(w, F_DEPTH);
     run.pauses = *d;
-    setup_later(w, d);
+    if (world_choice(w, F_CREDIT))
+        d->capacity = 4000; /* while it has some */
+    draw_device(w, run.end_ns, d);
+    run.calm = d->pause_ns == 0 && d->hangs == 0;
+    run.undone = d->hangs && (world_choice(w, F_HANG_ENDS) || world_choice(w, F_HANG) == 3);
+    run.serial = !d->shares && d->link_ns == 0;
+    run.steady = d->step_every_ns == 0 && d->credit_ns == 0 && d->seek_ns == 0;
     run.ps = world_choice(w, F_MODE) == 0 || use_reference;
     world_rng_init(&run.rng, w->seed, 78);
     draw_tenants();
