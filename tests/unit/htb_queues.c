@@ -1,5 +1,6 @@
 // proves: Section 5.2: submit, dispatch, complete and cancel in every state; elevator order and FIFO; the bounds on
-// dispatched requests, overtaking and requests at the device; surplus shared by weight; no class or request is starved
+// dispatched requests, overtaking and requests at the device; surplus shared by weight; no class or request is
+// proves: starved; who was away has a bucket and no more
 // variants: native san i386
 #include "htb_world.h"
 
@@ -1463,8 +1464,58 @@ static void one_is_due_each_second(void)
     world_close(&w);
 }
 
+/* By flight. A class waits for tokens, takes all back, and is away while nobody calls: its own tokens when it comes back are
+ * a bucket and a request at most, not what it would have had while it waited. The device has done one request each step. */
+static void away(uint64_t n, unsigned steps, uint64_t away_ns)
+{
+    enum { EACH = 64 };
+    const uint64_t rate = 40000000;
+    struct htb_config config = world_config();
+    struct htb_request *device[2 * EACH], *r;
+    struct world w;
+    uint64_t now = 1, before = 0;
+    unsigned i, held = 0, step;
+    config.rate_per_s[0] = rate;
+    config.request_max_tokens = 0;
+    config.best_effort.weight = 1000;
+    config.bound = HTB_BY_FLIGHT;
+    config.order = HTB_FIFO;
+    config.start_ns = now;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, rate / 2, rate, now);
+    for (i = 0; i < 2 * EACH; i++)
+        submit(&w, i, i % 2, n, 0, now);
+    for (step = 0;; step++) {
+        while ((r = htb_dispatch(&w.tree, now)) != NULL)
+            device[held++] = r;
+        if (step == steps) {
+            for (i = 1; i < 2 * EACH; i += 2)
+                if (pool[i].state == HTB_QUEUED || pool[i].state == HTB_DISPATCHED)
+                    CHECK_EQ(htb_cancel(&w.tree, now, &pool[i]), QOS_OK);
+            now += away_ns;
+            before = stats_of(&w, 1).granted - stats_of(&w, 1).borrowed;
+            for (i = 1; i < 2 * EACH; i += 2)
+                if (pool[i].state == HTB_IDLE)
+                    CHECK_EQ(htb_submit(&w.tree, now, &pool[i]), QOS_OK);
+            continue;
+        }
+        if (held == 0)
+            break;
+        r = device[0];
+        memmove(device, device + 1, --held * sizeof *device);
+        now += step < steps ? n * S / rate : 0; /* from then on time stands still: what goes is from the bucket */
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+        if (step < steps)
+            CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
+    }
+    CHECK_LE(stats_of(&w, 1).granted - stats_of(&w, 1).borrowed - before, rate / 2 / 50 + n);
+    world_close(&w);
+}
+
 int main(void)
 {
+    uint64_t n, away_ms;
+    unsigned steps;
     check_begin("unit/htb_queues");
     states();
     order_of_dispatch();
@@ -1508,5 +1559,9 @@ int main(void)
     gate_requests_alone();
     a_raised_rate();
     one_is_due_each_second();
+    for (n = 4096; n <= 65536; n *= 4)
+        for (away_ms = 1; away_ms <= 901; away_ms += 100)
+            for (steps = 200; steps < 220; steps++)
+                away(n, steps, away_ms * MS);
     return check_end();
 }
