@@ -2196,7 +2196,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       where u is burst_ns, or what a request took at the device as it began, if longer. So it gets its rate exactly,
  *       in the mean, and never more of the device's speed than that takes; twice its rate while it makes up for a
  *       pause. Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2
- *       or 1.5 (if it is behind by less than 3.2 s): a class is late under too small a knee, too
+ *       or 1.5 (if it is behind by less than 3.2 s, or than 64 of the longest usual gaps): a class is late under too
+ *       small a knee, too
  *       hopeless  the device is slower by an eighth than before, and the least bound is reached, or half of the bound
  *                 has twice not made requests faster there by an eighth: they do not wait in a queue of the device
  *     hurts     own tokens of other classes have waited for room for two bursts on end, and the device is slower by an
@@ -2205,7 +2206,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *   alone     no other class has asked for lag_ns: the bound is as wide as a newcomer may wait for: burst_ns, half of
  *             the least latency_ns that any class has had, or the knee, if that is more. A narrower one is for nobody,
  *             and loses time when the caller is late. Twice as wide, if requests wait for room, as long as each time an
- *             eighth more is completed. No other looks: who comes finds the knee as it was for many
+ *             eighth more is completed, of 64 requests, or of 8 if these take more than 1 s. No other looks: who comes
+ *             finds the knee as it was for many
  *
  * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So
  * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
@@ -2805,7 +2807,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
             return;
         /* The knee may be too small. (In joined trees a search has no end while others have the device.) */
         if (!tree->joined.lease && tree->flight.searching && tree->flight.step < 2 &&
-            c->behind_ns < 32 * HTB_PRIV_LOOK_NS)
+            c->behind_ns < qos_max(32 * HTB_PRIV_LOOK_NS, 64 * tree->flight.gap_ns))
             return;
         c->behind_ns = tree->joined.lease ? c->behind_ns : qos_min(c->behind_ns, unit_ns);
         c->from = htb_priv_log2(tree->flight.bound_ns);
@@ -2960,7 +2962,8 @@ QOS_PRIV void htb_priv_look_alone(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t speed = htb_priv_speed(f), bound_ns = qos_max(f->knee_ns, f->lone_ns);
-    if (f->n < 64 || f->done_ns < 2 * htb_priv_filled(f, f->bound_ns) || f->active_ns < f->lone_retry_ns)
+    if (f->n < (f->active_ns - f->begun_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||
+        f->done_ns < 2 * htb_priv_filled(f, f->bound_ns) || f->active_ns < f->lone_retry_ns)
         return;
     if (f->lone_speed != 0 && speed < f->lone_speed + f->lone_speed / 8) { /* in vain */
         f->lone_retry_ns = f->active_ns + 64 * (f->active_ns - f->begun_ns);

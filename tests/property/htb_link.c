@@ -1,6 +1,7 @@
 // proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though the
 // search for the knee does not end; one whose rate is out of reach and that comes and goes costs the others nothing; more
-// demand is seen when it comes; requests that hang cost their room and a second, and a pause costs no more by that
+// demand is seen when it comes; the search goes on where requests take half a second; requests that hang cost their room
+// and a second, and a pause costs no more by that
 // flags: -O2
 // variants: native
 #include "htb.h"
@@ -164,6 +165,8 @@ int main(void)
         {.tenant = {{8, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, .rtt_ns = 6000000, .on_ns = S / 5}};
     static const struct link more = {
         .tenant = {{8, 15600, 0}, {8, 15600, 0}, {14, 15600, 0}}, .rtt_ns = 1000000, .joins_ns = 100 * S};
+    static const struct link slow = {.tenant = {{4, 7800000, 0.26}, {32, 7800000, 0}, {0, 1, 0}}, .rtt_ns = 480000000};
+    static const struct link slow_alone = {.tenant = {{32, 7800000, 0}, {0, 1, 0}, {0, 1, 0}}, .rtt_ns = 680000000};
     static const struct link one_hangs = {.tenant = {{2, 125000, 0.63}, {64, 125000, 0}, {0, 1, 0}},
                                           .rtt_ns = 100000,
                                           .hang = 1,
@@ -190,6 +193,8 @@ int main(void)
     for (i = 0; i < sizeof in_vain / sizeof *in_vain; i++)
         beside("a rate out of reach, on and off", &in_vain[i], 30000000, 5 * S, 30 * S, 1, 0, 0.95);
     beside("more demand, by less than twice", &more, 30000000, 101 * S, 111 * S, 1, 0, 0.9);
+    beside("half a second each, a rate out of reach", &slow, 600000000, 20 * S, 60 * S, 1, 0, 0.5);
+    beside("0.7 s each, one alone", &slow_alone, 600000000, 20 * S, 60 * S, 1, 0, 0.9);
     hangs("one hangs for 20 s", &one_hangs, 0.6, 0.9);
     hangs("all of a class hang and never complete", &all_hang, 0, 0.9);
     hangs("many hang and never complete", &many_hang, 0.9, 0.9);

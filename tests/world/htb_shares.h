@@ -326,7 +326,7 @@ static void sh_draw(void)
         t->up = t->group ? 0 : id <= 2 * groups ? id - groups : (uint32_t)world_between(&sh.rng, 0, groups);
         t->weight = weight[world_rand(&sh.rng) % (sh.large ? 3 : sh.vague ? 5 : sizeof weight / sizeof *weight)];
         t->depth = (uint32_t)world_between(&sh.rng, sh.vague || sh.kind == SH_LATE || groups ? 2 : 1, SH_DEPTH);
-        t->most = world_between(&sh.rng, 1, size);
+        t->most = world_between(&sh.rng, 1, size) + (sh.kind == SH_LATE ? size / 16 : 0); /* not millions a call */
         t->less = world_chance(&sh.rng, 300);
         t->least = world_chance(&sh.rng, 500) ? t->most : 1;
         if (sh.kind != SH_BORROW && t->up == 0) {
