@@ -2,7 +2,7 @@
 // proves: requests of one size or of many. A newcomer waits at most for one request of each other client. After a
 // proves: stall of any length, service by weight starts again within a stated time. The weight phase keeps its
 // proves: configured part. A limit holds after a stall, too. A client that changes its reservation all the time delays
-// proves: no other, nor do thousands of small reservations that are due at once
+// proves: no other
 #include "check.h"
 #include "tags.h"
 
@@ -259,48 +259,6 @@ static void cancelled_share(bool by_weight)
     CHECK(check_mem_free(&memory));
 }
 
-/* 10,000 clients with 1 per second come at once, so they are due at once each second, beside one with 20,000 per second:
- * three quarters of the device, one request at a time. It misses two requests in any window, whatever moves_max is. */
-static void due_at_once(uint32_t moves_max)
-{
-    enum { SMALL = 10000 };
-    const uint64_t service_ns = 25000, large_per_s = 20000;
-    static const struct tags_client small = {1, 1, 0}, large = {1, 20000, 0};
-    struct tags_config c;
-    struct tags_grant g;
-    uint64_t begin, next;
-    int64_t ahead = 0, most = 0, missed = 0; /* of the large one: requests times 10^9 before what it reserved */
-    uint32_t i;
-    memset(&c, 0, sizeof c);
-    c.clients = SMALL + 1;
-    c.mode = TAGS_PS;
-    c.moves_max = moves_max;
-    check_mem_new(&memory, tags_memsize(&c), 64, 0);
-    CHECK_EQ(tags_init(&tags, memory.mem, memory.size, &c), QOS_OK);
-    begin = now = SECOND;
-    for (i = 0; i <= SMALL; i++) {
-        CHECK_EQ(tags_add(&tags, now, i, i < SMALL ? &small : &large), QOS_OK);
-        CHECK_EQ(tags_arrive(&tags, now, i, 1000000, 1), QOS_OK);
-    }
-    while (now < begin + 2 * SECOND + SECOND / 2) {
-        enum qos_status status = tags_pull(&tags, now, 1, &g);
-        if (status == QOS_EAGAIN) { /* more to do than moves_max */
-            next = tags_next_ns(&tags, now);
-            CHECK_EQ(next, now);
-            continue;
-        }
-        CHECK_EQ(status, QOS_OK);
-        missed = most - ahead > missed ? most - ahead : missed;
-        ahead += g.client == SMALL ? (int64_t)SECOND : 0;
-        ahead -= (int64_t)(service_ns * large_per_s);
-        most = ahead > most ? ahead : most;
-        now += service_ns;
-        CHECK_EQ(tags_complete(&tags, now, &g, service_ns), QOS_OK);
-    }
-    CHECK_LE(missed, 2 * (int64_t)SECOND + (int64_t)(service_ns * large_per_s));
-    CHECK(check_mem_free(&memory));
-}
-
 int main(void)
 {
     unsigned mode;
@@ -327,7 +285,5 @@ int main(void)
     }
     cancelled_share(true);
     cancelled_share(false);
-    due_at_once(0);
-    due_at_once(100);
     return check_end();
 }
