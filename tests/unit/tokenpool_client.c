@@ -784,6 +784,26 @@ static void test_zero_period(void)
     CHECK_LE(rig_client(&c).deadline_ns, 6 * S);
 }
 
+/* A stray store of 0 into the period word, early in an epoch whose end is known: the end stays as it was. So the next
+ * report, which says the phase in its bits 54 and 55, is an early one. */
+static void test_stray_period(void)
+{
+    struct tokenpool_client c;
+    uint64_t now, word;
+    base(100, 60, 0, 0, &c, NULL);
+    tokenpool_client_run(&c, S - MS, 0);
+    rig_run(&monitor, S);
+    rig_tick(&c, S);
+    word = storage[TOKENPOOL_OFFSET_PERIOD / 8];
+    storage[TOKENPOOL_OFFSET_PERIOD / 8] = 0;
+    rig_tick(&c, S + 100 * MS);
+    storage[TOKENPOOL_OFFSET_PERIOD / 8] = word;
+    for (now = S + 100 * MS; now <= S + 800 * MS; now += 10 * MS) {
+        tokenpool_client_run(&c, now, 0);
+        CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 54 & 3, now >= S + 750 * MS);
+    }
+}
+
 /* A clock that goes back, at any operation of an engine behind a transport, and at any time: no hang, and no token
  * after its epoch. */
 static void test_step_back(void)
@@ -1020,6 +1040,7 @@ int main(void)
     test_above_client_capacity();
     test_taken_back();
     test_zero_period();
+    test_stray_period();
     test_cleared_report();
     test_step_back();
     test_step_back_in_a_read();
