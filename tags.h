@@ -348,13 +348,11 @@ QOS_API QOS_NODISCARD enum qos_status tags_choose(struct tags *tags, uint64_t no
 QOS_API QOS_NODISCARD enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns,
                                                     const struct tags_choice *choice, uint64_t cost, uint32_t rho,
                                                     uint32_t delta, struct tags_grant *grant);
-/* Both, with rho = delta = 0. Where costs differ, call both: whose request it is, and so its cost, is known after
- * tags_choose. QOS_EFULL: no room at the device (at_device_max). */
+/* Both, with rho = delta = 0. If costs differ, call both: the cost is known after tags_choose. QOS_EFULL: as above. */
 QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t cost,
                                                 struct tags_grant *grant);
 /* Sends a request that was never queued (flush, journal) at once, past limits and tags, and charges it. QOS_EDEBT:
- * the client owes force_debt_requests already. When nothing is queued and the device is
- * idle, debts are forgiven. */
+ * the client owes force_debt_requests already. When nothing is queued and the device is idle, debts are forgiven. */
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
@@ -421,20 +419,15 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 
 /* ==== chapter: tags ================================================================================
  *
- *   Each client has three tags (paper, Algorithms 1 and 2):
- *
- *     limit tag        in time. At dispatch += n / L. The client may be sent from its limit tag on.
- *     reservation tag  in time on the reservation clock. In the reservation phase += n / R.
- *     share tag        on the virtual axis. At dispatch += cost / w (reward: mean service time / w).
+ *   The three tags of the first page (paper, Algorithms 1 and 2): the limit tag is in time, the reservation tag on the
+ *   reservation clock, the share tag on the virtual axis (+= cost / w; reward: mean service time / w).
  *
  *   Exact rates. A limit or reservation tag is whole ns and a remainder in units of 1/rate ns, so a spacing of 10^9 /
- *   rate is added exactly: rates are kept to the last request over any time. A tag is compared by its ns rounded up:
- *   nothing is sent early.
+ *   rate is added exactly: rates are kept to the last request over any time.
  *
- *   The virtual axis (start-time fair queueing) carries work per weight, with 62 fraction bits. V rises, at each
- *   dispatch and arrival, to the smallest share tag of the clients that wait. The tag of a client that does not wait
- *   does not change; when it returns from idleness, the tag becomes max(V, tag). So a pause cannot erase a charge, and
- *   the scale of the weights does not matter.
+ *   The virtual axis (start-time fair queueing) carries work per weight, with 62 fraction bits: the scale of weights
+ *   does not matter. V rises, at each dispatch and arrival, to the smallest share tag of the clients that wait. The tag
+ *   of a client that does not wait does not change; when it returns, the tag becomes max(V, tag).
  *
  *       finished work        V          tags of clients that wait
  *       ---------------------|--x----x-----x-------------------> work per weight
@@ -474,8 +467,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *
  *   Trees. s, r, d and l are tournament trees over the dense ids: 4-ary with 16-byte keys (s), 8-ary with 8-byte keys
  *   (the others). A tree of fixed places, not a heap: the path of an update is known from the id alone, so the loads of
- *   all levels overlap, hardly a branch depends on the keys, and no index of positions is kept. An update ends where
- *   the winner stays the same.
+ *   all levels overlap, hardly a branch depends on the keys, and no index of positions is kept.
  *
  *                     min                       s at 16 clients: 21 keys
  *             min    min    min    min
@@ -620,7 +612,6 @@ struct tags {
     struct tags_priv_pool *pool; /* of each group, else NULL */
     struct tags_priv_node *s;    /* nodes of all pools, and those of r, d and l, eight keys each */
     uint64_t *r, *d, *l;
-    size_t s_nodes, t_nodes;
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
@@ -858,8 +849,7 @@ QOS_PRIV uint64_t tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t end_n
     return back;
 }
 
-/* Where a tag is when its rate changes. One ahead keeps its distance in units; one behind too, but its time does not
- * grow, as that would hold the clock back. Rounded against the client, by under 1 ns. */
+/* Where a tag is when its rate changes: see tags_change. Rounded against the client, by under 1 ns. */
 QOS_PRIV uint64_t tags_priv_rescale(uint64_t tag_ns, uint64_t old, uint64_t rate_per_s, uint64_t now_ns)
 {
     if (old == 0 || rate_per_s == old)
@@ -894,10 +884,7 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_deadline(const struct tags *tags, uint32_t 
 
 QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
 {
-    if (*moves == 0)
-        return false;
-    --*moves;
-    return true;
+    return *moves > 0 && (*moves)-- > 0;
 }
 
 /* From r to d: it is due, as others are. */
@@ -908,9 +895,8 @@ QOS_PRIV void tags_priv_due(const struct tags *tags, struct tags_priv_pool *pool
     tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
 }
 
-/* Where the reservation tag of a client may be that returns, or gets something back: at the clock (since_ns; off a
- * limit: when it was due); if reservations are late, where those are that wait, or may come off their limits; with
- * `keep`, one request before. */
+/* Where the reservation tag of a client may be that returns, or gets something back (see the chapter): at since_ns, or
+ * where those are that wait, or may come off their limits; with `keep`, one request before. */
 QOS_PRIV_NOINLINE uint64_t tags_priv_reserve_floor(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
                                                    uint64_t since_ns, bool keep)
 {
@@ -933,11 +919,9 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64
     return ahead < most_ns || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
 }
 
-/* A now_ns that does not follow the latest time, or one while time is shifted. The shift ends when the caller's own
- * time follows the latest again. After a setback either this time is wrong, or the latest was, and gave what was not
- * due: limit_burst_ns, and what a client is ahead of its limit. So time stands still for as long as that may be, and
- * the step that ends this gives nothing either, nor does a second call at the same time: wrong times between right ones
- * give no more than one of them does. */
+/* A now_ns that does not follow the latest time, or one while time is shifted: until the caller's own time follows the
+ * latest again. After a setback this time is wrong, or the latest was, and gave limit_burst_ns and what a client is
+ * ahead of its limit: so time stands still for as long; the step that ends this gives nothing, nor a second call. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns), behind = qos_wrap_sub(0, ahead);
@@ -1316,25 +1300,20 @@ QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, uint32_t *moves)
 QOS_PRIV struct tags_priv_hot *tags_priv_member(const struct tags *tags, uint32_t id)
 {
     QOS_ASSERT(tags);
-    if (id >= tags->ids || !(tags->hot[id].packed & TAGS_PRIV_CLIENT))
-        return NULL;
-    return &tags->hot[id];
+    return id < tags->ids && (tags->hot[id].packed & TAGS_PRIV_CLIENT) ? &tags->hot[id] : NULL;
 }
 
 QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_t id)
 {
     QOS_ASSERT(tags);
-    if (id >= tags->config.clients || !(tags->hot[id].packed & TAGS_PRIV_CLIENT))
-        return NULL;
-    return &tags->hot[id];
+    return id < tags->config.clients && (tags->hot[id].packed & TAGS_PRIV_CLIENT) ? &tags->hot[id] : NULL;
 }
 
 /* ==== chapter: shared tags =========================================================================
  *
  *   Several schedulers of one server (one per core) that serve the same clients put a struct tags_shared behind them:
  *   two words per client, the reserved and the limited units granted since a common start. A dispatch claims from
- *   these words; the scheduler's own limit tag is then a copy, and its reservation tag at least that.
- *   Reservations and limits hold for the sum; weights remain per scheduler.
+ *   these words; the scheduler's own limit tag is then a copy, its reservation tag at least that. Weights stay its own.
  *
  *       scheduler 0   claim ---+                    word <= units due by now: granted, word += n
  *       scheduler 1   claim ---+--> [reserved]      else: refused, and the tag that refused is known
@@ -1560,11 +1539,10 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
 
 /* ==== chapter: parallel devices ====================================================================
  *
- *   Reward charges device time. The share tag advances at dispatch by the estimate F, the mean of the client's last
- *   service times; completion replaces it by what the request took, also if the client is away. So with one request at
- *   the device, all is as if the service time had been known. F forgets evenly: the newest weighs 2 / (N + 1), so all
- *   are as old on average as in a mean of N, and until that is less, of n each 1 / n. A service time above
- *   QOS_TOKENS_MAX ns enters the mean as that.
+ *   The share tag advances at dispatch by the estimate F, the mean of the client's last service times; completion
+ *   replaces it by what the request took, also if the client is away: with one request at the device, as if that had
+ *   been known. F forgets evenly: the newest weighs 2 / (N + 1), so all are as old on average as in a mean of N, and
+ *   until that is less, of n each 1 / n. A service time above QOS_TOKENS_MAX ns enters the mean as that.
  *
  *   Attribution. With one request at the device, its service time is the time since its dispatch. With n, latencies
  *   overlap; charging each 1/n of the time that passes rewards no client on a serial device, as all of them then look
@@ -1583,8 +1561,7 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  *   one trace fits a serial device with services of 0.5 and 1.5 ms, and two channels with 2 ms each.
  *
  *   Servers poll: k completions may carry the same now_ns. If k <= M the rule holds. If k > M, all k were at work in
- *   between: each is charged dt / k. So it does not matter in which order a batch is reaped, and equal clients get
- *   equal shares. Reward needs polls that come often.
+ *   between: each is charged dt / k, in any order. Reward needs polls that come often.
  *
  *   Invariants
  *   1. The slots at the device are a list in order of dispatch. The first min(n, M) are at work; worked_last is the
@@ -1594,9 +1571,7 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
  */
 
-/* F in 1/256 ns. Of a client without history: that of the client that was measured last, but no more than service_ns. V
- * passes an estimate that is too large, so its client would be owed the difference later. One that is too small is
- * corrected when the first request ends. */
+/* F in 1/256 ns. Of a client without history: of the one measured last, at most service_ns, as V passes a large one. */
 QOS_PRIV uint64_t tags_priv_mean_of(const struct tags *tags, uint32_t id)
 {
     return QOS_LIKELY(tags->mean[id].count) ? tags->mean[id].amount : tags->first_mean;
@@ -1645,9 +1620,7 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64
     return id < tags->grouped ? tags_priv_part(tags, tags->group[id], amount) : amount;
 }
 
-/* What the device worked for it, in 1/256 ns, as far as it is charged: up to twice the estimate, or beyond it what its
- * client makes up within reserve_lag_ns, at its part of the weights. What is longer was a stall, or a wrong now_ns:
- * nobody's time. */
+/* What the device worked for it, in 1/256 ns, as far as it is charged: the rest was a stall, or a wrong now_ns. */
 QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t service_ns, uint64_t estimate)
 {
     uint64_t work = qos_min(service_ns, TAGS_PRIV_AMOUNT_MAX >> 8) << 8, most;
@@ -1857,9 +1830,8 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
 
 /* ==== chapter: requests ============================================================================
  *
- *   A client's life: tags_add; requests arrive, are chosen, dispatched and given back; tags_remove. Its tags, its
- *   weight and its rates stay in place when it is removed, and its next tags_add finds them: reconnecting forgives
- *   nothing.
+ *   A client's life: tags_add; requests arrive, are chosen, dispatched and given back; tags_remove. Then its tags,
+ *   weight and rates stay in place, and its next tags_add finds them: reconnecting forgives nothing.
  *
  *   A dispatch (Algorithm 2, with what ERRATA and hard use have shown):
  *   1. Clients whose limit tag is due come back.
@@ -1878,16 +1850,11 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *     ------> id -----> queued --------------> slot ----------------------------------> free
  *                <----- withdraw                 +---- cancel: refunded ---------------> free
  *
- *   TAGS_REJECT counts ahead: a request is refused if its limit would make it wait longer than reject_after_ns behind
- *   what is queued already.
- *
- *   Forced requests are charged to all three tags. They may lead V by force_debt_requests of the client's requests,
- *   and the limit tag may be ahead by as many. While nothing waits and nothing is at the device, V is raised to the
- *   client's tag: no client is harmed.
+ *   Forced requests are charged to all three tags; they may lead V, and the limit, by force_debt_requests of the
+ *   client's requests. While nothing waits and nothing is at the device, V is raised to the client's tag.
  *
  *   Groups: a tree of two levels. A pool is a set of ids that compete: all groups, and the clients of each group. Each
- *   pool has its own V, clock and trees, and the rules above hold in it as if it were alone; without groups there is
- *   one pool, of all clients.
+ *   pool has its own V, clock and trees, and the rules above hold in it as if it were alone.
  *
  *       root      [ group 40 ]      [ group 41 ]       chosen: by its reservation tag, or its share tag
  *                  |  |  |           |  |
@@ -1897,8 +1864,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   As the reservations inside add up to at most the group's, who is due inside is served when the group is due: the
  *   group is a server of that rate, and deadlines inside are kept but for one request of the group. A request is
  *   charged at both levels by the same rules, each by its own phase. A group of which no client may be served waits, as
- *   at a limit, until the first limit tag inside. A pool's places are consecutive ids, a multiple of 8 from a multiple
- *   of 8 on, so all pools share the memory of one tree: the nodes of a pool fit into a fixed part of it.
+ *   at a limit, until the first limit tag inside. All pools share the memory of one tree (see tags_priv_s_at).
  *
  *   Invariants
  *   1. queued and at_device of the whole are the sums over the clients; those of a group too.
@@ -2047,17 +2013,19 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
 {
     struct tags_priv_pool *root = &tags->root;
     size_t n = (size_t)config->clients + config->groups, slots = config->at_device_max ? config->at_device_max : 1;
+    size_t s_nodes, t_keys;
     tags->ids = (uint32_t)n;
     tags->grouped = config->groups ? config->clients : 0;
     tags->levels = config->groups ? 2 : 1;
     root->first = tags->grouped;
     root->places = tags->ids - tags->grouped;
-    tags->s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
-    tags->t_nodes = tags_priv_t_at(tags->grouped) + tags_priv_nodes(root->places, 8, &root->t_levels, root->t_base);
-    QOS_LAYOUT_SET(layout, tags->s, tags->s_nodes);
-    QOS_LAYOUT_SET(layout, tags->r, 8 * tags->t_nodes);
-    QOS_LAYOUT_SET(layout, tags->d, 8 * tags->t_nodes);
-    QOS_LAYOUT_SET(layout, tags->l, 8 * tags->t_nodes);
+    s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
+    t_keys = tags_priv_t_at(tags->grouped) + tags_priv_nodes(root->places, 8, &root->t_levels, root->t_base);
+    t_keys *= 8;
+    QOS_LAYOUT_SET(layout, tags->s, s_nodes);
+    QOS_LAYOUT_SET(layout, tags->r, t_keys);
+    QOS_LAYOUT_SET(layout, tags->d, t_keys);
+    QOS_LAYOUT_SET(layout, tags->l, t_keys);
     QOS_LAYOUT_SET(layout, tags->hot, n);
     QOS_LAYOUT_SET(layout, tags->limit, n);
     QOS_LAYOUT_SET(layout, tags->reserve, n);
@@ -2169,7 +2137,8 @@ QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, c
 }
 
 /* A tag on an axis when its client's weight changes: its lead over v, times old / weight, rounded down. */
-QOS_PRIV struct qos_u128 tags_priv_reweigh(struct qos_u128 tag, struct qos_u128 v, uint64_t old, uint64_t weight)
+QOS_PRIV_NOINLINE struct qos_u128 tags_priv_reweigh(struct qos_u128 tag, struct qos_u128 v, uint64_t old,
+                                                    uint64_t weight)
 {
     struct qos_u128 lead = tags_priv_lead(tag, v), low = qos_mul_wide(lead.lo, old);
     struct qos_u128 high = qos_add_wide(qos_mul_wide(lead.hi, old), tags_priv_wide(0, low.hi));
@@ -2215,8 +2184,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
     struct tags_priv_rate *reserve = &tags->reserve[id];
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
     uint64_t clock = tags_priv_clock(tags, pool), weight = qos_default(terms->weight, 1), old = tags_priv_weight(h);
-    uint64_t oldest, spacing;
-    uint64_t limit = tags_priv_limit_of(terms);
+    uint64_t limit = tags_priv_limit_of(terms), oldest, spacing;
     if (h->at_device)
         tags_priv_rescale_slots(tags, id, weight, terms->reservation_per_s, limit);
     if (old && old != weight) {
@@ -2755,8 +2723,7 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     return true;
 }
 
-/* By how much the share tag leads V by more than `requests` charges. Tags are sums of rounded parts, and V is kept
- * without its lowest bits, the place of an id. What is equal but for that must not depend on it: so much is no lead. */
+/* By how much the share tag leads V by more than `requests` charges, and what rounding may do (V has no low bits). */
 QOS_PRIV struct qos_u128 tags_priv_beyond(struct qos_u128 v, struct qos_u128 tag, struct qos_u128 charge,
                                           uint64_t requests)
 {
