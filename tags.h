@@ -1815,7 +1815,7 @@ QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
         tags->serial_for -= k;
     } else if (tags->serial_for || (tags->config.channels > 1 && tags->out_of_order > 2048)) {
         tags->serial_for = tags->serial_for ? 0 : 65536;
-        tags->out_of_order = 2048; /* the next one out of order is enough, if it comes soon */
+        tags->out_of_order = 2048; /* the next one is enough, if soon */
         tags_priv_take_for(tags, tags->serial_for ? 1 : tags->config.channels);
     }
 }
@@ -2397,7 +2397,7 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
 QOS_PRIV_NOINLINE void tags_priv_begin(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint64_t cost)
 {
     uint32_t at = id - pool->first;
-    __builtin_prefetch(&pool->s[pool->s_base[0] + (at >> 2)]); /* of many clients, all these lines are far away */
+    __builtin_prefetch(&pool->s[pool->s_base[0] + (at >> 2)]); /* far away, if clients are many */
     __builtin_prefetch(&pool->r.key[8 * (pool->t_base[0] + (at >> 3))]);
     __builtin_prefetch(&tags->limit[id]);
     if (tags->reserve_units)
@@ -3230,7 +3230,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
         tags_priv_refund(tags, i, level);
     tags_priv_tell_group(tags, id);
     tags_priv_credit_weight(tags, &tags->slot[i], 0, tags->slot[i].amount);
-    if (tags->config.attribute) { /* the time in which it may have kept the device is its client's */
+    if (tags->config.attribute) {
         tags_priv_catch_up(tags);
         tags_priv_recharge(tags, i, tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);
     }
