@@ -1,8 +1,10 @@
 // proves: tokenpool.h keeps its promises in worlds that nobody drew for it: engines and monitors as processes with clocks of
 // proves: their own, killed, paused, started again, stopped at any shared word, beside stray stores, by seed; the oracles are
-// proves: written from the first page; in small worlds without races each answer is compared with plain accounts
+// proves: written from the first page; in small worlds without races each answer is compared with plain accounts;
+// proves: a central account passes the oracles of engines (--reference)
 // flags: -DQOS_ATOMIC_HOOK
 #define WORLD_HEADER "tokenpool"
+#define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted"
 #define WORLD_AGAIN_PERMILLE 150
 #define WORLD_LATER F_AGAIN
@@ -414,6 +416,7 @@ static void judge_window(void)
     }
 }
 
+#include "tokenpool_reference.h"
 #include "tokenpool_exact.h"
 #include "tokenpool_device.h"
 
@@ -546,7 +549,9 @@ static void attach(struct slot *t, struct engine *g)
         t->spent = t->forced = t->starts = 0;
     }
     t->starts++;
-    if (t->remote)
+    if (use_reference)
+        s = QOS_OK;
+    else if (t->remote)
         s = tokenpool_client_attach_remote(&g->client, t->id, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8],
                                            run.storage_bytes);
     else
@@ -560,7 +565,7 @@ static void attach(struct slot *t, struct engine *g)
         t->clean_ns = ps->now_ns;
     t->engine = ps->current;
     g->had_ns = 0;
-    if (tokenpool_client_epoch(&g->client) != 0)
+    if (!use_reference && tokenpool_client_epoch(&g->client) != 0)
         world_fail(run.w, "attach", ps->now_ns, "client %" PRIu32 " begins with tokens", t->id);
 }
 
@@ -578,7 +583,7 @@ static void called(struct slot *t, uint64_t read)
 /* `hang`: the engine says when to call again, at the latest T + check_ns later. */
 static uint64_t next_of(struct slot *t, struct engine *g, uint64_t shown, uint64_t n)
 {
-    uint64_t next = tokenpool_client_next_ns(&g->client, shown, n);
+    uint64_t next = use_reference ? shown + run.T / 512 : tokenpool_client_next_ns(&g->client, shown, n);
     if (next == QOS_NEVER)
         world_fail(run.w, "never", ps->now_ns, "client %" PRIu32 " is told to call never again", t->id);
     else if (next > shown + run.T + run.check_ns)
@@ -591,6 +596,8 @@ static uint64_t next_of(struct slot *t, struct engine *g, uint64_t shown, uint64
 static bool has_slot(struct slot *t, struct engine *g, struct tokenpool_client_state *info)
 {
     (void)tokenpool_client_info(&g->client, info);
+    if (use_reference)
+        info->running = !(info->stale = t->engine != ps->current) || g->had_ns;
     if (!g->had_ns && info->running)
         g->had_ns = t->had_ns = ps->now_ns;
     return info->running;
@@ -606,24 +613,31 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
     uint32_t k;
     bool forced = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_FORCE)));
     *shown = read_clock(g, &read);
-    for (k = 0; t->remote && k < 300 && tokenpool_client_next(&g->client, *shown, n, &op); k++) {
+    if (use_reference) { /* it asks for nothing from other places; here the world may act */
+        world_process_point(ps);
+        *shown = read_clock(g, &read);
+    }
+    for (k = 0; !use_reference && t->remote && k < 300 && tokenpool_client_next(&g->client, *shown, n, &op); k++) {
         perform(t, g, &op);
         (void)has_slot(t, g, &info);   /* many slow operations come before the take, seed 934460 */
         *shown = read_clock(g, &read); /* the take has the last one: a lower one would need an operation first */
     }
-    if (n == 0 && !t->remote)
+    if (n == 0 && !t->remote && !use_reference)
         tokenpool_client_run(&g->client, *shown, 0);
     if (n == 0) {
         (void)has_slot(t, g, &info);
         called(t, read);
         return info.stale ? QOS_ESTALE : QOS_EAGAIN;
     }
-    s = forced ? tokenpool_client_force(&g->client, *shown, n) : tokenpool_client_take(&g->client, *shown, n);
+    s = use_reference ? central_take(t, n, forced)
+        : forced      ? tokenpool_client_force(&g->client, *shown, n)
+                      : tokenpool_client_take(&g->client, *shown, n);
     if (s == QOS_OK) {
-        spend(t, g, tokenpool_client_epoch(&g->client), n, read, forced);
+        spend(t, g, use_reference ? run.epoch : tokenpool_client_epoch(&g->client), n, read, forced);
         if (forced)
             t->clean_ns = ps->now_ns; /* it pays its debt */
-        tokenpool_client_complete(&g->client, n);
+        if (!use_reference)
+            tokenpool_client_complete(&g->client, n);
     }
     /* a reservation is withheld from who was not heard, so it counts for who came often since the epoch before, and has
      * seen this one (seed 1017951) */
@@ -755,7 +769,12 @@ static void churn(uint32_t id)
     r = world_between(&run.rng, 0, t->reservation);
     t->uncertain = true;
     t->clean_ns = ps->now_ns;
-    if (kind == 2 && t->joined)
+    if (use_reference && kind == 3 && t->joined)
+        r = t->limit ? t->limit : 2 * t->reservation + r;
+    if (use_reference)
+        s = kind == 2 && t->joined ? QOS_OK
+                                   : central_terms(reserved_by_others(t), t->joined ? r : t->reservation, t->limit);
+    else if (kind == 2 && t->joined)
         s = tokenpool_monitor_leave(m, t->id);
     else if (!t->joined)
         s = tokenpool_monitor_join(m, t->id, t->reservation, t->limit, NULL);
@@ -1072,6 +1091,8 @@ static void add_processes(void)
         }
     memset(&life, 0, sizeof life);
     memset(&clock, 0, sizeof clock);
+    if (use_reference)
+        (void)world_process_add(ps, central_body, &life, &clock, base, w->seed);
     if (run.strays)
         (void)world_process_add(ps, vandal_body, &life, &clock, base, w->seed);
 }
@@ -1106,6 +1127,12 @@ static void begin(void)
     world_processes_init(ps, &points, w->seed);
     memset(storage, 0, sizeof storage);
     run.storage_bytes = tokenpool_storage_memsize(&run.config);
+    for (i = 0; use_reference && i < run.slots; i++)
+        slot[i].joined = true;
+    if (use_reference) {
+        add_processes();
+        return;
+    }
     if (run.storage_bytes == 0 || run.storage_bytes > sizeof storage ||
         tokenpool_monitor_memsize(&run.config) > sizeof memory[0] ||
         tokenpool_monitor_init(&monitor[0], memory[0], sizeof memory[0], storage, run.storage_bytes, &run.config) !=
@@ -1186,7 +1213,7 @@ static void world_run(struct world *w)
 {
     uint64_t until, k;
     quiet = world_choice(w, F_MODE) == 3;
-    if (world_choice(w, F_MODE) == 1) {
+    if (world_choice(w, F_MODE) == 1 && !use_reference) {
         x_run(w);
         return;
     }
@@ -1203,6 +1230,10 @@ static void world_run(struct world *w)
     run.strays = world_choice(w, F_STRAYS) > 0;
     draw_slots();
     draw_config();
+    if (use_reference) {
+        run.monitors = 0;
+        run.strays = run.go_on = false;
+    }
     begin();
     until = (uint64_t)world_value(w, F_LENGTH) * run.T;
     for (k = 1; !w->broken && k * run.T <= until && ps->turns < TURNS; k++)

@@ -50,7 +50,8 @@ static void n_serve(double left, double most)
         c->credit = c->under_way == k ? 0 : c->credit + give[i] - (double)k;
         c->under_way -= k;
         c->done += k;
-        tokenpool_client_complete(&c->engine, k);
+        if (!use_reference)
+            tokenpool_client_complete(&c->engine, k);
         world_got(node.now - node.begin, i, (double)k);
     }
 }
@@ -73,6 +74,18 @@ static double n_done_at(double rate)
     return t;
 }
 
+/* --reference: who has its reservation waits for all who have not and ask. */
+static bool n_take(uint32_t i)
+{
+    uint32_t k;
+    if (!use_reference)
+        return tokenpool_client_take(&node.of[i].engine, node.now, 1) == QOS_OK;
+    for (k = 0; k < node.clients && node.of[i].done + node.of[i].under_way >= node.of[i].reservation; k++)
+        if (k != i && node.of[k].waits + node.of[k].under_way > 0 && node.of[k].done < node.of[k].reservation)
+            return false;
+    return true;
+}
+
 static void n_period(void)
 {
     uint32_t i, step;
@@ -80,20 +93,20 @@ static void n_period(void)
         node.of[i].done = 0;
     for (step = 0; step < node.steps; step++, node.now += node.T / node.steps) {
         uint32_t turns = 0;
-        while (tokenpool_monitor_next_ns(&monitor[0], node.now) <= node.now && turns++ < 100)
+        while (!use_reference && tokenpool_monitor_next_ns(&monitor[0], node.now) <= node.now && turns++ < 100)
             tokenpool_monitor_run(&monitor[0], node.now);
         for (i = 0; i < node.clients; i++) {
             struct n_client *c = &node.of[i];
             c->due += c->wants / node.steps;
             c->waits = c->due > (double)c->most ? c->most : (uint64_t)c->due;
-            if (c->waits < 1 || c->under_way >= c->depth)
+            if (!use_reference && (c->waits < 1 || c->under_way >= c->depth))
                 tokenpool_client_run(&c->engine, node.now, 0);
-            while (c->waits && c->under_way < c->depth && tokenpool_client_take(&c->engine, node.now, 1) == QOS_OK) {
+            while (c->waits && c->under_way < c->depth && n_take(i)) {
                 c->under_way++;
                 c->due -= 1;
                 c->waits = c->due > (double)c->most ? c->most : (uint64_t)c->due;
             }
-            if (c->told)
+            if (c->told && !use_reference)
                 tokenpool_client_set_queued(&c->engine, c->waits);
         }
         n_serve(node.rate / node.steps, node.most / node.steps);
@@ -107,7 +120,13 @@ static void n_judge_estimate(uint64_t p, bool last)
     struct tokenpool_monitor_state info;
     bool followed;
     double near;
+    uint32_t i;
     (void)tokenpool_monitor_info(&monitor[0], &info);
+    if (use_reference) { /* it is told */
+        info.capacity = (uint64_t)node.rate;
+        for (info.last_used = 0, i = 0; i < node.clients; i++)
+            info.last_used += node.of[i].done;
+    }
     world_trace(node.now, 99, "rate", (uint64_t)node.rate);
     world_trace(node.now, 99, "estimate", info.capacity);
     world_trace(node.now, 99, "used", info.last_used);

@@ -3,6 +3,7 @@
 // proves: changes; a write counts at most once, and not before it is bound; nothing writes at home beside another. Also in worlds
 // proves: of clients, servers that hang, lie and fail, and a maintainer: where writes go, who is asked, and when bytes come home
 #define WORLD_HEADER "twochoice"
+#define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted"
 #define WORLD_AGAIN_PERMILLE 150
 #define WORLD_LATER F_AGAIN
@@ -1713,6 +1714,10 @@ static void world_run(struct world *w)
     case 1: writes_world(); return;
     case 2: pulls_world(); return;
     default: break;
+    }
+    if (use_reference) {
+        writes_world();
+        return;
     }
 #endif
     table_world(w);

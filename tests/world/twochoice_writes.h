@@ -148,7 +148,7 @@ static void server_begins(uint32_t j, const struct op *op)
         return;
     h->op[h->ops++] = *op;
     h->cost += op->len + h->op_cost;
-    if (h->lies)
+    if (h->lies || use_reference)
         return;
     if (op->request && e && e->came < e->asked)
         e->came++;
@@ -224,7 +224,7 @@ static void server_asks(uint32_t j)
     struct twochoice_intake_state info;
     struct twochoice_message ask;
     uint64_t next_ns, d;
-    if (h->lies || h->deaf)
+    if (h->lies || h->deaf || use_reference)
         return;
     judge_flight(h);
     while (!world->broken && twochoice_intake_ask(&h->intake, now, &ask)) {
@@ -264,7 +264,7 @@ static void server_done(uint32_t j)
     memmove(h->op, h->op + 1, --h->ops * sizeof h->op[0]);
     h->idle_ns = now;
     h->cost -= o.len + h->op_cost;
-    if (!h->lies)
+    if (!h->lies && !use_reference)
         twochoice_intake_end(&h->intake, now, o.len);
     if (saids < 4096 && o.request) {
         said[saids].client = named((uint32_t)o.client);
@@ -356,7 +356,7 @@ static void judge_place(struct client *x, struct asked *r, const struct sent *s,
 {
     const bool is_asked = r->asks[o->server] > 0;
     uint32_t j;
-    if (!o->again && !is_asked && o->server != s->home)
+    if (!o->again && !is_asked && o->server != s->home && !use_reference)
         FAULT("asked", "a write goes to server %" PRIu32 ", which did not ask for it", o->server);
     for (j = 0; j < servers && !o->again && !is_asked && s->len >= 1024; j++)
         if (x->state[j] == TWOCHOICE_UP && holds_out(r, j, timeout_ns))
@@ -465,7 +465,7 @@ static void judge_begun(const struct client *x, const struct asked *r)
         }
         drawn += j < r->offers;
     }
-    if (drawn != (2 * large < up ? 2 * large : up))
+    if (!use_reference && drawn != (2 * large < up ? 2 * large : up))
         FAULT("reserves", "%" PRIu32 " writes reserve at %" PRIu32 " servers, of %" PRIu32 " that are up", large, drawn,
               up);
 }
@@ -561,13 +561,18 @@ static void judge_overdue(const struct client *x)
         }
 }
 
+#include "twochoice_reference.h"
+
 static void client_steps(uint32_t c)
 {
     struct client *x = &client[c];
     struct twochoice_place_order o;
     uint32_t n;
     for (n = 0; n < 1000 && !world->broken; n++) {
-        twochoice_placement_step(&x->placement, now + x->ahead_ns, &o);
+        if (use_reference)
+            ideal_step(x, &o);
+        else
+            twochoice_placement_step(&x->placement, now + x->ahead_ns, &o);
         if (o.todo == TWOCHOICE_PLACE_WAIT)
             break;
         if (o.todo == TWOCHOICE_PLACE_SEND)
@@ -579,8 +584,9 @@ static void client_steps(uint32_t c)
         FAULT("writes", "1000 orders, and no end");
     judge_overdue(x);
     judge_goes(x);
-    judge_counts(x);
-    o.next_ns -= o.next_ns == QOS_NEVER ? 0 : x->ahead_ns;
+    if (!use_reference)
+        judge_counts(x);
+    o.next_ns -= o.next_ns == QOS_NEVER || use_reference ? 0 : x->ahead_ns;
     if (o.next_ns != QOS_NEVER && (x->wakes_ns <= now || o.next_ns < x->wakes_ns)) {
         x->wakes_ns = o.next_ns > now ? o.next_ns : now + 1;
         wake(CLIENT, c, x->wakes_ns - now);
@@ -606,7 +612,7 @@ static void client_begins(uint32_t c)
     }
     r->k = r->open = k;
     r->begun_ns = now;
-    if (world_chance(&more, 50)) { /* Promise `refused` */
+    if (world_chance(&more, 50) && !use_reference) { /* Promise `refused` */
         w[0].home = world_chance(&more, 500) ? servers : w[0].home;
         st = w[0].home == servers ? QOS_ENOENT : QOS_ERANGE;
         if (twochoice_placement_begin(&x->placement, now + x->ahead_ns, w,
@@ -617,7 +623,10 @@ static void client_begins(uint32_t c)
             FAULT("refused", "a request that is wrong begins");
         w[0].home = r->sent[0].home;
     }
-    st = twochoice_placement_begin(&x->placement, now + x->ahead_ns, w, k, x->requests, &r->id);
+    if (use_reference)
+        r->id = ++client_requests;
+    st = use_reference ? (x->open < x->max_requests ? QOS_OK : QOS_EFULL)
+                       : twochoice_placement_begin(&x->placement, now + x->ahead_ns, w, k, x->requests, &r->id);
     if (st != (x->open < x->max_requests ? QOS_OK : QOS_EFULL))
         FAULT("open", "a request begins with %d, %" PRIu32 " of %" PRIu32 " are open", (int)st, x->open,
               x->max_requests);
@@ -645,7 +654,8 @@ static void client_hears_end(const struct said *e)
     s = &x->request[i].sent[e->write];
     wanted = x->request[i].open ? QOS_OK : QOS_ENOENT;
     durable = s->server != e->server || s->ended || !world_chance(&rng, (uint32_t)world_value(world, F_WRITE_FAILURES));
-    st = twochoice_placement_ended(&x->placement, now + x->ahead_ns, e->request, e->write, durable);
+    st = use_reference ? wanted
+                       : twochoice_placement_ended(&x->placement, now + x->ahead_ns, e->request, e->write, durable);
     if (st != wanted)
         FAULT("open", "the end of a write says %d, not %d", (int)st, (int)wanted);
     s->failed |= !durable;
@@ -809,7 +819,7 @@ static void writes_begin(void)
             wake(SET_BACK, i, world_between(&more, 1, 3000 * MS));
     }
     judge_seeds();
-    for (i = 0; i < silent; i++)
+    for (i = 0; i < silent && !use_reference; i++)
         wake(SILENCE, i, 1);
     for (i = 0; i < servers && world_choice(world, F_OWN); i++)
         wake(OWNS, i, 1);
@@ -963,7 +973,8 @@ static void pulls_world(void)
         else if (world_chance(&rng, 50))
             local = world_between(&rng, 0, 4);
         busy_ns = local > c.idle_load ? now : busy_ns;
-        if (twochoice_maintainer_step(&maintainer, now, &table, local, &o) != QOS_OK)
+        if ((use_reference ? ideal_pull(&table, &c, busy_ns, said_ns, load, &o, step == 0)
+                           : twochoice_maintainer_step(&maintainer, now, &table, local, &o)) != QOS_OK)
             FAULT("pull", "the maintainer fails");
         if (o.todo == TWOCHOICE_COPY) {
             judge_pull(&c, &o, busy_ns, said_ns, load, n++);

@@ -1,5 +1,5 @@
 // proves: simulated files: after a power cut each byte has its synced value or one written since, a good sync leaves no choice, a
-// proves: renamed file is there whole, and every kind of loss is met
+// proves: renamed file is there whole, and every kind of loss is met; what a call that fails leaves
 #include "check.h"
 #include "examples/world/storage.h"
 
@@ -104,6 +104,52 @@ static void one_life(struct world_rng *r, uint64_t seed)
     world_storage_free(&s);
 }
 
+/* Calls that fail, in their shares: of a write the beginning is there and nothing else; a truncate or a rename changes
+ * nothing; a sync that is to be believed once gives up its file. */
+static void failures(void)
+{
+    struct world_storage_config config;
+    struct world_storage s;
+    uint64_t i, k, got, failed[4] = {0, 0, 0, 0}, count = check_scaled(3000);
+    uint8_t data[1000], back[1000];
+    memset(data, 2, sizeof data);
+    memset(&config, 0, sizeof config);
+    config.write_fails_permille = 100;
+    config.truncate_fails_permille = 200;
+    config.rename_fails_permille = 300;
+    config.sync_fails_permille = 400;
+    config.sync_sticky = true;
+    for (i = 0; i < count; i++) {
+        bool fails;
+        int file, other;
+        world_storage_init(&s, &config, check_seed() * 13 + i);
+        s.config.write_fails_permille = 0;
+        file = world_storage_create(&s, 1);
+        other = world_storage_create(&s, 2);
+        memset(back, 1, sizeof back);
+        CHECK(world_storage_write(&s, file, 0, back, 1000) == 0 && world_storage_write(&s, other, 0, back, 7) == 0);
+        s.config.write_fails_permille = 100;
+        failed[0] += fails = world_storage_write(&s, file, 0, data, 1000) != 0;
+        CHECK(world_storage_read(&s, file, 0, back, 1000, &got) == 0 && got == 1000);
+        for (k = 0; k < 1000 && back[k] == 2; k++) {
+        }
+        CHECK(fails || k == 1000);
+        for (; k < 1000; k++)
+            CHECK_EQ(back[k], 1);
+        failed[1] += fails = world_storage_truncate(&s, file, 10) != 0;
+        CHECK(world_storage_read(&s, file, 0, back, 1000, &got) == 0 && got == (fails ? 1000 : 10));
+        failed[2] += fails = world_storage_rename(&s, other, 3) != 0;
+        CHECK_EQ(s.on_disk[3], fails ? -1 : other);
+        failed[3] += fails = world_storage_sync(&s, file) != 0;
+        CHECK_EQ(s.on_disk[1], fails ? -1 : file);
+        CHECK(!fails || (world_storage_sync(&s, file) && world_storage_write(&s, file, 0, data, 1) &&
+                         world_storage_truncate(&s, file, 0)));
+        world_storage_free(&s);
+    }
+    for (i = 0; i < 4; i++)
+        CHECK_WITHIN((double)failed[i] / (double)count, 0.1 * (double)(i + 1) - 0.04, 0.1 * (double)(i + 1) + 0.04);
+}
+
 int main(void)
 {
     struct world_storage_config config;
@@ -117,6 +163,8 @@ int main(void)
     count = check_scaled(3000);
     for (i = 0; i < count; i++)
         one_life(&r, check_seed() * 100000 + i);
+
+    failures();
 
     /* Four sectors, half of the unsynced ones kept: all 16 mixtures come, each in a sixteenth of the cuts. */
     memset(&config, 0, sizeof config);
