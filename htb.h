@@ -330,9 +330,10 @@ QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t no
  * limit, of the class or on the way to that ancestor, is exceeded by more than limit * debt_ns already. So a debt is at
  * most that plus n. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
-/* Exact first time at which htb_take succeeds if nobody else takes or asks: now_ns if at once, QOS_NEVER if never. In a
- * tree that has joined others at most the next exchange, as that changes what the tree has: ask again then. O(depth),
- * with claims O(64 * depth * depth). */
+/* Exact first time at which htb_take succeeds if nobody else takes or asks: now_ns if at once; QOS_NEVER if never, or
+ * as queued requests go first: ask again after htb_dispatch, htb_complete, htb_cancel or a change of classes. In a tree
+ * that has joined others at most the next exchange, as that changes what the tree has: ask again then. O(depth), with
+ * claims O(64 * depth * depth). */
 QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 
@@ -674,7 +675,7 @@ struct htb {
     uint64_t now_ns;        /* the latest time seen */
     uint64_t tag_offset;    /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, burst_ns, request_max_tokens, queued, gates;
-    uint64_t granted; /* tokens, by all classes (wraps) */
+    uint64_t granted; /* as in the rings, to all classes (wraps) */
     struct htb_priv_dispatch dispatch;
     struct htb_priv_flight flight;
     struct htb_priv_maximize maximize;
@@ -737,7 +738,7 @@ QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
 QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
-                                                      uint64_t before, uint64_t now_ns);
+                                                      bool gate, uint64_t now_ns);
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer);
 
@@ -963,7 +964,7 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
             QOS_ASSERT(p->rate.rate != 0 || p->rate.level == HTB_PRIV_FLOOR);
         }
     }
-    tree->granted = qos_wrap_add(tree->granted, n[0]);
+    tree->granted = qos_wrap_add(tree->granted, htb_priv_ring_cost(tree, n));
     htb_priv_count(tree, id, n[0], payer == id ? 0 : n[0]);
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
         htb_priv_lease_use(tree, id, payer == QOS_NONE ? tree->classes : payer, htb_priv_ring_cost(tree, n));
@@ -1981,7 +1982,7 @@ QOS_PRIV uint64_t htb_priv_event_ns(const struct htb *tree, struct htb_priv_heap
     if (tree->bound == HTB_BY_FLIGHT || (flags & (HTB_PRIV_BACKLOG | HTB_PRIV_RING)) != HTB_PRIV_BACKLOG)
         return e.key;
     htb_priv_sub_tokens(tree, htb_priv_next_request(tree, e.id)->tokens, n_sub);
-    now_ns = htb_priv_way_of(tree, e.id, n_sub, 0, now_ns).send_ns;
+    now_ns = htb_priv_way_of(tree, e.id, n_sub, false, now_ns).send_ns;
     return flags & HTB_PRIV_EXPIRES ? qos_min(now_ns, tree->cls[e.id].u.leaf.expires_ns) : now_ns;
 }
 
@@ -2068,7 +2069,7 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
             htb_priv_move_ring(tree, at, qos_sat_sub(is, was),
                                qos_sat_sub(was, is)); /* the ring that it borrowed from */
     }
-    tree->granted = qos_wrap_add(tree->granted, qos_wrap_sub(tokens[0], r->tokens[0]));
+    tree->granted = qos_wrap_add(tree->granted, qos_wrap_sub(is, was));
     htb_priv_count(tree, r->paid_by, qos_wrap_sub(tokens[0], r->tokens[0]),
                    r->payer == r->paid_by ? 0 : qos_wrap_sub(tokens[0], r->tokens[0]));
     return tree->queued != 0;
@@ -3680,7 +3681,7 @@ QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
     if (!request)
         return HTB_WAITS_NOT;
     htb_priv_sub_tokens(tree, request->tokens, n_sub);
-    way = htb_priv_way_of(tree, id, n_sub, 0, tree->now_ns);
+    way = htb_priv_way_of(tree, id, n_sub, false, tree->now_ns);
     if (way.blocked != QOS_NONE)
         return way.blocked == id ? HTB_OWN_LIMIT : HTB_PARENT_LIMIT;
     return way.payer != QOS_NONE || tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
@@ -4234,7 +4235,7 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *   long    everything else: find the payer, then charge.
  * If requests are queued, the nodes up to the root are placed again, because they hold fewer tokens.
  *
- * Who is refused leaves a claim to its n tokens, one a class, and others leave these tokens to it: so callers share in
+ * Who waits for tokens leaves a claim to its n of them, one a class, and others leave these to it: so callers share in
  * whatever order they are asked, and the device stays busy if one of them does not come back.
  *
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
@@ -4249,15 +4250,12 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. If more than HTB_PRIV_CLAIMS_MAX
  * classes wait, the first in the order have the claims. */
 
-/* Do queued requests wait for the same tokens, in the class or in a ring between it and the payer? */
-QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id, uint32_t payer)
+/* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
+QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id)
 {
-    bool waits = tree->cls[id].u.leaf.tail != NULL;
-    for (; id != payer && !waits; id = tree->node[id].parent)
-        waits = (tree->node[id].parent != tree->classes ||
-                 tree->bound == HTB_BY_RATE) && /* by flight the root has others */
-                tree->cls[tree->node[id].parent].u.group.first != QOS_NONE;
-    return waits;
+    if (!(tree->node[id].flags & HTB_PRIV_GROUP))
+        return tree->cls[id].u.leaf.tail != NULL;
+    return (id != tree->classes || tree->bound == HTB_BY_RATE) && tree->cls[id].u.group.first != QOS_NONE;
 }
 
 /* The child of the group on the way to `id`; QOS_NONE: `id` is not below it. */
@@ -4341,30 +4339,6 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t 
     }
 }
 
-/* The way, beside the claims `before`. */
-QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
-                                                      uint64_t before, uint64_t now_ns)
-{
-    struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
-    uint64_t limits_ns = now_ns, ready_ns;
-    for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
-        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
-        ready_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
-        if (QOS_UNLIKELY(before != 0) && (tree->node[id].flags & HTB_PRIV_GROUP)) {
-            if (tree->node[id].flags & HTB_PRIV_LIMITED)
-                limits_ns = htb_priv_claimed_ns(tree, id, true, n_sub, before, limits_ns);
-            ready_ns = htb_priv_claimed_ns(tree, id, false, n_sub, before, ready_ns);
-        }
-        if (limits_ns > now_ns && way.blocked == QOS_NONE)
-            way.blocked = id;
-        ready_ns = qos_max(limits_ns, ready_ns);
-        way.send_ns = qos_min(way.send_ns, ready_ns);
-        if (ready_ns <= now_ns)
-            way.payer = id;
-    }
-    return way;
-}
-
 QOS_PRIV uint64_t htb_priv_tag_of(const struct htb *tree, uint32_t id)
 {
     return qos_max(tree->turn[id].tag, tree->cls[tree->node[id].parent].u.group.clock);
@@ -4406,6 +4380,33 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32
         if (htb_priv_goes_before(tree, tree->claim[i].id, id))
             before |= (uint64_t)1 << i;
     return before;
+}
+
+/* The way; at the `gate` behind the claims and the queued requests that go before it. */
+QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
+                                                      bool gate, uint64_t now_ns)
+{
+    struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
+    const uint64_t before = gate ? htb_priv_claims_before(tree, id) : 0;
+    uint64_t limits_ns = now_ns, ready_ns;
+    bool may = true;
+    for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
+        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
+        ready_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
+        if (QOS_UNLIKELY(before != 0) && (tree->node[id].flags & HTB_PRIV_GROUP)) {
+            if (tree->node[id].flags & HTB_PRIV_LIMITED)
+                limits_ns = htb_priv_claimed_ns(tree, id, true, n_sub, before, limits_ns);
+            ready_ns = htb_priv_claimed_ns(tree, id, false, n_sub, before, ready_ns);
+        }
+        if (limits_ns > now_ns && way.blocked == QOS_NONE)
+            way.blocked = id;
+        ready_ns = qos_max(limits_ns, ready_ns);
+        may = may && !(gate && htb_priv_overtakes(tree, id));
+        way.send_ns = may ? qos_min(way.send_ns, ready_ns) : way.send_ns;
+        if (ready_ns <= now_ns)
+            way.payer = id;
+    }
+    return way;
 }
 
 /* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. */
@@ -4462,9 +4463,8 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
     htb_priv_sub_tokens(tree, n, n_sub);
     if (QOS_UNLIKELY(tree->claims != 0))
         htb_priv_end_claims(tree, QOS_NONE, now_ns);
-    way = htb_priv_way_of(tree, id, n_sub, htb_priv_claims_before(tree, id),
-                          qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
-    if (way.payer == QOS_NONE || (tree->queued != 0 && htb_priv_overtakes(tree, id, way.payer))) {
+    way = htb_priv_way_of(tree, id, n_sub, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
+    if (way.send_ns > now_ns || way.send_ns == QOS_NEVER) {
         if (way.payer == QOS_NONE && way.blocked == QOS_NONE)
             tree->maximize.starved = true;
         htb_priv_end_claims(tree, id, now_ns);
@@ -4640,11 +4640,10 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
         return QOS_NEVER;
     htb_priv_sub_tokens(tree, n, n_sub);
     id = htb_priv_resolve(tree, id, at_ns);
-    send_ns = htb_priv_way_of(tree, id, n_sub, htb_priv_claims_before(tree, id), at_ns).send_ns;
+    send_ns = htb_priv_way_of(tree, id, n_sub, true, at_ns).send_ns;
     if ((tree->node[id].flags & HTB_PRIV_EXPIRES) &&
         send_ns >= tree->cls[id].u.leaf.expires_ns) /* it is best effort by then */
-        send_ns = htb_priv_way_of(tree, HTB_BEST_EFFORT, n_sub, htb_priv_claims_before(tree, HTB_BEST_EFFORT),
-                                  qos_max(at_ns, tree->cls[id].u.leaf.expires_ns))
+        send_ns = htb_priv_way_of(tree, HTB_BEST_EFFORT, n_sub, true, qos_max(at_ns, tree->cls[id].u.leaf.expires_ns))
                       .send_ns;
     if (tree->joined.lease && send_ns > at_ns) { /* an exchange changes what the tree has */
         const uint64_t late_ns = qos_sat_add(at_ns, tree->joined.shared->interval_ns);
@@ -4676,8 +4675,9 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  * device does: up to a fifth in the mean where A is G + 5 %. Without the maximizer it misses nothing.
  *
  * G caps if at two looks in a row the root was empty while demand waited, and at least 7/8 of the root's rate was
- * granted since the look before. A class misses its rate if something of it waited for its turn or was outstanding from
- * one look to the next, and its bucket is full. You may add your own measurement (latency, completions).
+ * granted since the look before: of several resources that counts as time, of each request the longest (as in rings).
+ * A class misses its rate if something of it waited for its turn or was outstanding from one look to the next, and its
+ * bucket is full. You may add your own measurement (latency, completions).
  *
  * Reference
  *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
@@ -4720,15 +4720,15 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
     now_ns = htb_priv_now(tree, now_ns);
     elapsed_ns = qos_elapsed_ns(tree->maximize.last_ns, now_ns);
     if (elapsed_ns >= tree->set.maximize_interval_ns && !tree->joined.lease) {
-        uint64_t rate = tree->node[tree->classes].pair.rate.rate;
-        uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, QOS_NS_PER_S);
+        uint64_t rate = tree->node[tree->classes].pair.rate.rate, base = tree->set.rate_per_s[0];
+        uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, tree->resources > 1 ? base : QOS_NS_PER_S);
         uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize.granted);
         bool broken = htb_priv_misses_rate(tree, now_ns) || violated;
         bool starved = tree->maximize.starved && granted >= earned - earned / 8;
         bool capped = starved && tree->maximize.was_starved;
         uint32_t r;
         if (broken && (tree->scenario == HTB_UNCAPPED || tree->scenario == HTB_CAPPED))
-            tree->maximize.slow_from = rate - (rate - tree->set.rate_per_s[0]) / 8;
+            tree->maximize.slow_from = rate - (rate - base) / 8;
         tree->scenario = broken ? capped ? HTB_CAPPED_AND_BROKEN : HTB_BROKEN : capped ? HTB_CAPPED : HTB_UNCAPPED;
         tree->maximize.starved = false;
         tree->maximize.was_starved = starved;

@@ -970,6 +970,8 @@ enum qos_refusal qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject,
             next_ns = htb_next_ns(&s->plan[s->use].tree, now_ns, id, zone->chunk);
         if (reject && (next_ns > now_ns || t->waiting != 0)) /* or other requests of the tenant wait already */
             why = QOS_OVER_LIMIT;
+        if (next_ns == QOS_NEVER && s->waiting != 0) /* requests that wait go first */
+            next_ns = next_event(s, now_ns);
         *wait_ns = qos_sat_sub(next_ns, now_ns);
         unlock(zone);
     }

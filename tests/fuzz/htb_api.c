@@ -347,8 +347,6 @@ static void step_take(struct fuzz_input *in)
         return;
     }
     FUZZ_CHECK(status == QOS_EAGAIN);
-    if (info().queued != 0) /* queued requests go first, whatever tokens there are */
-        return;
     FUZZ_CHECK(next_ns > now || now == QOS_NEVER);
     if (next_ns != QOS_NEVER) {
         FUZZ_CHECK(take_at(id, n, next_ns));

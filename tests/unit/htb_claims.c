@@ -1,6 +1,7 @@
 // proves: the loop that a newcomer writes is the fair one: tenants that take until they are refused and sleep until the
 // proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
-// proves: costs nobody much; and a claim ends when it should. So do requests that need a whole bucket each
+// proves: costs nobody much; and a claim ends when it should. So do requests that need a whole bucket each. Who is
+// proves: refused as queued requests go first is not told to come now
 // variants: native san i386
 #include "htb_world.h"
 
@@ -306,6 +307,42 @@ static void ends(void)
     world_close(&w);
 }
 
+/* Requests are queued and the device is full: who is refused as they go first is told when its own tokens come, or
+ * never until a call for the queues; who is told now can take. */
+static void behind_the_queues(enum htb_bound bound, uint32_t queued_id)
+{
+    const bool behind = queued_id == 2 || bound == HTB_BY_RATE;
+    struct htb_config config = config_of(bound);
+    struct htb_class c = {0, 0, {0}, {0}, 0, 0, 0, false};
+    static struct htb_request r[3];
+    struct world w;
+    uint32_t i;
+    config.device_max = config.dispatch_max = 1;
+    world_open(&w, &config);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 2, &c, NULL), QOS_OK);
+    c.rate_per_s[0] = 4000000;
+    CHECK_EQ(htb_reserve(&w.tree, 0, 3, &c, NULL), QOS_OK);
+    memset(r, 0, sizeof r);
+    for (i = 0; i < 2; i++) {
+        r[i].class_id = queued_id;
+        r[i].tokens[0] = 4096;
+        CHECK_EQ(htb_submit(&w.tree, S, &r[i]), QOS_OK);
+    }
+    CHECK(htb_dispatch(&w.tree, S) == &r[0]);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 2, 4096), behind ? QOS_NEVER : S);
+    CHECK_EQ(htb_take(&w.tree, S, 2, 4096), behind ? QOS_EAGAIN : QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 3, 40000), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 3, 40000), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 2 * S, 3, 40000), bound == HTB_BY_RATE ? 2 * S + 10 * MS : 2 * S); /* or it borrows */
+    CHECK_EQ(htb_cancel(&w.tree, 2 * S, &r[1]), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 2 * S, 2, 4096), 2 * S);
+    CHECK_EQ(htb_take(&w.tree, 2 * S, 2, 4096), QOS_OK);
+    CHECK_EQ(htb_complete(&w.tree, 2 * S, HTB_DONE, NULL, &r[0]), QOS_OK);
+    world_close(&w);
+}
+
 int main(void)
 {
     int bound;
@@ -325,6 +362,8 @@ int main(void)
         whole_buckets(b, 400000);
         whole_buckets(b, 1000000);
         never_comes_back(b);
+        behind_the_queues(b, 1);
+        behind_the_queues(b, 2);
         groups(true, b);
         if (check_state.scale <= 2)
             groups(false, b);

@@ -309,6 +309,32 @@ static void seven_eighths(void)
     }
 }
 
+/* Any resource may be what the root's rate caps: here 10,000 bytes or 10 operations in 10 ms. */
+static void any_resource(void)
+{
+    const uint64_t n[2][HTB_RESOURCES_MAX] = {{1000, 0, 0, 0}, {10, 1, 0, 0}};
+    struct htb_config config = world_config();
+    unsigned r;
+    config.maximize_interval_ns = 10 * MS;
+    config.resources = 2;
+    config.rate_per_s[1] = 1000;
+    for (r = 0; r < 2; r++) {
+        struct world w;
+        uint64_t now;
+        struct htb_state state;
+        world_open(&w, &config);
+        for (now = S; now < S + 50 * MS; now += 10 * MS) {
+            while (htb_take_all(&w.tree, now, 0, n[r]) == QOS_OK)
+                ;
+            (void)htb_maximize(&w.tree, now + 10 * MS, false);
+        }
+        CHECK_EQ(htb_info(&w.tree, &state), QOS_OK);
+        CHECK_EQ(state.scenario, HTB_CAPPED);
+        CHECK_GE(state.rate_per_s[1], 1093); /* three steps of 1/32 */
+        world_close(&w);
+    }
+}
+
 /* The tokens that a class was granted still count if it ends between two evaluations: the sum does not jump. */
 static void ended_between_looks(void)
 {
@@ -398,6 +424,7 @@ int main(void)
     steps();
     takes_count();
     seven_eighths();
+    any_resource();
     ended_between_looks();
     return check_end();
 }

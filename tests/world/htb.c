@@ -626,7 +626,7 @@ static void try_loop(uint32_t i)
         run.clock.config.fault == WORLD_CLOCK_TRUE)
         world_fail(run.w, "next", run.now, "client %" PRIu32 " is refused at the time that it was told", t->id);
     told = run.costs ? htb_next_ns_all(&tree, shown, t->id, n) : htb_next_ns(&tree, shown, t->id, n[0]);
-    if (told <= shown && run.queued == 0)
+    if (told <= shown && !(WORLD_V02 && run.queued != 0))
         world_fail(run.w, "next", run.now, "client %" PRIu32 " is refused and told to come now", t->id);
     t->told_ns = told;
     t->told_calls = run.calls;
@@ -731,7 +731,7 @@ static void asks(uint32_t i)
     t = c->has_pending ? world_clock_when(&run.clock, c->told_ns)
         : run.draining ? WORLD_NEVER
                        : world_client_next_ns(&c->client);
-    wake(i, t > run.now ? t : run.now + (c->has_pending ? run.end_ns / 1000 : 1)); /* a loop that is told to come now */
+    wake(i, t > run.now ? t : run.now + (c->has_pending ? run.end_ns / 1000 : 1)); /* 0.2 says: now */
 }
 
 /* All that the scheduler gives now. Returns how many. */
@@ -1236,6 +1236,9 @@ static void one_run(struct world *w)
         if (dispatch() > 0 && polled && !use_reference && run.now < told && run.clock.config.fault == WORLD_CLOCK_TRUE)
             world_fail(w, "dispatch_next", run.now, "a request could go %" PRIu64 " ns before the told time",
                        told - run.now);
+        for (i = 0; i < tenants; i++) /* queued requests go first: it asks again when that may have changed */
+            if (tenant[i].has_pending && tenant[i].told_ns == QOS_NEVER)
+                asks(i);
         for (i = 0; i < tenants && w->events % 64 == 0; i++)
             oracle_own(&tenant[i], 0);
         oracle_idle();

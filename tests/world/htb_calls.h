@@ -66,7 +66,7 @@ static struct {
     uint64_t seen_ns, looked_ns, root_max;         /* seen_ns: the tree has seen this time */
     bool queues, tags_unsure, half, by_rate, ends; /* ends: what follows is not judged */
     wide slop;                                     /* of tags */
-    uint64_t submits, early, granted;              /* granted: since the maximizer's last look */
+    uint64_t submits, early, granted, rounded;     /* granted: since the maximizer's last look */
     uint64_t slow_from, slow_looks;                /* where a class missed its rate before */
     enum tri lacked, was_capped; /* since that, the root had no tokens for somebody; it capped at that look */
     uint32_t step, urgent;
@@ -338,6 +338,15 @@ static wide acc_device_ns(const uint64_t *n)
     for (r = 0; r < acc.resources; r++)
         ns = acc_largest(ns, (wide)n[r] * 1000000000 / (wide)acc.base[r]);
     return ns;
+}
+
+/* Counts what is granted, as the maximizer does: tokens, or time if there are several resources, rounded down. What is
+ * free may count 1, and what takes more than an hour less. */
+static void acc_granted(const uint64_t *n)
+{
+    const uint64_t ns = (uint64_t)acc_device_ns(n);
+    acc.granted += acc.resources == 1 ? n[0] : ns;
+    acc.rounded += acc.resources > 1 && ns > UINT64_C(3600000000000) ? ns : acc.resources > 1 || n[0] == 0;
 }
 
 static wide acc_cost(const uint64_t *n)
@@ -899,6 +908,17 @@ static enum tri acc_overtakes(uint32_t id, uint32_t payer)
     return most;
 }
 
+/* Can class id take, ns from now, if nothing else is called? */
+static enum tri acc_can(uint32_t id, const uint64_t *n, uint64_t ns)
+{
+    const struct acc_way way = acc_way_of(id, n, ns);
+    if (WORLD_V02)
+        return way.passes;
+    if (way.passes == NO || acc_overtakes(id, way.first) == YES)
+        return NO;
+    return way.passes == YES && acc_overtakes(id, way.last) == NO ? YES : MAYBE;
+}
+
 /* The time told for class id is the first at which it can take, if nobody else takes or asks. */
 static void acc_judge_next(uint32_t id, const uint64_t *n, uint64_t told)
 {
@@ -908,17 +928,16 @@ static void acc_judge_next(uint32_t id, const uint64_t *n, uint64_t told)
     enum tri here, before = NO;
     if (told == QOS_NEVER) {
         at = ends ? end - 1 - acc.now : ACC_FAR_NS;
-        if (acc_way_of(id, n, at).passes == YES || (ends && acc_way_of(0, n, ACC_FAR_NS).passes == YES))
+        if (acc_can(id, n, at) == YES || (ends && acc_can(0, n, ACC_FAR_NS) == YES))
             ACC_FAIL("next", "step %" PRIu32 ": class %" PRIu32 " is told never", acc.step, id);
         return;
     }
     if (told - acc.now > ACC_FAR_NS)
         return;
-    here = acc_way_of(told < end ? id : 0, n, told - acc.now).passes;
+    here = acc_can(told < end ? id : 0, n, told - acc.now);
     if (told > acc.now)
-        before = acc_way_of(told - 1 < end ? id : 0, n, told - 1 - acc.now).passes;
-    if (here == NO || before == YES ||
-        (told >= end && end > acc.now + 1 && acc_way_of(id, n, end - 1 - acc.now).passes == YES))
+        before = acc_can(told - 1 < end ? id : 0, n, told - 1 - acc.now);
+    if (here == NO || before == YES || (told >= end && end > acc.now + 1 && acc_can(id, n, end - 1 - acc.now) == YES))
         ACC_FAIL("next",
                  "step %" PRIu32 ": class %" PRIu32 ", %" PRIu64 " tokens: told %" PRIu64 " ns from now, which is %s",
                  acc.step, id, n[0], told - acc.now, here == NO ? "too early" : "late");
@@ -970,7 +989,7 @@ static void acc_take(void)
     waits = acc_overtakes(id, way.last != ACC_NONE ? way.last : acc.root);
     if (s == QOS_OK) {
         uint32_t payer;
-        acc.granted += n[0];
+        acc_granted(n);
         if (way.passes == NO)
             ACC_FAIL("gate",
                      "step %" PRIu32 ": class %" PRIu32 " takes %" PRIu64 ", and neither it nor a lender has them",
@@ -1081,7 +1100,7 @@ static void acc_force(void)
                  qos_strerror(s));
     if (s != QOS_OK)
         return;
-    acc.granted += n[0];
+    acc_granted(n);
     way.first = way.last = payer;
     (void)acc_counted(id, n, &way);
     acc_pay(id, payer, payer, n, NULL);
@@ -1613,11 +1632,13 @@ static void acc_reset_clock(void)
 }
 
 /* Did the root's rate cap what was asked for since the last look? If it had no tokens for somebody, and at least 7/8 of
- * its rate was granted. What requests in queues cost is not followed. */
+ * its rate was granted, or of several resources 7/8 of the time. What requests in queues cost is not followed. */
 static enum tri acc_capped(void)
 {
-    const wide earned = (wide)acc.node[acc.root].rate[0].rate * (acc.now - acc.looked_ns);
-    const wide granted = (wide)acc.granted * 8 * ACC_TOKEN, least = 7 * earned, slack = 16 * ACC_TOKEN;
+    const wide all = (wide)acc.node[acc.root].rate[0].rate * (acc.now - acc.looked_ns);
+    const wide earned = acc.resources == 1 ? all : all / (wide)acc.base[0] * ACC_TOKEN;
+    const wide granted = (wide)acc.granted * 8 * ACC_TOKEN, least = 7 * earned;
+    const wide slack = (16 + 8 * (wide)acc.rounded) * ACC_TOKEN;
     if (acc.queues)
         return MAYBE;
     if (acc.lacked == NO || granted < least - slack)
@@ -1685,7 +1706,7 @@ static void acc_look(bool violated)
     if (!looks)
         return;
     acc.looked_ns = acc.now;
-    acc.granted = 0;
+    acc.granted = acc.rounded = 0;
     acc.was_capped = capped;
     acc.lacked = NO;
 }
@@ -1708,7 +1729,6 @@ static void acc_press(void)
                 if (passes ? way.passes == NO : way.passes == YES && acc_overtakes(0, acc.root) == NO)
                     ACC_FAIL("gate", "step %" PRIu32 ": best effort is %s", acc.step,
                              passes ? "not refused" : "refused");
-                acc.granted += passes ? n[0] : 0;
                 if (!passes) {
                     acc.node[0].refused++;
                     acc.lacked = way.passes == NO && way.blocked == ACC_NONE ? YES : acc.lacked == YES ? YES : MAYBE;
@@ -1719,6 +1739,7 @@ static void acc_press(void)
                     memcpy(acc.node[0].claim.n, n, sizeof n);
                     break;
                 }
+                acc_granted(n);
                 (void)acc_counted(0, n, &way);
                 acc_pay(0, way.first, way.last == ACC_NONE ? acc.root : way.last, n, NULL);
                 acc.node[0].claim.on = false;
