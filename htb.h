@@ -1851,7 +1851,7 @@ QOS_PRIV uint64_t htb_priv_beyond_ns(const struct htb_priv_flight *f)
 /* May one now? next_ns is so early at least; looked at anew when it is over. */
 QOS_PRIV_NOINLINE bool htb_priv_may_go_beyond(struct htb_priv_flight *f, uint64_t now_ns)
 {
-    const bool may = htb_priv_beyond_ns(f) <= now_ns;
+    const bool may = htb_priv_beyond_ns(f) <= qos_min(now_ns, QOS_NEVER - 1);
     if (!may && f->extra_ns == 0)
         f->next_ns = qos_sat_add(f->moved_ns, HTB_PRIV_PATIENCE_NS);
     return may;
@@ -2021,7 +2021,7 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     if ((full && tree->gates == 0) || room_ns == QOS_NEVER)
         return QOS_NEVER;
     if (room_ns != 0 && tree->flight.now_ns >= tree->flight.bound_ns)
-        room_ns = beyond_ns = htb_priv_beyond_ns(&tree->flight);
+        room_ns = beyond_ns = htb_priv_may_go_beyond(&tree->flight, now_ns) ? 0 : htb_priv_beyond_ns(&tree->flight);
     if (turn == QOS_NONE)
         event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
     else /* it may become another's */

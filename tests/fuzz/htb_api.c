@@ -304,12 +304,17 @@ static void step_class(struct fuzz_input *in, bool change)
     FUZZ_CHECK(got.group == c.group && got.weight == (c.weight ? c.weight : 1));
 }
 
-static uint32_t class_of(uint32_t id)
+static uint32_t class_at(uint32_t id, uint64_t at_ns)
 {
     struct htb_class terms;
-    if (!terms_of(id, &terms) || terms.group || (terms.expires_ns != 0 && terms.expires_ns <= now))
+    if (!terms_of(id, &terms) || terms.group || (terms.expires_ns != 0 && terms.expires_ns <= at_ns))
         return HTB_BEST_EFFORT;
     return id;
+}
+
+static uint32_t class_of(uint32_t id)
+{
+    return class_at(id, now);
 }
 
 static bool take_at(uint32_t id, const uint64_t *n, uint64_t at_ns)
@@ -347,7 +352,12 @@ static void step_take(struct fuzz_input *in)
         return;
     }
     FUZZ_CHECK(status == QOS_EAGAIN);
+    if (info().queued != 0) /* a class may have ended with this call, and its queue is another one's now */
+        next_ns = all ? htb_next_ns_all(&tree, now, id, n) : htb_next_ns(&tree, now, id, n[0]);
     FUZZ_CHECK(next_ns > now || now == QOS_NEVER);
+    /* Queued requests may come to go first until then. If the class ends before, its claim is another one's. */
+    if (info().queued != 0 || (next_ns != QOS_NEVER && class_at(id, next_ns) != class_id))
+        return;
     if (next_ns != QOS_NEVER) {
         FUZZ_CHECK(take_at(id, n, next_ns));
         FUZZ_CHECK(!take_at(id, n, next_ns - 1));
