@@ -140,9 +140,9 @@ the owner's lock is held at most|us|with_log|lock_held_at_most_us|||||
 placing a write, k = 8|ns|k=8|place_ns_per_write|||||
 the same, k = 1,000|ns|k=1000|place_ns_per_write|||||
 END
-say "A find waits for one line and its page. The limit is an array that is told which entry it is: for appends of one object a find takes nearly what"
-say "that takes, and absl's tree, whose nodes are full there, about twice as much. Tried, and slower or equal: other orders of prefetches, half of them, none"
-say "in inner nodes, none that stay in the caches (nta), a guess of the line by interpolation, no checks."; say
+say "A find waits for one line and its page, as an array does that is told which entry it is, and before that for three nodes on the way down. Each of them"
+say "takes turns with absl's tree, whose nodes are full after appends. Tried, and slower or equal: other orders of prefetches, half of them, none in inner"
+say "nodes, none that stay in the caches (nta), a guess of the line by interpolation, no checks."; say
 
 say "## tokenpool.h"; say
 say "Peers: a shared word that is changed for each token, a mutex, a count of the thread's own, a bare atomic add, a loop that only reads the clock."; say
