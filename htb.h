@@ -2776,11 +2776,11 @@ QOS_PRIV bool htb_priv_in_vain(struct htb_priv_late *c, uint64_t sent_ns, uint64
         c->half_ns = now_ns;
     if (narrows && sent_ns <= c->half_ns)
         return false;
-    c->took_ns += qos_elapsed_ns(sent_ns, now_ns);
+    c->took_ns = qos_sat_add(c->took_ns, qos_elapsed_ns(sent_ns, now_ns));
     if (++c->run < 16)
         return false;
     c->took_ns /= 16;
-    if (narrows && c->took_ns > c->was_ns - c->was_ns / 8 && c->took_ns < c->was_ns + c->was_ns / 16)
+    if (narrows && c->took_ns > c->was_ns - c->was_ns / 8 && c->took_ns < qos_sat_add(c->was_ns, c->was_ns / 16))
         c->vain++;
     c->was_ns = c->took_ns;
     c->half = c->bound;

@@ -343,16 +343,17 @@ static void step_take(struct fuzz_input *in)
         FUZZ_CHECK(status == QOS_ERANGE && unchanged(0) && next_ns == QOS_NEVER);
         return;
     }
+    if (status == QOS_OK)
+        account[class_id].largest = qos_max(account[class_id].largest, n[0]);
     if (latest == QOS_NEVER) /* past the last time */
         return;
     if (status == QOS_OK) {
         FUZZ_CHECK(next_ns == now);
-        if (n[0] > account[class_id].largest)
-            account[class_id].largest = n[0];
         return;
     }
     FUZZ_CHECK(status == QOS_EAGAIN);
-    if (info().queued != 0) /* a class may have ended with this call, and its queue is another one's now */
+    if (info().queued != 0 ||
+        class_id != id) /* a class may have ended with this call: its queue and claim are others' */
         next_ns = all ? htb_next_ns_all(&tree, now, id, n) : htb_next_ns(&tree, now, id, n[0]);
     FUZZ_CHECK(next_ns > now || now == QOS_NEVER);
     /* Queued requests may come to go first until then. If the class ends before, its claim is another one's. */
