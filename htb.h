@@ -2217,8 +2217,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * A device that completes nothing for more than 1 ms, four of its longest usual gaps and twice what a request of that
  * size takes pauses. The clock of the looks stands still then, and classes whose requests are all at the device earn
  * tokens for it, up to lag_ns. It was the caller, and the time counts, if what was at the device is complete after
- * that sooner than the device can do it. Trees that have joined take the least bound of all,
- * until it has cost one three quarters of its speed for 3.2 s.
+ * that sooner than the device can do it. Trees that have joined take the least bound of all, until it has cost one
+ * three quarters of its speed for 3.2 s.
  *
  *   hangs     nothing with device time completes for p, the longer of 100 ms and 16 of the longest usual gaps: a
  *             request goes beyond the bound, the next p / 1 after it, then p / 2, p / 3, but none before 64 times what

@@ -2604,8 +2604,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     monitor->said += heard ? word & TOKENPOOL_TOKENS_MAX : 0;
     monitor->of_pool += qos_sat_sub(done, qos_min(kept, issued));
     if (monitor->state[id] == TOKENPOOL_PRIV_FRESH || (monitor->state[id] == TOKENPOOL_PRIV_FREE && heard) ||
-        (monitor->state[id] == TOKENPOOL_PRIV_LIVE && (!last || (word >> 52 & 15) == 5))) {
-        monitor->unheard = true; /* it left, or died, started anew, or comes rarely: no N is known */
+        (monitor->state[id] == TOKENPOOL_PRIV_LIVE && (!last || (word >> 52 & 15) == (TOKENPOOL_PRIV_LAST << 2 | 1)))) {
+        monitor->unheard = true; /* it left, died, comes rarely, or began late (LAST, no queue): no N */
         monitor->hidden += issued;
     }
     if (monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH)
