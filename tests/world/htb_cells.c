@@ -76,7 +76,7 @@ static const uint32_t latencies[] = {10000, 1000}; /* us */
 
 struct cell {
     char name[64];
-    uint32_t device, client;
+    uint32_t device, client, column; /* the column: of tests/world/htb_cells.txt */
     double rate, latency_ns;
 };
 
@@ -86,6 +86,7 @@ static void cell_name(struct cell *c, uint32_t device, uint32_t client, uint32_t
                    latencies[latency]);
     c->device = device;
     c->client = client;
+    c->column = (uint32_t)LATENCIES * rate + latency;
     c->rate = rates[rate] / 1000.0;
     c->latency_ns = latencies[latency] * 1000.0 * larger(device);
 }
@@ -372,20 +373,29 @@ static struct best choose(const struct best *b, uint32_t count)
     return best;
 }
 
-static struct best find_best(const struct cell *c)
+static struct best at_bound(const struct cell *c, double bound_ns)
+{
+    struct best b;
+    struct outcome o = mean_of(c, bound_ns, 0, 1000, seeds, &b.keeps);
+    b.bound_ns = bound_ns;
+    b.total = o.total;
+    b.p50_ns = o.p50_ns;
+    b.p99_ns = o.p99_ns;
+    return b;
+}
+
+/* known_ns: what the search found before, or 0. */
+static struct best find_best(const struct cell *c, double known_ns)
 {
     struct best b[BOUNDS_MAX], best;
     uint32_t count = 0, pass, keeps;
     memset(&best, 0, sizeof best);
-    for (pass = 0; pass < 2; pass++) { /* steps of 1.4 over all, of 1.1 around the best of them */
+    if (known_ns > 0)
+        best = at_bound(c, known_ns);
+    for (pass = 0; pass < 2 && known_ns <= 0; pass++) { /* steps of 1.4 over all, of 1.1 around the best of them */
         double bound = pass ? best.bound_ns / 1.5 : 8e3, high = pass ? best.bound_ns * 1.5 : 8e7;
-        for (; bound <= high && count < BOUNDS_MAX; bound *= pass ? 1.1 : 1.4, count++) {
-            struct outcome o = mean_of(c, bound, 0, 1000, seeds, &b[count].keeps);
-            b[count].bound_ns = bound;
-            b[count].total = o.total;
-            b[count].p50_ns = o.p50_ns;
-            b[count].p99_ns = o.p99_ns;
-        }
+        for (; bound <= high && count < BOUNDS_MAX; bound *= pass ? 1.1 : 1.4)
+            b[count++] = at_bound(c, bound);
         best = choose(b, count);
     }
     (void)mean_of(c, best.bound_ns, 0, 2000, SEEDS_MAX,
@@ -394,39 +404,27 @@ static struct best find_best(const struct cell *c)
     return best;
 }
 
-/* Bests that were found before: lines `cell bound_ns keeps total p50_ns p99_ns`. */
-static bool known_best(const char *file, const struct cell *c, struct best *b)
+/* The bounds that --best found: lines of a device and clients with a bound, in ns, for each reservation and latency, in
+ * the order of --list. 0: not there. */
+static double known_bound(const struct cell *c)
 {
-    FILE *f = fopen(file, "r");
-    char line[256], name[64];
-    bool found = false;
-    while (f && !found && fgets(line, sizeof line, f)) {
-        double number[5];
-        char *rest = strchr(line, ' ');
-        size_t len = rest ? (size_t)(rest - line) : 0, i;
-        if (len == 0 || len >= sizeof name)
-            continue;
-        memcpy(name, line, len);
-        name[len] = 0;
-        if (strcmp(name, c->name) != 0)
-            continue;
-        for (i = 0; i < 5; i++)
-            number[i] = strtod(rest, &rest);
-        b->bound_ns = number[0];
-        b->keeps = (uint32_t)number[1];
-        b->total = number[2];
-        b->p50_ns = number[3];
-        b->p99_ns = number[4];
-        found = true;
-    }
+    FILE *f = fopen("tests/world/htb_cells.txt", "r");
+    const size_t name = strcspn(c->name, "/") + 1 + strcspn(strchr(c->name, '/') + 1, "/");
+    double bound_ns = 0;
+    char line[256];
+    while (f && bound_ns <= 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, c->name, name) == 0 && line[name] == ' ') {
+            char *rest = line + name;
+            uint32_t i;
+            for (i = 0; i <= c->column; i++)
+                bound_ns = strtod(rest, &rest);
+        }
     if (f)
         fclose(f);
-    return found;
+    return bound_ns;
 }
 
 /* ---- the verdict ---------------------------------------------------------------------------------------------------------- */
-
-static const char *bests = "tests/world/htb_cells.txt";
 
 #define FIXED_BEST -1.0 /* the header with the best bound of the reference */
 
@@ -446,12 +444,10 @@ static bool is_slow(const struct cell *c, const struct best *b, const struct out
 /* Runs the header in a cell and prints a line. True if it keeps what the best bound keeps. *slow: see above. */
 static bool judge(const struct cell *c, double fixed_ns, bool *slow)
 {
-    struct best b;
+    const struct best b = find_best(c, known_bound(c));
     uint32_t keeps, misses;
     struct outcome o;
     bool ok;
-    if (!known_best(bests, c, &b))
-        b = find_best(c);
     /* The reference counts tokens, the header time at the root's rate. */
     o = mean_of(c, 0, fixed_ns < 0 ? b.bound_ns / ROOT : fixed_ns, 1, seeds, &keeps);
     *slow = is_slow(c, &b, &o);
@@ -539,7 +535,7 @@ static void usage(void)
 {
     printf("usage: htb_cells [options] PATTERN...   judges the header in the cells of these names (shell patterns)\n"
            "    --list         prints the names\n"
-           "    --best         finds the best fixed bound of each (a line of tests/world/htb_cells.txt)\n"
+           "    --best         finds the best fixed bound of each (tests/world/htb_cells.txt has the bounds)\n"
            "    --sweep        prints what each fixed bound of the reference reaches in a cell\n"
            "    --fixed NS     the header with this fixed bound; 'best': with the best one of the reference\n"
            "    --seeds N      runs of each (2)     --seconds S    length of a run (3.5), of which --warm S (1.5) not "
@@ -597,7 +593,7 @@ int main(int argc, char **argv)
                         continue;
                     cells++;
                     if (what == BEST) {
-                        struct best b = find_best(&c);
+                        struct best b = find_best(&c, 0);
                         printf("%s %.0f %u %.4f %.0f %.0f\n", c.name, b.bound_ns, b.keeps, b.total, b.p50_ns, b.p99_ns);
                         fflush(stdout);
                     } else if (what == SWEEP) {
