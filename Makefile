@@ -328,9 +328,9 @@ about = $(sort qos $(filter $(firstword $(subst _, ,$(basename $(notdir $(1)))))
 bodies = $(foreach h,$(call about,$(1)),$(B)/bodies/$(if $(filter native-world,$(2)-$(call kind,$(1))),asserting,$(2))_$h.o)
 has_own = $(or $(filter -D%,$(call says,$(1),flags)),$(filter own,$(call says,$(1),bodies)),$(filter interleave,$(call kind,$(1))))
 
-# The parts of the world are linked with the tests of tests/world/.
+# The parts of the world are linked with the tests of tests/world/, and with those that name some of them (links).
 WORLD := $(wildcard examples/world/*.c)
-world_parts = $(if $(filter world,$(call kind,$(1))),$(WORLD:%.c=$(B)/$(2)/%.o))
+world_parts = $(patsubst %.c,$(B)/$(2)/%.o,$(if $(filter world,$(call kind,$(1))),$(WORLD),$(filter examples/world/%,$(call says,$(1),links))))
 define world_object
 $(B)/$(1)/examples/world/%.o: examples/world/%.c Makefile
 	@mkdir -p $$(@D) && rm -f $$@
@@ -353,7 +353,7 @@ $(B)/$(2)/$(call name,$(1)).o: $(1) Makefile $(firstword $(5))
 	$(if $(5),@$($(2)) -I. -Itests -DQOS_DECLARE_ONLY $($(2)_TEST) -c -o $$@.driver $(5) && mv $$@ $$@.test && ld -r -o $$@ $$@.driver $$@.test)
 $(B)/$(2)/$(call name,$(1)): $(B)/$(2)/$(call name,$(1)).o $(call bodies,$(1),$(2)) $(call world_parts,$(1),$(2))
 	@rm -f $$@
-	@$($(2)_LD) -I. $(4) -o $$@ $$^ $(3) $(if $(filter world,$(call kind,$(1))),-lm)
+	@$($(2)_LD) -I. $(4) -o $$@ $$^ $(filter-out examples/world/%,$(3)) $(if $(filter world,$(call kind,$(1))),-lm)
 endef
 define test_whole
 TESTS += $(2)/$(call name,$(1))

@@ -1,3 +1,5 @@
+// links: examples/world/devices.c examples/world/clients.c examples/world/networks.c
+// flags: -ffp-contract=off
 /* simulate - the papers' experiments in simulated time. Each header has a subcommand of its name. The same seed gives
  * the same output on every machine. */
 #include "simulate.h"

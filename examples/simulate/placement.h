@@ -1,10 +1,12 @@
 /* placement.h - a model of clients that write to many servers, for `simulate placement` and its tests: how long
  * requests take under each rule that chooses servers.
  *
- * A request is k writes of 1 MiB, and ends with its last write. A server serves one write after the other, first come,
- * first served; at speed 1 a write takes 0.8 to 1.2 ms. A message takes 50 us and, exponentially, 50 us more; messages may
- * overtake each other. A hang delays all that the server has and gets. The oracles know speeds, queues and what is on its
- * way; they pay for no message but the write. A request counts from its begin to the end of its last write at the server.
+ * The parts are those of ../world: a server has a device (one channel, in order, a tenth of its capacity if it is slow),
+ * clients make requests (each in its turn of a burst, or Poisson), a network carries messages. A request is k writes of
+ * 1 MiB, and ends with its last write; at full capacity a write takes 0.8 to 1.2 ms. A message takes 50 us and,
+ * exponentially, 50 us more; messages may overtake each other. A hang stops the device with all that it has and gets. The
+ * oracles know speeds, queues and what is on its way; they pay for no message but the write. A request counts from its begin
+ * to the end of its last write at the server.
  *
  *   random      each write to a random server
  *   bytes       2k probes; filled to one level of bytes in flight and expected; each write counts 1 + the rivals of its
@@ -24,13 +26,10 @@
 #define EXAMPLES_SIMULATE_PLACEMENT_H
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "twochoice.h"
-#include "../common/draw.h"
+#include "../world/clients.h"
+#include "../world/devices.h"
+#include "../world/networks.h"
 
 #define PLACE_BYTES ((uint64_t)1 << 20)
 #define PLACE_SERVICE_NS 1e6
@@ -72,7 +71,7 @@ struct place_config {
 };
 
 struct place_write {
-    uint32_t request, index, next;
+    uint32_t request, index;
     uint64_t turn, at_ns, in_flight; /* at_ns: of its arrival; in_flight: others at the server then */
 };
 struct place_stale {
@@ -81,10 +80,10 @@ struct place_stale {
     uint32_t rivals;
 };
 struct place_server {
-    double speed;
-    bool liar, busy;
-    uint32_t head, tail, queued, current, coming; /* coming: on their way */
-    uint64_t begun_ns, end_ns, hung_ns, version;
+    struct world_device device;
+    uint64_t device_ns; /* when it is looked at next */
+    bool liar;
+    uint32_t coming;                 /* writes on their way */
     double expected, bytes, service; /* of bytes and learned */
     uint32_t undecided, in_flight;
     struct {
@@ -94,6 +93,7 @@ struct place_server {
     struct place_stale *said; /* ring of PLACE_STALE */
     uint32_t said_count;
     uint32_t *fifo, fifo_head, fifo_tail, slots; /* of sparrow: requests */
+    size_t fifo_room;
     struct twochoice_intake intake;
     void *memory;
     uint64_t timer_ns;
@@ -115,6 +115,7 @@ struct place_reply {
     uint64_t at_ns, in_flight, latency_ns;
 };
 struct place_client {
+    struct world_client loop;
     uint64_t seen[128]; /* in flight, by the last replies */
     uint32_t replies, pool, removals;
     struct place_reply reply[16];
@@ -122,12 +123,16 @@ struct place_client {
     void *memory;
     uint64_t timer_ns;
 };
-enum place_event_kind {
-    PLACE_START,
+enum place_event_kind { /* of a queue: what is due at a server or a client */
+                        PLACE_START,
+                        PLACE_DEVICE,
+                        PLACE_HANG,
+                        PLACE_CHANGE,
+                        PLACE_CLIENT_TIMER,
+                        PLACE_SERVER_TIMER
+};
+enum place_packet_kind {
     PLACE_ARRIVE,
-    PLACE_END,
-    PLACE_HANG,
-    PLACE_CHANGE,
     PLACE_PROBE,
     PLACE_REPLY,
     PLACE_DECIDED,
@@ -138,15 +143,13 @@ enum place_event_kind {
     PLACE_SPARROW_NONE,
     PLACE_TO_SERVER, /* messages of informed */
     PLACE_TO_CLIENT,
-    PLACE_ENDED,
-    PLACE_CLIENT_TIMER,
-    PLACE_SERVER_TIMER
+    PLACE_ENDED
 };
-struct place_event {
-    uint64_t at_ns, number;
-    enum place_event_kind kind;
+struct place_packet { /* of the network */
+    enum place_packet_kind kind;
     uint32_t a, b, c;
     uint64_t x, y;
+    struct twochoice_message message;
 };
 #define PLACE_SLOTS 20u /* equal parts of the time between two changes of rates */
 struct place_slot {
@@ -163,131 +166,80 @@ struct place_result {
 struct place {
     const struct place_config *c;
     enum place_rule rule;
-    struct qos_rng rng;
-    uint64_t now_ns, events, event_room, numbers, remove_turn;
-    struct place_event *event; /* a heap */
+    struct world_rng rng, fate; /* fate: of hangs and changes, the same under each rule */
+    struct world_queue due;
+    struct world_network network; /* one link for all */
+    uint64_t now_ns, counts_ns;   /* requests count that begin from then on */
     struct place_server *server;
     struct place_client *client;
     struct place_request *request;
-    uint32_t requests, *order;
+    uint32_t requests, begun, *order;
     struct place_write *write;
     size_t writes, write_room;
-    struct twochoice_message *message; /* on its way, by index; free ones in a list */
-    uint32_t *message_free;
-    size_t messages, messages_free;
     struct place_result *result;
 };
 
-static inline void *place_alloc(size_t count, size_t each)
-{
-    void *p = calloc(count ? count : 1, each);
-    if (!p)
-        abort();
-    return p;
-}
-static inline void *place_grow(void *p, size_t bytes)
-{
-    p = realloc(p, bytes);
-    if (!p)
-        abort();
-    return p;
-}
-
-static inline double place_unit(struct place *p)
-{
-    return draw_unit(qos_rng_u64(&p->rng));
-}
-static inline uint64_t place_exponential(struct place *p, double mean_ns)
-{
-    return (uint64_t)(-mean_ns * log(1 - place_unit(p)));
-}
-static inline uint64_t place_delay(struct place *p)
-{
-    p->result->messages++;
-    return p->now_ns + 50000 + place_exponential(p, 50000);
-}
 static inline uint32_t place_below(struct place *p, uint32_t n)
 {
-    return (uint32_t)qos_rng_below(&p->rng, n);
+    return (uint32_t)world_between(&p->rng, 0, n - 1);
+}
+static inline uint32_t place_slow(const struct place_config *c)
+{
+    return (uint32_t)(c->slow * c->servers + 0.5);
 }
 
-/* ---- events -------------------------------------------------------------------------------------------- */
-
-static inline bool place_earlier(const struct place_event *a, const struct place_event *b)
+static inline void place_send_later(struct place *p, const struct place_packet *m, uint64_t later_ns)
 {
-    return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->number < b->number);
+    p->result->messages++;
+    world_network_send(&p->network, p->now_ns + later_ns, 0, 0, m, sizeof *m);
 }
-
-static inline void place_at(struct place *p, uint64_t at_ns, enum place_event_kind kind, uint32_t a, uint32_t b,
-                            uint32_t c, uint64_t x, uint64_t y)
+static inline void place_post(struct place *p, enum place_packet_kind kind, uint32_t a, uint32_t b, uint32_t c,
+                              uint64_t x, uint64_t y)
 {
-    const struct place_event e = {at_ns, p->numbers++, kind, a, b, c, x, y};
-    size_t i = p->events++;
-    if (i == p->event_room) {
-        p->event_room = p->event_room ? 2 * p->event_room : 4096;
-        p->event = (struct place_event *)place_grow(p->event, p->event_room * sizeof *p->event);
-    }
-    for (; i > 0 && place_earlier(&e, &p->event[(i - 1) / 2]); i = (i - 1) / 2)
-        p->event[i] = p->event[(i - 1) / 2];
-    p->event[i] = e;
-}
-
-static inline struct place_event place_pop(struct place *p)
-{
-    const struct place_event top = p->event[0], e = p->event[--p->events];
-    size_t i = 0, child;
-    while ((child = 2 * i + 1) < p->events) {
-        child += child + 1 < p->events && place_earlier(&p->event[child + 1], &p->event[child]);
-        if (!place_earlier(&p->event[child], &e))
-            break;
-        p->event[i] = p->event[child];
-        i = child;
-    }
-    p->event[i] = e;
-    return top;
+    struct place_packet m;
+    memset(&m, 0, sizeof m);
+    m.kind = kind;
+    m.a = a;
+    m.b = b;
+    m.c = c;
+    m.x = x;
+    m.y = y;
+    place_send_later(p, &m, 0);
 }
 
 /* ---- servers ------------------------------------------------------------------------------------------- */
 
-static inline void place_serve(struct place *p, uint32_t s)
+static inline void place_look_at(struct place *p, uint32_t s)
 {
     struct place_server *v = &p->server[s];
-    if (v->busy || v->head == QOS_NONE || v->liar)
-        return;
-    v->current = v->head;
-    v->head = p->write[v->current].next;
-    if (v->head == QOS_NONE)
-        v->tail = QOS_NONE;
-    v->queued--;
-    v->busy = true;
-    v->begun_ns = p->now_ns;
-    v->end_ns = (v->hung_ns > p->now_ns ? v->hung_ns : p->now_ns) +
-                (uint64_t)(PLACE_SERVICE_NS / v->speed * (0.8 + 0.4 * place_unit(p)));
-    place_at(p, v->end_ns, PLACE_END, s, 0, 0, ++v->version, 0);
+    const uint64_t next_ns = world_device_next_ns(&v->device);
+    if (next_ns != WORLD_NEVER && next_ns != v->device_ns)
+        world_queue_add(&p->due, next_ns, PLACE_DEVICE, s);
+    v->device_ns = next_ns;
 }
 
 static inline void place_arrive(struct place *p, uint32_t s, uint32_t w)
 {
     struct place_server *v = &p->server[s];
+    struct world_io io;
     v->coming--;
     p->write[w].at_ns = p->now_ns;
     p->write[w].in_flight = v->in_flight++;
-    p->write[w].next = QOS_NONE;
-    *(v->tail == QOS_NONE ? &v->head : &p->write[v->tail].next) = w;
-    v->tail = w;
-    v->queued++;
     v->bytes += (double)PLACE_BYTES;
     v->expected = v->expected > (double)PLACE_BYTES ? v->expected - (double)PLACE_BYTES : 0;
-    place_serve(p, s);
+    if (v->liar)
+        return;
+    memset(&io, 0, sizeof io);
+    io.id = w;
+    io.cost_ns = (uint64_t)(PLACE_SERVICE_NS * (0.8 + 0.4 * world_unit(&p->rng)));
+    world_device_submit(&v->device, p->now_ns, &io);
+    place_look_at(p, s);
 }
 
 static inline uint32_t place_new_write(struct place *p, uint32_t request, uint32_t index, uint32_t s, uint64_t turn)
 {
-    const struct place_write w = {request, index, QOS_NONE, turn, 0, 0};
-    if (p->writes == p->write_room) {
-        p->write_room = p->write_room ? 2 * p->write_room : 4096;
-        p->write = (struct place_write *)place_grow(p->write, p->write_room * sizeof *p->write);
-    }
+    const struct place_write w = {request, index, turn, 0, 0};
+    p->write = (struct place_write *)world_grow(p->write, p->writes, &p->write_room, sizeof *p->write);
     p->write[p->writes] = w;
     p->server[s].coming++;
     return (uint32_t)p->writes++;
@@ -296,21 +248,19 @@ static inline uint32_t place_new_write(struct place *p, uint32_t request, uint32
 static inline void place_send(struct place *p, uint32_t request, uint32_t index, uint32_t s, uint64_t turn)
 {
     uint32_t w = place_new_write(p, request, index, s, turn);
-    place_at(p, place_delay(p), PLACE_ARRIVE, s, w, 0, 0, 0);
+    place_post(p, PLACE_ARRIVE, s, w, 0, 0, 0);
 }
 
 /* What an oracle knows: until a write sent now would end, without its way. */
 static inline double place_backlog(const struct place *p, uint32_t s)
 {
     const struct place_server *v = &p->server[s];
-    double left = 0;
+    const struct world_device *d = &v->device;
+    uint64_t free_ns = d->working ? d->busy[0].end_ns : d->stopped_ns;
     if (v->liar)
         return 1e15;
-    if (v->busy)
-        left = v->end_ns > p->now_ns ? (double)(v->end_ns - p->now_ns) : 0;
-    else if (v->hung_ns > p->now_ns)
-        left = (double)(v->hung_ns - p->now_ns);
-    return left + (v->queued + v->coming + 1) * PLACE_SERVICE_NS / v->speed;
+    free_ns = free_ns > p->now_ns ? free_ns - p->now_ns : 0;
+    return (double)free_ns + (double)(d->waiting + v->coming + 1) * PLACE_SERVICE_NS * 1000 / d->config.capacity;
 }
 
 static inline int place_compare(const void *a, const void *b)
@@ -428,7 +378,7 @@ static inline void place_decide_filled(struct place *p, uint32_t request)
         place_send(p, request, w, r->probe[best].server, 0);
     }
     for (i = 0; i < r->probes; i++)
-        place_at(p, place_delay(p), PLACE_DECIDED, r->probe[i].server, chosen[i], 0, 0, 0);
+        place_post(p, PLACE_DECIDED, r->probe[i].server, chosen[i], 0, 0, 0);
 }
 
 static inline void place_decide_same(struct place *p, uint32_t request)
@@ -449,7 +399,7 @@ static inline void place_draw(struct place *p, struct place_request *r)
 {
     uint32_t n = p->c->servers, i;
     r->probes = 2 * p->c->k < n ? 2 * p->c->k : n;
-    r->probe = (struct place_probe *)place_alloc(r->probes, sizeof *r->probe);
+    r->probe = (struct place_probe *)world_alloc(r->probes, sizeof *r->probe);
     for (i = 0; i < r->probes; i++) {
         uint32_t j = i + place_below(p, n - i), s = p->order[j];
         p->order[j] = p->order[i];
@@ -457,7 +407,7 @@ static inline void place_draw(struct place *p, struct place_request *r)
     }
 }
 
-static inline void place_probed(struct place *p, const struct place_event *e)
+static inline void place_probed(struct place *p, const struct place_packet *e)
 {
     struct place_server *v = &p->server[e->a];
     struct place_probe *o = &p->request[e->b].probe[e->c];
@@ -474,7 +424,7 @@ static inline void place_probed(struct place *p, const struct place_event *e)
         const struct place_stale *old = NULL;
         uint32_t i;
         if (!v->said)
-            v->said = (struct place_stale *)place_alloc(PLACE_STALE, sizeof *v->said);
+            v->said = (struct place_stale *)world_alloc(PLACE_STALE, sizeof *v->said);
         v->said[v->said_count++ % PLACE_STALE] = now;
         for (i = 1; i <= PLACE_STALE && i <= v->said_count && !old; i++)
             if (v->said[(v->said_count - i) % PLACE_STALE].at_ns + PLACE_MS(p->c->stale_ms) <= p->now_ns)
@@ -482,7 +432,7 @@ static inline void place_probed(struct place *p, const struct place_event *e)
         o->bytes = old ? old->bytes : 0;
         o->rivals = old ? old->rivals : 0;
     }
-    place_at(p, place_delay(p), PLACE_REPLY, e->b, e->c, 0, 0, 0);
+    place_post(p, PLACE_REPLY, e->b, e->c, 0, 0, 0);
 }
 
 /* ---- Prequal's pool ------------------------------------------------------------------------------------ */
@@ -535,12 +485,11 @@ static inline void place_pool_write(struct place *p, uint32_t request, uint32_t 
         c->reply[i] = c->reply[--c->pool];
     }
     for (i = 0; i < 3; i++)
-        place_at(p, place_delay(p), PLACE_POOL_PROBE, place_below(p, p->c->servers), p->request[request].client, 0, 0,
-                 0);
+        place_post(p, PLACE_POOL_PROBE, place_below(p, p->c->servers), p->request[request].client, 0, 0, 0);
     place_send(p, request, index, s, 0);
 }
 
-static inline void place_pool_reply(struct place *p, const struct place_event *e)
+static inline void place_pool_reply(struct place *p, const struct place_packet *e)
 {
     struct place_client *c = &p->client[e->b];
     const struct place_reply reply = {e->a, 0, p->now_ns, e->x, e->y};
@@ -550,21 +499,15 @@ static inline void place_pool_reply(struct place *p, const struct place_event *e
 
 /* ---- informed ------------------------------------------------------------------------------------------ */
 
-static inline void place_message(struct place *p, const struct twochoice_message *m, enum place_event_kind kind,
+static inline void place_message(struct place *p, const struct twochoice_message *message, enum place_packet_kind kind,
                                  uint32_t to, uint64_t later_ns)
 {
-    uint32_t i;
-    if (p->messages_free == 0) {
-        size_t more = p->messages ? p->messages : 1024, j;
-        p->message = (struct twochoice_message *)place_grow(p->message, (p->messages + more) * sizeof *p->message);
-        p->message_free = (uint32_t *)place_grow(p->message_free, (p->messages + more) * sizeof *p->message_free);
-        for (j = 0; j < more; j++)
-            p->message_free[p->messages_free++] = (uint32_t)(p->messages + j);
-        p->messages += more;
-    }
-    i = p->message_free[--p->messages_free];
-    p->message[i] = *m;
-    place_at(p, place_delay(p) + later_ns, kind, to, i, 0, 0, 0);
+    struct place_packet m;
+    memset(&m, 0, sizeof m);
+    m.kind = kind;
+    m.a = to;
+    m.message = *message;
+    place_send_later(p, &m, later_ns);
 }
 
 static inline void place_orders(struct place *p, uint32_t client)
@@ -585,7 +528,7 @@ static inline void place_orders(struct place *p, uint32_t client)
     }
     if (o.next_ns != QOS_NEVER && (c->timer_ns <= p->now_ns || o.next_ns < c->timer_ns)) {
         c->timer_ns = o.next_ns > p->now_ns ? o.next_ns : p->now_ns + 1;
-        place_at(p, c->timer_ns, PLACE_CLIENT_TIMER, client, 0, 0, 0, 0);
+        world_queue_add(&p->due, c->timer_ns, PLACE_CLIENT_TIMER, client);
     }
 }
 
@@ -611,16 +554,15 @@ static inline void place_asks(struct place *p, uint32_t s)
     next_ns = next_ns > p->now_ns + PLACE_TIMER_NS ? next_ns : p->now_ns + PLACE_TIMER_NS;
     if (next_ns != QOS_NEVER && (v->timer_ns <= p->now_ns || next_ns < v->timer_ns)) {
         v->timer_ns = next_ns;
-        place_at(p, v->timer_ns, PLACE_SERVER_TIMER, s, 0, 0, 0, 0);
+        world_queue_add(&p->due, v->timer_ns, PLACE_SERVER_TIMER, s);
     }
 }
 
-static inline void place_to_server(struct place *p, const struct place_event *e)
+static inline void place_to_server(struct place *p, const struct place_packet *e)
 {
     struct place_server *v = &p->server[e->a];
     struct twochoice_message answer;
-    const struct twochoice_message m = p->message[e->b];
-    p->message_free[p->messages_free++] = e->b;
+    const struct twochoice_message m = e->message;
     if (twochoice_intake_heard(&v->intake, p->now_ns, &m, &answer)) {
         place_lie(v, &answer);
         place_message(p, &answer, PLACE_TO_CLIENT, (uint32_t)m.client, PLACE_MS(p->c->stale_ms));
@@ -628,10 +570,10 @@ static inline void place_to_server(struct place *p, const struct place_event *e)
     place_asks(p, e->a);
 }
 
-static inline void place_to_client(struct place *p, const struct place_event *e)
+static inline void place_to_client(struct place *p, const struct place_packet *e)
 {
-    struct twochoice_message m = p->message[e->b], answer;
-    p->message_free[p->messages_free++] = e->b;
+    const struct twochoice_message m = e->message;
+    struct twochoice_message answer;
     if (twochoice_placement_heard(&p->client[e->a].placement, p->now_ns, &m, &answer))
         place_message(p, &answer, PLACE_TO_SERVER, m.server, 0);
     place_orders(p, e->a);
@@ -644,8 +586,9 @@ static inline void place_start(struct place *p, uint32_t request)
     struct place_request *r = &p->request[request];
     uint32_t i, j, n = p->c->servers, k = p->c->k;
     r->began_ns = p->now_ns;
+    r->counts = p->now_ns >= p->counts_ns;
     r->left = k;
-    r->done = (uint8_t *)place_alloc(k, 1);
+    r->done = (uint8_t *)world_alloc(k, 1);
     if (p->rule == PLACE_INFORMED) {
         struct twochoice_write w[PLACE_K_MAX];
         for (i = 0; i < k; i++) {
@@ -681,15 +624,15 @@ static inline void place_start(struct place *p, uint32_t request)
         place_decide_same(p, request);
     else
         for (i = 0; i < r->probes; i++)
-            place_at(p, place_delay(p), p->rule == PLACE_SPARROW ? PLACE_SPARROW_RESERVE : PLACE_PROBE,
-                     r->probe[i].server, request, i, 0, 0);
+            place_post(p, p->rule == PLACE_SPARROW ? PLACE_SPARROW_RESERVE : PLACE_PROBE, r->probe[i].server, request,
+                       i, 0, 0);
 }
 
 static inline void place_sparrow(struct place *p, uint32_t s)
 {
     struct place_server *v = &p->server[s];
     for (; v->fifo_head != v->fifo_tail && v->slots < 2; v->slots++)
-        place_at(p, place_delay(p), PLACE_SPARROW_ASK, s, v->fifo[v->fifo_head++], 0, 0, 0);
+        place_post(p, PLACE_SPARROW_ASK, s, v->fifo[v->fifo_head++], 0, 0, 0);
 }
 
 static inline void place_sparrow_reserve(struct place *p, uint32_t s, uint32_t request)
@@ -697,8 +640,7 @@ static inline void place_sparrow_reserve(struct place *p, uint32_t s, uint32_t r
     struct place_server *v = &p->server[s];
     uint32_t each = (2 * p->c->k + p->c->servers - 1) / p->c->servers, i;
     for (i = 0; i < each; i++) {
-        if ((v->fifo_tail & (v->fifo_tail - 1)) == 0)
-            v->fifo = (uint32_t *)place_grow(v->fifo, (2 * (size_t)v->fifo_tail + 1) * sizeof *v->fifo);
+        v->fifo = (uint32_t *)world_grow(v->fifo, v->fifo_tail, &v->fifo_room, sizeof *v->fifo);
         v->fifo[v->fifo_tail++] = request;
     }
     place_sparrow(p, s);
@@ -706,10 +648,7 @@ static inline void place_sparrow_reserve(struct place *p, uint32_t s, uint32_t r
 
 static inline void place_add(double **to, size_t *n, size_t *room, double ms)
 {
-    if (*n == *room) {
-        *room = *room ? 2 * *room : 4096;
-        *to = (double *)place_grow(*to, *room * sizeof **to);
-    }
+    *to = (double *)world_grow(*to, *n, room, sizeof **to);
     (*to)[(*n)++] = ms;
 }
 
@@ -724,17 +663,14 @@ static inline void place_count(struct place *p, const struct place_request *r, d
     }
 }
 
-static inline void place_end(struct place *p, const struct place_event *e)
+static inline void place_end(struct place *p, uint32_t s, const struct world_io *io)
 {
-    struct place_server *v = &p->server[e->a];
-    const struct place_write *w = &p->write[v->current];
+    struct place_server *v = &p->server[s];
+    const struct place_write *w = &p->write[io->id];
     struct place_request *r = &p->request[w->request];
-    if (e->x != v->version) /* a hang has put it off */
-        return;
-    v->busy = false;
     v->in_flight--;
     v->bytes -= (double)PLACE_BYTES;
-    v->service += 0.2 * ((double)(p->now_ns - v->begun_ns) / PLACE_SERVICE_NS - v->service);
+    v->service += 0.2 * ((double)(p->now_ns - io->begin_ns) / PLACE_SERVICE_NS - v->service);
     v->done[v->ended % 64].in_flight = w->in_flight;
     v->done[v->ended++ % 64].latency_ns = p->now_ns - w->at_ns;
     if (!r->done[w->index]) {
@@ -744,36 +680,82 @@ static inline void place_end(struct place *p, const struct place_event *e)
             place_count(p, r, (double)(p->now_ns - r->began_ns) / 1e6);
     }
     if (p->rule == PLACE_INFORMED) {
-        place_at(p, place_delay(p), PLACE_ENDED, w->request, w->index, 0, 0, 0);
+        place_post(p, PLACE_ENDED, w->request, w->index, 0, 0, 0);
         p->result->messages--; /* the answer to a write, which every rule has */
         twochoice_intake_end(&v->intake, p->now_ns, PLACE_BYTES);
+        place_asks(p, s);
     }
     if (p->rule == PLACE_SPARROW) {
         v->slots--;
-        place_sparrow(p, e->a);
+        place_sparrow(p, s);
     }
-    place_serve(p, e->a);
-    if (p->rule == PLACE_INFORMED)
-        place_asks(p, e->a);
 }
 
-static inline void place_change(struct place *p, uint32_t slow)
+/* Others are slow. */
+static inline void place_change(struct place *p)
 {
-    uint32_t i;
+    uint32_t i, slow = place_slow(p->c);
     for (i = 0; i < p->c->servers; i++)
-        p->server[i].speed = 1;
+        p->server[i].device.config.capacity = 1000;
     while (slow > 0) {
-        i = place_below(p, p->c->servers);
-        slow -= p->server[i].speed >= 1;
-        p->server[i].speed = 0.1;
+        struct world_device_config *d = &p->server[world_between(&p->fate, 0, p->c->servers - 1)].device.config;
+        slow -= d->capacity == 1000;
+        d->capacity = 100;
     }
 }
 
-static inline void place_handle(struct place *p, const struct place_event *e, uint32_t slow)
+static inline void place_due(struct place *p, const struct world_event *e)
+{
+    const bool ends = p->begun == p->requests;
+    switch ((enum place_event_kind)e->kind) {
+    case PLACE_START: {
+        struct world_client *l = &p->client[e->index].loop;
+        struct world_request made;
+        if (ends || !world_client_next(l, p->now_ns, &made))
+            break;
+        world_client_done(l, p->now_ns); /* nothing of it waits for the end */
+        p->request[p->begun].client = e->index;
+        world_queue_add(&p->due, world_client_next_ns(l), PLACE_START, e->index);
+        place_start(p, p->begun++);
+        break;
+    }
+    case PLACE_DEVICE: {
+        struct world_io io;
+        while (world_device_take(&p->server[e->index].device, p->now_ns, &io))
+            place_end(p, e->index, &io);
+        place_look_at(p, e->index);
+        break;
+    }
+    case PLACE_HANG: {
+        const uint32_t s = (uint32_t)world_between(&p->fate, 0, p->c->servers - 1);
+        if (ends)
+            break;
+        world_device_stop(&p->server[s].device, p->now_ns, p->now_ns + PLACE_MS(p->c->hang_ms));
+        place_look_at(p, s);
+        world_queue_add(&p->due, p->now_ns + PLACE_MS(50), PLACE_HANG, 0);
+        break;
+    }
+    case PLACE_CHANGE:
+        if (ends)
+            break;
+        place_change(p);
+        world_queue_add(&p->due, p->now_ns + PLACE_MS(p->c->change_ms), PLACE_CHANGE, 0);
+        break;
+    case PLACE_CLIENT_TIMER:
+        if (p->client[e->index].timer_ns == p->now_ns)
+            place_orders(p, e->index);
+        break;
+    case PLACE_SERVER_TIMER:
+        if (p->server[e->index].timer_ns == p->now_ns)
+            place_asks(p, e->index);
+        break;
+    }
+}
+
+static inline void place_heard(struct place *p, const struct place_packet *e)
 {
     struct place_server *v = &p->server[e->a];
     switch (e->kind) {
-    case PLACE_START: place_start(p, e->a); break;
     case PLACE_ARRIVE: {
         const struct place_write *w = &p->write[e->b];
         const struct place_request *r = &p->request[w->request];
@@ -784,15 +766,6 @@ static inline void place_handle(struct place *p, const struct place_event *e, ui
             place_asks(p, e->a);
         break;
     }
-    case PLACE_END: place_end(p, e); break;
-    case PLACE_HANG:
-        v->hung_ns = p->now_ns + PLACE_MS(p->c->hang_ms);
-        if (v->busy) {
-            v->end_ns += PLACE_MS(p->c->hang_ms);
-            place_at(p, v->end_ns, PLACE_END, e->a, 0, 0, ++v->version, 0);
-        }
-        break;
-    case PLACE_CHANGE: place_change(p, slow); break;
     case PLACE_PROBE: place_probed(p, e); break;
     case PLACE_REPLY: {
         struct place_request *r = &p->request[e->a];
@@ -811,7 +784,7 @@ static inline void place_handle(struct place *p, const struct place_event *e, ui
         v->expected = v->expected > 0 ? v->expected : 0;
         break;
     case PLACE_POOL_PROBE:
-        place_at(p, place_delay(p), PLACE_POOL_REPLY, e->a, e->b, 0, v->liar ? 0 : v->in_flight, place_latency(v));
+        place_post(p, PLACE_POOL_REPLY, e->a, e->b, 0, v->liar ? 0 : v->in_flight, place_latency(v));
         break;
     case PLACE_POOL_REPLY: place_pool_reply(p, e); break;
     case PLACE_SPARROW_RESERVE: place_sparrow_reserve(p, e->a, e->b); break;
@@ -820,7 +793,7 @@ static inline void place_handle(struct place *p, const struct place_event *e, ui
         if (r->given < p->c->k)
             place_send(p, e->b, r->given++, e->a, 0);
         else
-            place_at(p, place_delay(p), PLACE_SPARROW_NONE, e->a, 0, 0, 0, 0);
+            place_post(p, PLACE_SPARROW_NONE, e->a, 0, 0, 0, 0);
         break;
     }
     case PLACE_SPARROW_NONE:
@@ -835,15 +808,13 @@ static inline void place_handle(struct place *p, const struct place_event *e, ui
         place_orders(p, client);
         break;
     }
-    case PLACE_CLIENT_TIMER:
-        if (p->client[e->a].timer_ns == p->now_ns)
-            place_orders(p, e->a);
-        break;
-    case PLACE_SERVER_TIMER:
-        if (v->timer_ns == p->now_ns)
-            place_asks(p, e->a);
-        break;
     }
+}
+
+/* Steady: from one request of all clients to the next. */
+static inline double place_mean_ns(const struct place_config *c)
+{
+    return c->k * PLACE_SERVICE_NS / (c->load * (c->servers - 0.9 * place_slow(c)));
 }
 
 static inline void place_open(struct place *p, uint64_t seed)
@@ -851,36 +822,54 @@ static inline void place_open(struct place *p, uint64_t seed)
     const struct place_config *c = p->c;
     struct twochoice_placement_config pc;
     struct twochoice_intake_config ic;
+    struct world_device_config dc;
+    struct world_client_config lc;
+    struct world_network_config nc;
     uint32_t i;
     memset(&pc, 0, sizeof pc);
     memset(&ic, 0, sizeof ic);
-    qos_rng_seed(&p->rng, 1000 + seed);
-    p->server = (struct place_server *)place_alloc(c->servers, sizeof *p->server);
-    p->client = (struct place_client *)place_alloc(c->clients, sizeof *p->client);
-    p->order = (uint32_t *)place_alloc(c->servers, sizeof *p->order);
+    memset(&dc, 0, sizeof dc);
+    memset(&lc, 0, sizeof lc);
+    memset(&nc, 0, sizeof nc);
+    nc.delay_ns = nc.jitter_ns = 50000;
+    nc.exponential = true;
+    world_rng_init(&p->rng, seed, 0);
+    world_rng_init(&p->fate, seed, 1);
+    world_network_init(&p->network, &nc, seed);
+    p->server = (struct place_server *)world_alloc(c->servers, sizeof *p->server);
+    p->client = (struct place_client *)world_alloc(c->clients, sizeof *p->client);
+    p->order = (uint32_t *)world_alloc(c->servers, sizeof *p->order);
     for (i = 0; i < c->servers; i++) {
         struct place_server *v = &p->server[i];
         p->order[i] = i;
-        v->speed = i < (uint32_t)(c->slow * c->servers + 0.5) ? 0.1 : 1;
+        dc.capacity = i < place_slow(c) ? 100 : 1000;
+        world_device_init(&v->device, &dc, seed + i);
+        v->device_ns = WORLD_NEVER;
         v->liar = i >= c->servers - c->liars;
         v->service = 1;
-        v->head = v->tail = QOS_NONE;
         if (p->rule != PLACE_INFORMED)
             continue;
         ic.server = i;
-        v->memory = place_alloc(1, twochoice_intake_memsize(&ic) + 64);
+        v->memory = world_alloc(1, twochoice_intake_memsize(&ic) + 64);
         if (twochoice_intake_init(&v->intake, (void *)(((uintptr_t)v->memory + 63) & ~(uintptr_t)63),
                                   twochoice_intake_memsize(&ic), &ic) != QOS_OK)
             abort();
     }
-    for (i = 0; i < c->clients && p->rule == PLACE_INFORMED; i++) {
+    lc.arrivals = c->gap_ms > 0 ? WORLD_CONSTANT : WORLD_POISSON;
+    lc.interval_ns = c->gap_ms > 0 ? PLACE_MS(c->gap_ms) : (uint64_t)(place_mean_ns(c) * c->clients);
+    for (i = 0; i < c->clients; i++) {
         struct place_client *l = &p->client[i];
+        lc.start_ns = c->gap_ms > 0 ? PLACE_MS(0.2 * world_unit(&p->fate)) : 0;
+        world_client_init(&l->loop, &lc, seed, i);
+        world_queue_add(&p->due, world_client_next_ns(&l->loop), PLACE_START, i);
+        if (p->rule != PLACE_INFORMED)
+            continue;
         pc.servers = c->servers;
         pc.max_writes = c->k;
         pc.max_requests = c->gap_ms > 0 ? 4 : c->clients == 1 ? 256 : 64;
         pc.client = i;
         pc.seed = seed * 100000 + i;
-        l->memory = place_alloc(1, twochoice_placement_memsize(&pc) + 64);
+        l->memory = world_alloc(1, twochoice_placement_memsize(&pc) + 64);
         if (twochoice_placement_init(&l->placement, (void *)(((uintptr_t)l->memory + 63) & ~(uintptr_t)63),
                                      twochoice_placement_memsize(&pc), &pc) != QOS_OK)
             abort();
@@ -895,20 +884,22 @@ static inline void place_close(struct place *p)
         free(p->request[i].probe);
     }
     for (i = 0; i < p->c->servers; i++) {
+        world_device_free(&p->server[i].device);
         free(p->server[i].memory);
         free(p->server[i].fifo);
         free(p->server[i].said);
     }
-    for (i = 0; i < p->c->clients; i++)
+    for (i = 0; i < p->c->clients; i++) {
+        world_client_free(&p->client[i].loop);
         free(p->client[i].memory);
+    }
+    world_queue_free(&p->due);
+    world_network_free(&p->network);
     free(p->request);
     free(p->server);
     free(p->client);
     free(p->order);
-    free(p->event);
     free(p->write);
-    free(p->message);
-    free(p->message_free);
 }
 
 /* What the servers have at first: writes of a request that nobody waits for. */
@@ -917,13 +908,11 @@ static inline void place_fill(struct place *p, uint32_t nobody)
     struct place_request *r = &p->request[nobody];
     uint32_t s;
     r->left = UINT32_MAX;
-    r->done = (uint8_t *)place_alloc(1, 1);
+    r->done = (uint8_t *)world_alloc(1, 1);
     for (s = 0; s < p->c->servers; s++) {
-        double sum = -6, n; /* the sum of twelve uniform numbers has deviation 1 */
+        double n = p->c->background * (1 + world_normal(&p->rng) / 10) *
+                   (s < (uint32_t)(p->c->stragglers * p->c->servers + 0.5) ? 5 : 1);
         int i;
-        for (i = 0; i < 12; i++)
-            sum += place_unit(p);
-        n = p->c->background * (1 + sum / 10) * (s < (uint32_t)(p->c->stragglers * p->c->servers + 0.5) ? 5 : 1);
         for (i = 0; i < 8 && p->rule == PLACE_INFORMED; i++) { /* it has worked before: its rate is learned */
             twochoice_intake_begin(&p->server[s].intake, PLACE_MS(i), PLACE_BYTES);
             twochoice_intake_end(&p->server[s].intake, PLACE_MS(i + 1), PLACE_BYTES);
@@ -941,40 +930,35 @@ static inline void place_run(const struct place_config *c, enum place_rule rule,
                              struct place_result *result)
 {
     struct place p;
-    uint32_t i, slow = (uint32_t)(c->slow * c->servers + 0.5);
-    uint64_t at_ns = 0, from_ns;
+    struct world_packet packet;
+    struct world_event due;
+    uint32_t i;
     memset(&p, 0, sizeof p);
     p.c = c;
     p.rule = rule;
     p.result = result;
     place_open(&p, seed);
-    p.requests = c->gap_ms > 0 ? c->rounds * c->clients : c->rounds * c->servers;
-    p.request = (struct place_request *)place_alloc(p.requests + 1, sizeof *p.request);
-    for (i = 0; i < p.requests; i++) {
-        struct place_request *r = &p.request[i];
-        if (c->gap_ms > 0) {
-            r->client = i % c->clients;
-            at_ns = PLACE_MS(i / c->clients * c->gap_ms + 0.2 * place_unit(&p));
-        } else {
-            r->client = place_below(&p, c->clients);
-            at_ns += place_exponential(&p, c->k * PLACE_SERVICE_NS / (c->load * (c->servers - 0.9 * slow)));
-        }
-        r->began_ns = at_ns;
-        place_at(&p, at_ns, PLACE_START, i, 0, 0, 0, 0);
-    }
+    p.requests = c->rounds * (c->gap_ms > 0 ? c->clients : c->servers);
+    p.counts_ns = c->gap_ms > 0 ? PLACE_MS(c->warm * c->gap_ms) : (uint64_t)(c->warm * p.requests * place_mean_ns(c));
+    p.request = (struct place_request *)world_alloc(p.requests + 1, sizeof *p.request);
     if (c->background > 0)
         place_fill(&p, p.requests);
-    from_ns = c->gap_ms > 0 ? PLACE_MS(c->warm * c->gap_ms) : (uint64_t)(c->warm * (double)at_ns);
-    for (i = 0; i < p.requests; i++)
-        p.request[i].counts = p.request[i].began_ns >= from_ns;
-    for (i = 1; c->hang_ms > 0 && PLACE_MS(50.0 * i) < at_ns; i++)
-        place_at(&p, PLACE_MS(50.0 * i), PLACE_HANG, place_below(&p, c->servers), 0, 0, 0, 0);
-    for (i = 1; c->change_ms > 0 && PLACE_MS(c->change_ms * i) < at_ns; i++)
-        place_at(&p, PLACE_MS(c->change_ms * i), PLACE_CHANGE, 0, 0, 0, 0, 0);
-    while (p.events) {
-        const struct place_event e = place_pop(&p);
-        p.now_ns = e.at_ns;
-        place_handle(&p, &e, slow);
+    if (c->hang_ms > 0)
+        world_queue_add(&p.due, PLACE_MS(50), PLACE_HANG, 0);
+    if (c->change_ms > 0)
+        world_queue_add(&p.due, PLACE_MS(c->change_ms), PLACE_CHANGE, 0);
+    for (;;) {
+        const uint64_t due_ns = world_queue_next_ns(&p.due), heard_ns = world_network_next_ns(&p.network);
+        p.now_ns = heard_ns < due_ns ? heard_ns : due_ns;
+        if (p.now_ns == WORLD_NEVER)
+            break;
+        if (world_network_take(&p.network, p.now_ns, &packet)) {
+            struct place_packet m;
+            memcpy(&m, packet.bytes, sizeof m);
+            place_heard(&p, &m);
+        } else if (world_queue_take(&p.due, p.now_ns, &due)) {
+            place_due(&p, &due);
+        }
     }
     for (i = 0; i < p.requests; i++)
         if (p.request[i].left && p.request[i].counts)

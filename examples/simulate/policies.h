@@ -1,7 +1,8 @@
 /* policies.h - who may serve what: five ways to share reservations and limits over servers, in simulated time.
  *
- * A server serves a request each millisecond. Requests of a bucket wait at a server until it serves them, or their client gives
- * up: no more wait than arrive in a second. A policy chooses whose request a server serves next.
+ * A server has a device of ../world that does a request in a millisecond, one after the other. A bucket has a client at each server
+ * where it has demand (Poisson), which gives requests up: no more wait than arrive in a second. A policy chooses each millisecond
+ * whose request an idle server serves next. Messages arrive at once.
  *
  *     by demand    each server has a fixed part of a contract, by the bucket's mean demand there (which somebody had to know)
  *     equal parts  each server has the same part, as where a limit is divided by the number of servers
@@ -15,11 +16,10 @@
 #ifndef SIMULATE_POLICIES_H
 #define SIMULATE_POLICIES_H
 
+#include "../world/clients.h"
+#include "../world/devices.h"
 #include "common.h"
 #include "pshift.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define POL_SERVERS 8u
 #define POL_BUCKETS 16u
@@ -67,8 +67,11 @@ struct pol_lease {
 static struct pol_world {
     const struct pol_case *c;
     enum policy policy;
-    struct qos_rng rng;
-    uint32_t now;
+    uint64_t seed;
+    struct world_rng rng;
+    struct world_device device[POL_SERVERS];
+    struct world_client client[POL_SERVERS][POL_BUCKETS];
+    uint32_t now, moved;
     double rate[POL_SERVERS][POL_BUCKETS], mean[POL_SERVERS][POL_BUCKETS];
     uint32_t queue[POL_SERVERS][POL_BUCKETS];
     uint32_t move_at[POL_BUCKETS];
@@ -88,33 +91,57 @@ static struct pol_world {
     void *memory[2 * POL_SERVERS + 1];
 } pw;
 
-static double pol_draw(void)
+static void pol_must(enum qos_status st)
 {
-    return (double)(qos_rng_u64(&pw.rng) >> 11) / 9007199254740992.0;
+    if (st != QOS_OK)
+        tool_die(TOOL_FAILED, "pshift.h: %s", qos_strerror(st));
 }
 
 /* ---- demand ------------------------------------------------------------------------------------------------------ */
+
+/* Of those who wait some give up. */
+static void pol_give_up(uint32_t s, uint32_t b, uint32_t most)
+{
+    const uint32_t before = pw.queue[s][b];
+    if (before <= most)
+        return;
+    pw.queue[s][b] = most;
+    if (pw.policy == POL_PSHIFT)
+        pol_must(pshift_scheduler_cancel(&pw.scheduler[s], b, before - most));
+}
 
 /* Gives a bucket its servers; the k-th has a part of its demand by Zipf's law. */
 static void pol_place(uint32_t b)
 {
     uint32_t order[POL_SERVERS], s, k;
     double sum = 0;
+    pw.moved++;
     for (s = 0; s < POL_SERVERS; s++)
         order[s] = s;
     for (s = POL_SERVERS - 1; s > 0; s--) {
-        const uint32_t other = (uint32_t)(pol_draw() * (s + 1)), was = order[s];
+        const uint32_t other = (uint32_t)(world_unit(&pw.rng) * (s + 1)), was = order[s];
         order[s] = order[other];
         order[other] = was;
     }
     for (k = 0; k < pw.c->on; k++)
         sum += pow(k + 1.0, -pw.c->skew);
-    for (k = 0; k < POL_SERVERS; k++)
-        pw.rate[order[k]][b] = k < pw.c->on ? pw.c->demand * pow(k + 1.0, -pw.c->skew) / sum / 1000 : 0;
+    for (k = 0; k < POL_SERVERS; k++) {
+        const double per_s = k < pw.c->on ? pw.c->demand * pow(k + 1.0, -pw.c->skew) / sum : 0;
+        const struct world_client_config asks = {.arrivals = WORLD_POISSON,
+                                                 .interval_ns = per_s > 0 ? (uint64_t)(1e9 / per_s) : 0,
+                                                 .start_ns = pw.now * UINT64_C(1000000),
+                                                 .backlog_max = (uint64_t)ceil(per_s)};
+        struct world_client *c = &pw.client[order[k]][b];
+        pw.rate[order[k]][b] = per_s / 1000;
+        pol_give_up(order[k], b, (uint32_t)asks.backlog_max);
+        world_client_init(c, &asks, pw.seed, (pw.moved * POL_SERVERS + order[k]) * POL_BUCKETS + b);
+        c->out = pw.queue[order[k]][b];
+    }
 }
 
 static void pol_arrive(void)
 {
+    struct world_request asked;
     uint32_t s, b;
     for (b = 0; b < POL_BUCKETS; b++)
         if (pw.now == pw.move_at[b]) {
@@ -123,19 +150,14 @@ static void pol_arrive(void)
         }
     for (s = 0; s < POL_SERVERS; s++)
         for (b = 0; b < POL_BUCKETS; b++) {
-            const uint32_t most = (uint32_t)ceil(pw.rate[s][b] * 1000), before = pw.queue[s][b];
-            if (pol_draw() < pw.rate[s][b]) {
-                pw.arrived[s][b]++;
+            struct world_client *c = &pw.client[s][b];
+            const uint64_t before = c->made + c->dropped;
+            while (pw.rate[s][b] > 0 && world_client_next(c, pw.now * UINT64_C(1000000), &asked)) {
                 pw.queue[s][b]++;
+                if (pw.policy == POL_PSHIFT)
+                    pol_must(pshift_scheduler_arrive(&pw.scheduler[s], b, 1));
             }
-            if (pw.queue[s][b] > most)
-                pw.queue[s][b] = most;
-            if (pw.policy != POL_PSHIFT || pw.queue[s][b] == before)
-                continue;
-            if ((pw.queue[s][b] > before
-                     ? pshift_scheduler_arrive(&pw.scheduler[s], b, pw.queue[s][b] - before)
-                     : pshift_scheduler_cancel(&pw.scheduler[s], b, before - pw.queue[s][b])) != QOS_OK)
-                tool_die(TOOL_FAILED, "pshift_scheduler: a queue differs");
+            pw.arrived[s][b] += (uint32_t)(c->made + c->dropped - before);
         }
 }
 
@@ -268,12 +290,6 @@ static uint32_t pol_pick_dmclock(uint32_t s)
 
 /* ---- pShift ------------------------------------------------------------------------------------------------------ */
 
-static void pol_must(enum qos_status st)
-{
-    if (st != QOS_OK)
-        tool_die(TOOL_FAILED, "pshift.h: %s", qos_strerror(st));
-}
-
 static void pol_open_pshift(void)
 {
     const struct pshift_scheduler_config queues = {.queues = POL_BUCKETS};
@@ -356,15 +372,24 @@ static uint32_t pol_pick(uint32_t s)
 
 static void pol_serve(void)
 {
+    const struct world_io work = {.cost_ns = 999999}; /* it rounds up */
+    const uint64_t now_ns = pw.now * UINT64_C(1000000);
     uint8_t *tick = pw.history[pw.now % POL_PERIOD];
-    uint32_t s, b;
+    struct world_io ended;
+    uint32_t s, b, found;
     for (b = 0; b < POL_BUCKETS; b++) {
         pw.window[b] -= tick[b];
         tick[b] = 0;
     }
     for (s = 0; s < POL_SERVERS; s++) {
-        const uint32_t found = pol_pick(s);
+        while (world_device_take(&pw.device[s], now_ns, &ended))
+            ;
+        if (pw.device[s].working)
+            continue;
+        found = pol_pick(s);
         if (found != POL_NONE) {
+            world_device_submit(&pw.device[s], now_ns, &work);
+            world_client_done(&pw.client[s][found], now_ns);
             pw.queue[s][found]--;
             pw.served[s][found]++;
             pw.all[found]++;
@@ -431,14 +456,18 @@ static void pol_begin_period(void)
 /* The first five seconds are not judged. Two passes: the first one measures the mean demand, for "by demand". */
 static void pol_pass(enum policy policy, uint64_t seed, bool measures, struct pol_result *r)
 {
+    const struct world_device_config device = {0};
     double asked = 0;
     uint32_t s, b;
     pw.policy = policy;
     pw.now = 0;
-    qos_rng_seed(&pw.rng, seed);
+    pw.seed = seed;
+    world_rng_init(&pw.rng, seed, 0);
+    for (s = 0; s < POL_SERVERS; s++)
+        world_device_init(&pw.device[s], &device, seed);
     for (b = 0; b < POL_BUCKETS; b++) {
         pol_place(b);
-        pw.move_at[b] = pw.c->moves ? (uint32_t)(pol_draw() * pw.c->moves) : UINT32_MAX;
+        pw.move_at[b] = pw.c->moves ? (uint32_t)(world_unit(&pw.rng) * pw.c->moves) : UINT32_MAX;
         pw.pool[b] = 0;
     }
     if (policy == POL_PSHIFT)
@@ -467,6 +496,8 @@ static void pol_pass(enum policy policy, uint64_t seed, bool measures, struct po
     r->possible /= asked;
     r->unused = (double)pw.idle / ((POL_SECONDS - 5) * 1000.0 * POL_SERVERS);
     r->messages = (double)pw.messages / (POL_SECONDS - 5);
+    for (s = 0; s < POL_SERVERS; s++)
+        world_device_free(&pw.device[s]);
     for (s = 0; s < 2 * POL_SERVERS + 1; s++)
         free(pw.memory[s]);
 }

@@ -160,7 +160,8 @@ static bool begin(struct world_device *d, uint32_t channel, uint64_t now_ns, con
     b->begin_ns = now_ns;
     work = work_of(d, now_ns, b, &extra);
     reach = reach_ns(d, channel, now_ns, b->offset);
-    b->end_ns = end_of(&d->config, channel, now_ns, (uint64_t)work + 1 + extra + reach);
+    b->end_ns = end_of(&d->config, channel, now_ns > d->stopped_ns ? now_ns : d->stopped_ns,
+                       (uint64_t)work + 1 + extra + reach);
     d->head[channel] = b->offset;
     d->idle[channel / 64] &= ~(UINT64_C(1) << channel % 64);
     d->working++;
@@ -393,6 +394,23 @@ bool world_device_abort(struct world_device *d, uint64_t now_ns, struct world_io
         return true;
     }
     return false;
+}
+
+void world_device_stop(struct world_device *d, uint64_t now_ns, uint64_t until_ns)
+{
+    const uint64_t from_ns = now_ns > d->stopped_ns ? now_ns : d->stopped_ns;
+    struct world_queue ends = {0};
+    struct world_event e;
+    if (until_ns <= from_ns)
+        return;
+    d->stopped_ns = until_ns;
+    while (world_queue_take(&d->ends, WORLD_NEVER, &e)) {
+        if (e.kind == CHANNEL)
+            e.at_ns = d->busy[e.index].end_ns += until_ns - from_ns;
+        world_queue_add(&ends, e.at_ns, e.kind, e.index);
+    }
+    world_queue_free(&d->ends);
+    d->ends = ends;
 }
 
 /* Of the times in which the capacity is another one, what lies before t_ns. */

@@ -109,6 +109,7 @@ struct world_device {
     uint64_t head[WORLD_CHANNELS_MAX];             /* offset where each channel's last request ended */
     double credit_ns;                              /* provisioned: work in advance */
     uint64_t credit_at_ns;                         /* ... as of then */
+    uint64_t stopped_ns;                           /* world_device_stop: nothing moves until then */
     uint64_t waiting, working, done, done_cost_ns; /* requests; cost of those done */
 };
 
@@ -126,6 +127,8 @@ static inline uint64_t world_device_next_ns(const struct world_device *d)
 bool world_device_take(struct world_device *d, uint64_t now_ns, struct world_io *out);
 /* Gives up a request that hangs; false: none does. */
 bool world_device_abort(struct world_device *d, uint64_t now_ns, struct world_io *out);
+/* It stops at once, until then: what is at work ends as much later. Not one that shares. */
+void world_device_stop(struct world_device *d, uint64_t now_ns, uint64_t until_ns);
 
 /* Nominal work (cost) that the device can do in from_ns..to_ns, capacity step and pauses counted, with mean times and
  * always enough requests. Not for disks; without credit. */

@@ -32,7 +32,9 @@ static void send_copy(struct world_network *n, uint64_t now_ns, uint32_t from, u
 {
     const uint32_t s = new_slot(n);
     struct world_packet *p = &n->slot[s];
-    uint64_t at_ns = now_ns + n->config.delay_ns + world_between(&n->rng, 0, n->config.jitter_ns);
+    uint64_t at_ns = now_ns + n->config.delay_ns;
+    at_ns += n->config.exponential ? (uint64_t)(world_exponential(&n->rng) * (double)n->config.jitter_ns)
+                                   : world_between(&n->rng, 0, n->config.jitter_ns);
     if (world_chance(&n->rng, n->config.late)) {
         at_ns += world_between(&n->rng, 0, n->config.late_ns);
         n->late++;

@@ -14,6 +14,7 @@ struct world_network_config {
     uint32_t lost, repeated, damaged, late; /* permille of messages, of copies for damaged and late */
     uint64_t delay_ns;                      /* of every message */
     uint64_t jitter_ns;                     /* up to so much more, uniform: messages overtake each other */
+    bool exponential;                       /* instead: exponential, so much more on the average */
     uint64_t late_ns;                       /* a late one: up to so much more, uniform */
     bool in_order;                          /* a message waits for those that were sent before it on its link */
 };

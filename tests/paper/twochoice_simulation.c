@@ -1,8 +1,8 @@
 // proves: Figures 3 and 4 (Section III): how each placement rule compares with the others as stragglers grow in
 // proves: number; medians over seeds in the model of examples/simulate/bursts.h. The rule of twochoice.h, in the model of
 // proves: placement.h with the same queues: near water-filling for any number of stragglers, where the paper's is not.
-// flags: -Iexamples/simulate
-// links: -lm
+// flags: -Iexamples/simulate -ffp-contract=off
+// links: examples/world/devices.c examples/world/clients.c examples/world/networks.c -lm
 // variants: native
 #include "check.h"
 #include "bursts.h"

@@ -2,8 +2,8 @@
 // proves: speeds and queues, within what placement_cases.h asks of each case; within 5 % of the better form of Prequal, or
 // proves: ahead; never worse than random. Bursts, light and steady load, few and many servers, hangs, rates that change,
 // proves: stale answers, servers that lie.
-// flags: -Iexamples/simulate
-// links: -lm
+// flags: -Iexamples/simulate -ffp-contract=off
+// links: examples/world/devices.c examples/world/clients.c examples/world/networks.c -lm
 // variants: native
 // scale: 2
 // coverage: report

@@ -370,6 +370,34 @@ static void late_ends(void)
                      deep < 10 ? 40000 * (double)deep : 400000 * 1.001);
         CHECK(world_device_could_ns(&c, 0, 1000) > 999);
     }
+    c.link_ns = 0; /* stopped from 500 to 7000, and from 7200 to 8000 although told twice */
+    c.hang_every_ns = 100;
+    c.hang_ns = 900;
+    c.hangs = 1;
+    world_device_init(&d, &c, 1);
+    memset(&io, 0, sizeof io);
+    io.cost_ns = 999;
+    for (i = 0; i < 3; i++) {
+        io.id = (uint32_t)i;
+        world_device_submit(&d, i * 100, &io); /* the second one hangs */
+    }
+    world_device_stop(&d, 500, 7000);
+    CHECK(world_device_take(&d, 7500, &io) && io.id == 0 && io.end_ns == 7500);
+    world_device_stop(&d, 7700, 8000);
+    world_device_stop(&d, 7800, 7900);
+    CHECK(world_device_take(&d, 8400, &io) && io.hung && io.id == 1 && io.end_ns == 8400);
+    CHECK(!world_device_take(&d, 8799, &io));
+    CHECK(world_device_take(&d, 8800, &io) && io.id == 2 && io.end_ns == 8800);
+    io.id = 3;
+    world_device_stop(&d, 9000, 9500);
+    c.hangs = 0;
+    d.config.hangs = 0;
+    world_device_submit(&d, 9100, &io);
+    CHECK(world_device_take(&d, 10500, &io) && io.id == 3 && io.end_ns == 10500);
+    world_device_free(&d);
+
+    c.link_ns = 450001;
+    c.hang_every_ns = 0;
     c.shares = true; /* all at once: three ends at one time, and a link */
     world_device_init(&d, &c, 1);
     memset(&io, 0, sizeof io);

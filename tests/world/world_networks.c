@@ -92,19 +92,21 @@ static void shares(void)
     world_network_free(&n);
 }
 
-/* Two messages d apart, each with a jitter uniform in 0..J, change places with probability (1 - d / J)^2 / 2. */
+/* Two messages d apart, each with a jitter uniform in 0..J, change places with probability (1 - d / J)^2 / 2; exponential with
+ * mean J: e^(-d / J) / 2. */
 static void overtaking(void)
 {
     struct world_network_config c = plain();
     struct world_packet p;
-    uint32_t k, in_order, changed;
+    uint32_t k, way, changed;
     c.jitter_ns = 1000;
-    for (in_order = 0; in_order < 2; in_order++) {
-        c.in_order = in_order != 0;
+    for (way = 0; way < 3; way++) {
+        c.in_order = way == 1;
+        c.exponential = way == 2;
         changed = 0;
         world_network_init(&n, &c, check_seed());
         for (k = 0; k < MESSAGES / 10; k++) {
-            uint64_t base = (uint64_t)k * 10000, first;
+            uint64_t base = (uint64_t)k * 100000, first;
             send_number(base, 1, 2, k);
             send_number(base + 500, 1, 2, k);
             CHECK(world_network_take(&n, WORLD_NEVER - 1, &p));
@@ -113,8 +115,10 @@ static void overtaking(void)
             CHECK(!world_network_take(&n, WORLD_NEVER - 1, &p));
             changed += first == base + 500;
         }
-        if (in_order)
+        if (c.in_order)
             CHECK_EQ(changed, 0);
+        else if (c.exponential)
+            CHECK_WITHIN(changed, 0.28 * MESSAGES / 10, 0.327 * MESSAGES / 10); /* 0.3033 */
         else
             CHECK_WITHIN(changed, 0.108 * MESSAGES / 10, 0.142 * MESSAGES / 10); /* 0.125 */
         world_network_free(&n);
