@@ -13,8 +13,8 @@
 #define WORLD_OWN(X)                                                                                                   \
     X(MODE, "mode", "cluster chain ring random queues agent")                                                          \
     X(REFUSED, "refused", "no calls solves both")                                                                      \
-    X(COUNTS, "counts", "small largest")                                                                               \
-    X(AGAIN, "again", WORLD_AGAIN)
+    X(COUNTS, "counts", "small largest")
+#define WORLD_OWN_LATER(X) X(AGAIN, "again", WORLD_AGAIN)
 #define WORLD_OWN_COHORT(X)
 #define WORLD_BUCKETS "0 1 2 4"
 #endif
@@ -44,7 +44,8 @@
     X(DRIFT, "drift_ppm", "0 100")                                                                                     \
     X(GROWS, "grows", "no yes")                                                                                        \
     X(SHRINKS, "shrinks", "no yes")                                                                                    \
-    X(QUIET, "quiet", "8 20")
+    X(QUIET, "quiet", "8 20")                                                                                          \
+    WORLD_OWN_LATER(X)
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "buckets", WORLD_BUCKETS)                                                                                \
     X(RESERVED, "reserved", "200 0 50 300")                                                                            \
