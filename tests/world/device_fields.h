@@ -1,4 +1,4 @@
-/* device_fields.h - fields that the worlds of htb and tags share, and what they mean: devices, links, requests that hang
+/* device_fields.h - fields that worlds with devices share, and what they mean: devices, links, requests that hang
  *
  * Included instead of world_test.h; WORLD_FIELDS has WORLD_DEVICE_FIELDS(X) in it, and WORLD_COHORT ends with
  * WORLD_CLIENT_FIELDS(X).
@@ -42,9 +42,10 @@ static void draw_device(const struct world *w, uint64_t end_ns, struct world_dev
 }
 
 /* Of a client of cohort k: away for a sixth of the run, or on and off. */
-static void draw_absence(const struct world *w, uint32_t k, uint64_t end_ns, struct world_client_config *c)
+static WORLD_UNUSED void draw_absence(const struct world *w, uint32_t k, bool away, uint64_t end_ns,
+                                      struct world_client_config *c)
 {
-    if (world_choice(w, world_of(k, F_CHURN)) == 3) {
+    if (away) {
         c->away_ns = end_ns / 3;
         c->back_ns = end_ns / 2;
     } else if (world_choice(w, world_of(k, F_ON))) {

@@ -1002,7 +1002,7 @@ static void draw_tenants(void)
             }
             c.backlog_max = REQUESTS / 4 / count;
             c.start_ns = 1;
-            draw_absence(w, k, run.end_ns, &c);
+            draw_absence(w, k, world_choice(w, world_of(k, F_CHURN)) == 3, run.end_ns, &c);
             if (t->mode == LOOP) { /* one thread, one request at a time at the gate */
                 c.outstanding = c.arrivals == WORLD_BURSTS ? c.outstanding : 1;
             }

@@ -57,7 +57,11 @@
     X(CLOSE, "closed", "no yes")                                                                                       \
     X(CHURN, "churn", "none change lower")                                                                             \
     WORLD_OWN_COHORT(X)
+#if WORLD_SERVERS
+#include "device_fields.h"
+#else
 #include "world_test.h"
+#endif
 /* The largest counts, parts of the rows and windows are met in small problems. */
 #define PSHIFT_SHARD_ENTRIES 64
 #define PSHIFT_WINDOW_ROWS 4
@@ -447,6 +451,16 @@ static uint64_t waiting(uint32_t j, uint32_t i)
     return server[j].arrived[i] - server[j].served[i] - server[j].cancelled[i];
 }
 
+/* What a bucket of cohort k wants is not the same in each period. */
+static bool on_and_off(uint32_t k)
+{
+#if WORLD_SERVERS
+    if (world_choice(run.w, world_of(k, F_ON)) || world_choice(run.w, world_of(k, F_CROWD)))
+        return true;
+#endif
+    return world_choice(run.w, world_of(k, F_ON_OFF)) != 0;
+}
+
 /* Promise `reservation`, in periods without any fault: who wants it, and whose reservations fit with a fifth to spare, gets
  * it; a server that is silent costs others nothing. A bucket that closes and opens queues, or pauses, may want all that it
  * reserved at any one of its servers, and what waits when the period begins is wanted where it waits: what is reserved must fit there.
@@ -468,8 +482,7 @@ static void judge_period(uint64_t number)
     for (i = 0; i < run.buckets; i++) {
         double all = 0;
         for (j = 0; j < run.servers; j++)
-            if (world_choice(run.w, world_of(bucket[i].cohort, F_CLOSE)) ||
-                world_choice(run.w, world_of(bucket[i].cohort, F_ON_OFF))) {
+            if (world_choice(run.w, world_of(bucket[i].cohort, F_CLOSE)) || on_and_off(bucket[i].cohort)) {
                 taken[j] += bucket[i].at[j] ? bucket[i].reservation : 0;
             } else if (bucket[i].at[j] && server[j].node.up) {
                 uint64_t d = (uint64_t)(bucket[i].rate[j] * 0.9) + p->waits[i][j];
@@ -504,8 +517,8 @@ static void judge_period(uint64_t number)
         /* A change of owners costs at most its period, in tokens under limits; without a fault, too: who asks first has it. */
         if (changed && bucket[i].limit != QOS_UNLIMITED)
             continue;
-        if (bucket[i].limit == QOS_NOTHING || world_choice(run.w, world_of(k, F_ON_OFF)) ||
-            world_choice(run.w, world_of(k, F_CLOSE)) || world_choice(run.w, world_of(k, F_FORCE)))
+        if (bucket[i].limit == QOS_NOTHING || on_and_off(k) || world_choice(run.w, world_of(k, F_CLOSE)) ||
+            world_choice(run.w, world_of(k, F_FORCE)))
             continue;
         if (got + slack < want * 0.97)
             world_fail(run.w, "reservation", run.now,
@@ -666,14 +679,19 @@ static void server_step(uint32_t j)
         const struct bucket *b = &bucket[i];
         uint32_t k = b->cohort;
         struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
-        bool on = !world_choice(run.w, world_of(k, F_ON_OFF)) || (run.now / (3 * T) + i) % 2 == 0;
+        bool on = !world_choice(run.w, world_of(k, F_ON_OFF)) || (run.now / (3 * T) + i) % 2 == 0, crowd = true;
+#if WORLD_SERVERS
+        on &= !world_choice(run.w, world_of(k, F_ON)) ||
+              run.now / 1000000 / (uint64_t)world_value(run.w, world_of(k, F_ON)) % 2 == 0;
+        crowd = !world_choice(run.w, world_of(k, F_CROWD)) || world_rand(&run.rng) % 20 == 0; /* of 20 steps, in one */
+#endif
         if (!s->open[i]) {
             if (world_choice(run.w, world_of(k, F_CLOSE)) && world_rand(&run.rng) % 40 == 0)
                 open_bucket(j, i);
             continue;
         }
         s->due[i] += on ? b->rate[j] / STEPS : 0;
-        n = (uint32_t)s->due[i];
+        n = crowd ? (uint32_t)s->due[i] : 0;
         s->due[i] -= n;
         if (n && pshift_scheduler_arrive(&s->scheduler, s->queue[i], n) != QOS_OK)
             world_fail(run.w, "arrive", run.now, "requests are refused");

@@ -2,6 +2,12 @@
 // proves: joins them: limits and reservations hold over the cluster, surplus goes by weight, no device idles
 #define WORLD_SERVERS 1
 #define WORLD_HEADER "pshift_servers"
+#define WORLD_LATER F_SEEK
+#define WORLD_LATER_COHORT F_ON
+#define WORLD_DRAW_MORE(w, r)                                                                                          \
+    if ((w)->seed % 8 == 1)                                                                                            \
+    world_draw_later(w, r)
+#define WORLD_OWN_LATER(X) WORLD_DEVICE_FIELDS(X)
 #define WORLD_OWN(X)                                                                                                   \
     X(SCHEDULER, "scheduler", "tags htb htb_by_rate")                                                                  \
     X(GREEDY, "greedy", "10 1 0")                                                                                      \
@@ -9,13 +15,14 @@
     X(DEPTH, "at_device", "4 1 32")                                                                                    \
     X(ORDER, "device_order", "in_order elevator shortest any")                                                         \
     X(VARIES, "varies", "fixed 10 30")                                                                                 \
-    X(FASTER, "faster", "1110 1500 3000")
-#define WORLD_OWN_COHORT(X) X(WEIGHT, "weight", "1 2 10")
+    X(OVER, "faster", "1110 1500 3000")
+#define WORLD_OWN_COHORT(X)                                                                                            \
+    X(WEIGHT, "weight", "1 2 10")                                                                                      \
+    WORLD_CLIENT_FIELDS(X)
 #define WORLD_BUCKETS "1 0 2 4"
 #include "pshift.c"
 #include "htb.h"
 #include "tags.h"
-#include "examples/world/devices.h"
 
 #define INSIDE 32u                          /* most requests of a bucket that a server's scheduler has */
 #define REQUESTS (BUCKETS * INSIDE + 4096u) /* and those at the device, forced ones too */
@@ -90,6 +97,13 @@ static uint32_t channels(void)
     return world_value(run.w, F_CAPACITY) < 200 ? 1 : (uint32_t)world_value(run.w, F_CHANNELS);
 }
 
+/* Its devices give what they should at any time. */
+static bool own_steady(void)
+{
+    return !(world_choice(run.w, F_SEEK) || world_choice(run.w, F_CREDIT) || world_choice(run.w, F_LINK) ||
+             world_choice(run.w, F_HANGS) || world_choice(run.w, F_FASTER));
+}
+
 /* Requests at the device: at least two for each channel, at most a tenth of what a period serves. */
 static uint32_t depth_of(uint32_t j)
 {
@@ -98,11 +112,12 @@ static uint32_t depth_of(uint32_t j)
     return depth < least ? least : depth;
 }
 
-/* What a tenant may miss beyond what pshift.h's rounds cost: at each server two requests (tags.h; htb.h: one and a
+/* Devices that do not give what they should at any time keep no reservations (nor waits).
+ * What a tenant may miss beyond what pshift.h's rounds cost: at each server two requests (tags.h; htb.h: one and a
  * bucket) and what it reserved for the time of those at the device (htb.h: of one request of each class). */
 static double serve_slack(uint32_t i)
 {
-    double most_ns = 0;
+    double most_ns = own_steady() ? 0 : 1e18;
     uint32_t j;
     for (j = 0; j < run.servers; j++) {
         double ns = by_tags() ? (depth_of(j) + 1) * request_ns(j) : run.buckets * request_ns(j) + 2e7;
@@ -195,7 +210,7 @@ static void judge_wait(uint32_t j, uint32_t i)
     most = (weights / weight_of(i) + run.buckets + o->depth + 2) * request_ns(j);
     most = (most + (by_tags() ? 0 : 2e7)) / (1 - part);
     most *= world_choice(run.w, F_VARIES) ? 1.2 : 1;
-    if (run.quiet && o->since_ns[i] > run.quiet_ns && o->since_ns[i] > o->crowded_ns + T &&
+    if (run.quiet && own_steady() && o->since_ns[i] > run.quiet_ns && o->since_ns[i] > o->crowded_ns + T &&
         (double)(run.now - o->since_ns[i]) > most)
         world_fail(run.w, "waits", run.now, "server %" PRIu32 ": bucket %" PRIu32 " waits for %.3f ms, allowed %.3f", j,
                    i, (double)(run.now - o->since_ns[i]) / 1e6, most / 1e6);
@@ -218,9 +233,11 @@ static void waits_anew(struct own *o, uint32_t i)
 static void judge_idle(uint32_t j, uint64_t shown)
 {
     const struct own *o = &own[j];
+    /* Over a link what is on its way back is work, too; until a request counts as one that hangs it takes room. */
+    const bool busy = world_choice(run.w, F_LINK) || world_choice(run.w, F_HANGS) ? o->at_device : o->device.working;
     struct pshift_scheduler_state info;
     uint32_t i;
-    if (by_tags() ? o->at_device >= o->depth : o->device.working || world_choice(run.w, F_SCHEDULER) == 2)
+    if (by_tags() ? o->at_device >= o->depth : busy || world_choice(run.w, F_SCHEDULER) == 2)
         return;
     for (i = 0; i < run.buckets; i++)
         if (server[j].open[i] && tokens_of(j, i, shown, &info) && info.pending)
@@ -317,15 +334,16 @@ static void given(uint32_t j, uint32_t i, uint32_t id, uint64_t shown)
     align(j, i, shown);
 }
 
-static void completed(uint32_t j, const struct world_io *io, uint64_t shown)
+static void completed(uint32_t j, const struct world_io *io, uint64_t shown, bool aborted)
 {
     struct own *o = &own[j];
     struct request *r = &o->request[io->id];
     enum qos_status s = QOS_OK;
     if (r->life == AT_DEVICE) {
         o->at_device--;
-        s = by_tags() ? tags_complete(&o->tags, shown, &r->grant, io->end_ns - io->begin_ns)
-                      : htb_complete(&o->tree, shown, HTB_DONE, NULL, &r->htb);
+        s = !by_tags() ? htb_complete(&o->tree, shown, aborted ? HTB_NOT_DONE : HTB_DONE, NULL, &r->htb)
+            : aborted  ? tags_cancel(&o->tags, shown, &r->grant)
+                       : tags_complete(&o->tags, shown, &r->grant, io->end_ns - io->begin_ns);
     }
     if (s != QOS_OK || r->life < AT_DEVICE)
         world_fail(run.w, "once", run.now, "server %" PRIu32 ": a completion is refused", j);
@@ -372,7 +390,7 @@ static void serve(uint32_t j)
     uint64_t shown = clock_of(&server[j].node), next, told;
     uint32_t i;
     while (world_device_take(&o->device, run.now, &io))
-        completed(j, &io, shown);
+        completed(j, &io, shown, false);
     for (i = 0; i < run.buckets; i++)
         align(j, i, shown);
     while (!run.w->broken && dispatch(j, shown)) {
@@ -460,7 +478,8 @@ static void serve_start(uint32_t j)
     d.channels = channels();
     d.order = (enum world_order)world_choice(run.w, F_ORDER);
     d.spread = (enum world_spread)world_choice(run.w, F_VARIES);
-    d.capacity = (uint32_t)world_value(run.w, F_FASTER);
+    d.capacity = (uint32_t)world_value(run.w, F_OVER);
+    draw_device(run.w, (uint64_t)world_value(run.w, F_LENGTH) * T, &d);
     world_device_init(&o->device, &d, run.w->seed + server[j].node.boots * SERVERS + j);
     o->device_on = true;
     o->depth = depth_of(j);
@@ -513,8 +532,11 @@ static void judge_end(uint32_t j)
     for (i = 0; i < run.buckets; i++)
         if (o->inside[i])
             judge_wait(j, i);
+    while (!run.w->broken && world_device_abort(&o->device, run.now, &io))
+        completed(j, &io, clock_of(&server[j].node), true);
+    o->device.config.hangs = 0;
     while (!run.w->broken && world_device_take(&o->device, WORLD_NEVER - 1, &io))
-        completed(j, &io, clock_of(&server[j].node));
+        completed(j, &io, clock_of(&server[j].node), false);
     for (i = 0; i < run.buckets && !run.w->broken; i++) {
         waiting += by_tags() ? 0 : o->inside[i];
         (void)pshift_scheduler_info(&server[j].scheduler, server[j].queue[i], &info);

@@ -1516,7 +1516,7 @@ static void draw_tenants(void)
                 c.on_ns = c.off_ns = 10 * c.interval_ns;
             }
             c.start_ns = 1 + (uint64_t)((double)run.end_ns * world_value(w, world_of(k, F_START)) / 1000);
-            draw_absence(w, k, run.end_ns, &c);
+            draw_absence(w, k, world_choice(w, world_of(k, F_CHURN)) == 3, run.end_ns, &c);
             t->changes = world_choice(w, world_of(k, F_CHURN)) == 1 || world_choice(w, world_of(k, F_CHURN)) == 2;
             t->other_terms = world_choice(w, world_of(k, F_CHURN)) == 1;
             t->changes |= world_choice(w, world_of(k, F_CHURN)) == 5;

@@ -2,6 +2,9 @@
 // proves: tags (tags_shared_*), or of several servers that its requests tell of each other (tags_tracker_*), in worlds
 // proves: that a seed draws: any placement, pauses, lost and cancelled requests, forced ones
 #define WORLD_HEADER "tags_servers"
+#define WORLD_DRAW_MORE(w, r)                                                                                          \
+    if (!WORLD_TAGS_V02 && (w)->seed % 8 == 1)                                                                         \
+    world_draw_later(w, r)
 #define WORLD_FIELDS(X)                                                                                                \
     X(LENGTH, "length_ms", "2000 200 20000")                                                                           \
     X(SERVERS, "servers", "2 1 3 8")                                                                                   \
@@ -11,7 +14,10 @@
     X(MODE, "mode", "ps reward")                                                                                       \
     X(COUNT_COST, "count_cost", "no yes")                                                                              \
     X(LIMIT_BURST, "limit_burst_ms", "100 0 10 1000")                                                                  \
-    X(LAG, "reserve_lag_ms", "1000 100")
+    X(LAG, "reserve_lag_ms", "1000 100")                                                                               \
+    WORLD_DEVICE_FIELDS(X)
+#define WORLD_LATER F_SEEK
+#define WORLD_LATER_COHORT F_ON
 #define WORLD_COHORT(X)                                                                                                \
     X(NUMBER, "clients", "1 0 2 3 10")                                                                                 \
     X(ARRIVALS, "arrivals", "closed constant poisson on_off bursts")                                                   \
@@ -25,16 +31,14 @@
     X(CANCEL, "cancel", "0 20 300")                                                                                    \
     X(FORCE, "forced", "0 20 300")                                                                                     \
     X(AWAY, "away", "no once often")                                                                                   \
-    X(TERMS, "terms", "same lower higher")
-#include "world_test.h"
-#include "tags.h"
-#include "examples/world/clients.h"
-#include "examples/world/devices.h"
-
+    X(TERMS, "terms", "same lower higher")                                                                             \
+    WORLD_CLIENT_FIELDS(X)
 /* Judge by the first page of 0.2, for tests/world/v02. */
 #ifndef WORLD_TAGS_V02
 #define WORLD_TAGS_V02 0
 #endif
+#include "device_fields.h"
+#include "tags.h"
 
 #define MS UINT64_C(1000000)
 #define CLIENTS 30u
@@ -66,6 +70,7 @@ struct tenant {
     struct place at[SERVERS];
     uint32_t cohort, turn, out, out_most; /* out: requests on their way, queued or at a device */
     double reservation, limit, largest;   /* units per ns; of a request */
+    double given_back;                    /* units of those that hung and were cancelled */
     struct account all, reserved;
     uint64_t wakes_ns, sent_ns; /* sent_ns: the last request, by any server */
     uint32_t at_device;
@@ -114,6 +119,7 @@ static void judge_rate(const char *oracle, const struct tenant *t, struct accoun
     const double most = units(t->largest), above = a->above - rate * (double)(run.now - a->last_ns);
     if (run.tracker)
         allowed = servers * (allowed + (t->out_most + servers) * most);
+    allowed += t->given_back;
     a->above = (above > 0 ? above : 0) + n;
     a->last_ns = run.now;
     if (a->above > allowed + 1e-3)
@@ -346,17 +352,16 @@ static void draw_tenants(void)
                 t->limit = (double)t->terms.limit_per_s / 1e9;
             }
             c.arrivals = (enum world_arrivals)choice(k, F_ARRIVALS);
-            c.outstanding = (uint32_t)world_value(w, world_of(k, F_OUT));
+            c.outstanding = (uint32_t)(world_value(w, world_of(k, F_OUT)) * world_value(w, world_of(k, F_CROWD)));
+            c.outstanding = c.outstanding > REQUESTS / 2 / CLIENTS ? REQUESTS / 2 / CLIENTS : c.outstanding;
             c.backlog_max = REQUESTS / 64;
             c.interval_ns = (uint64_t)(one * 3 * t->largest) + 1;
             if (c.arrivals == WORLD_ON_OFF)
                 c.on_ns = c.off_ns = 10 * c.interval_ns;
             if (c.arrivals == WORLD_BURSTS)
                 c.interval_ns *= c.outstanding;
-            if (choice(k, F_AWAY) == 1) {
-                c.away_ns = run.end_ns / 3;
-                c.back_ns = run.end_ns / 2;
-            } else if (choice(k, F_AWAY) == 2) { /* half a second between bursts */
+            draw_absence(w, k, choice(k, F_AWAY) == 1, run.end_ns, &c);
+            if (choice(k, F_AWAY) == 2) { /* half a second between bursts */
                 c.arrivals = WORLD_BURSTS;
                 c.interval_ns = 500 * MS;
             }
@@ -413,8 +418,21 @@ static void setup(void)
                 world_fail(w, "init", 0, "a client is refused");
         s->at_device = 0;
         s->told_ns = WORLD_NEVER;
+        draw_device(w, run.end_ns, &d);
         world_device_init(&s->device, &d, w->seed + k);
     }
+}
+
+static void cancelled(uint32_t k, uint32_t id)
+{
+    struct request *r = &request[id];
+    if (tags_cancel(&server[k].tags, run.now, &r->grant) != QOS_OK)
+        world_fail(run.w, "once", run.now, "a cancel is refused");
+    if (run.tracker) /* what it told is taken back, too */
+        tags_tracker_server_lost(&tenant[r->client].at[k].told, r->rho, r->delta);
+    server[k].at_device--;
+    tenant[r->client].at_device--;
+    ended(id);
 }
 
 static void completed(uint32_t k, const struct world_io *io)
@@ -436,22 +454,22 @@ static void step(void)
     struct world_event e;
     struct world_io io;
     uint32_t k;
-    for (k = 0; k < servers; k++)
+    for (k = 0; k < servers; k++) {
         while (world_device_take(&server[k].device, run.now, &io))
             completed(k, &io);
-    while (world_queue_take(&run.ends, run.now, &e)) {
-        struct request *r = &request[e.index];
-        struct place *at = &tenant[r->client].at[r->server];
-        if (e.kind == 0) {
-            tags_tracker_server_lost(&at->told, r->rho, r->delta);
-        } else {
-            if (tags_cancel(&server[r->server].tags, run.now, &r->grant) != QOS_OK)
-                world_fail(run.w, "once", run.now, "a cancel is refused");
-            if (run.tracker) /* what it told is taken back, too */
-                tags_tracker_server_lost(&at->told, r->rho, r->delta);
-            server[r->server].at_device--;
-            tenant[r->client].at_device--;
+        while (run.draining && world_device_abort(&server[k].device, run.now, &io)) {
+            tenant[request[io.id].client].given_back += units((double)request[io.id].cost);
+            cancelled(k, io.id);
         }
+        server[k].device.config.hangs = run.draining ? 0 : server[k].device.config.hangs;
+    }
+    while (world_queue_take(&run.ends, run.now, &e)) {
+        const struct request *r = &request[e.index];
+        if (e.kind == 1) {
+            cancelled(r->server, e.index);
+            continue;
+        }
+        tags_tracker_server_lost(&tenant[r->client].at[r->server].told, r->rho, r->delta);
         ended(e.index);
     }
     while (world_queue_take(&run.wakes, run.now, &e)) {
