@@ -897,8 +897,8 @@ QOS_PRIV void tags_priv_due(const struct tags *tags, struct tags_priv_pool *pool
 
 /* Where the reservation tag of a client may be that returns, or gets something back (see the chapter): at since_ns, or
  * where those are that wait, or may come off their limits; with `keep`, one request before. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_reserve_floor(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                                   uint64_t since_ns, bool keep)
+QOS_PRIV uint64_t tags_priv_reserve_floor(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                          uint64_t since_ns, bool keep)
 {
     uint32_t moves = tags->config.moves_max;
     uint64_t least = qos_min(since_ns, qos_sat_sub(pool->l.least, pool->behind_ns));
@@ -968,20 +968,18 @@ QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
 }
 
 /* Of a large weight the unit has few bits: more of them. *rest: what was, and is, below the last bit of the axis. */
-QOS_PRIV_NOINLINE struct qos_u128 tags_priv_per_large(const struct tags_priv_hot *h, uint64_t amount, uint32_t *rest)
+QOS_PRIV_NOINLINE uint64_t tags_priv_per_large(const struct tags_priv_hot *h, uint64_t amount, uint32_t *rest)
 {
     struct qos_u128 more = qos_add_wide(qos_mul_wide(h->unit_more, amount), tags_priv_wide(0, *rest));
     *rest = (uint32_t)(more.lo & UINT32_MAX);
-    more = tags_priv_wide(more.hi >> 32, more.hi << 32 | more.lo >> 32);
-    return qos_add_wide(qos_mul_wide(h->unit, amount), more);
+    return more.hi << 32 | more.lo >> 32; /* < 2^(32 + 54 - 32) */
 }
 
 /* An amount over the weight: of cost, or under reward of 1/256 ns. 2^42 of them are exact to one. */
 QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags_priv_hot *h, uint64_t amount, uint32_t *rest)
 {
-    if (QOS_UNLIKELY(h->unit < TAGS_PRIV_UNIT_LEAST))
-        return tags_priv_per_large(h, amount, rest);
-    return qos_mul_wide(h->unit, amount); /* < 2^63 * 2^54 */
+    const uint64_t more = QOS_UNLIKELY(h->unit < TAGS_PRIV_UNIT_LEAST) ? tags_priv_per_large(h, amount, rest) : 0;
+    return qos_add_wide(qos_mul_wide(h->unit, amount), tags_priv_wide(0, more)); /* < 2^63 * 2^54 */
 }
 
 /* a - b, 0 if b is larger. */
@@ -1043,7 +1041,7 @@ QOS_PRIV_NOINLINE void tags_priv_s_set(const struct tags *tags, struct tags_priv
 }
 
 /* The same if the key came, or is less than before: nobody else becomes the least. */
-QOS_PRIV_NOINLINE void tags_priv_s_lower(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+QOS_PRIV void tags_priv_s_lower(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     const struct qos_u128 key = tags_priv_key(tags, id);
     size_t i = id - pool->first;
