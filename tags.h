@@ -541,7 +541,7 @@ struct tags_priv_tree {
 struct tags_priv_pool {
     struct qos_u128 v; /* V */
     struct qos_u128 surplus_v;
-    struct qos_u128 s_top; /* the least key of s; see tags_priv_s_least */
+    struct qos_u128 s_top; /* the least key of s */
     struct tags_priv_node *s;
     struct tags_priv_tree r, d, l;
     uint64_t behind_ns;              /* the reservation clock is now_ns - behind_ns */
@@ -550,7 +550,6 @@ struct tags_priv_pool {
     uint64_t largest;                /* amount charged to a share tag lately; see tags_priv_off_limit */
     uint64_t weights;                /* sum over the clients with requests queued */
     uint32_t backlogged;             /* clients with requests queued */
-    uint32_t moved;                  /* its key in s is as before; QOS_NONE: all are as they should be */
     uint32_t first, places, members; /* its ids are first..first+places-1, of which so many are clients */
     uint32_t s_levels, t_levels;
     uint32_t s_base[TAGS_PRIV_S_LEVELS], t_base[TAGS_PRIV_T_LEVELS]; /* counted in nodes */
@@ -1061,37 +1060,10 @@ QOS_PRIV void tags_priv_s_lower(const struct tags *tags, struct tags_priv_pool *
         pool->s_top = key;
 }
 
-QOS_PRIV_NOINLINE void tags_priv_s_settle(const struct tags *tags, struct tags_priv_pool *pool)
-{
-    tags_priv_s_put(pool, pool->moved, tags_priv_key(tags, pool->moved));
-    pool->moved = QOS_NONE;
-}
-
-/* The share tag of one that waits moved. The tree is told when it is read, or when another one moves: on a serial
- * device a tag moves at dispatch and at completion, and its key once. */
-QOS_PRIV void tags_priv_s_move(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
-{
-    if (pool->moved == id)
-        return;
-    if (pool->moved != QOS_NONE)
-        tags_priv_s_set(tags, pool, pool->moved);
-    pool->moved = id;
-    if (tags->grouped) /* at once, as many places read the trees inside */
-        tags_priv_s_settle(tags, pool);
-}
-
-/* The least key of s. */
-QOS_PRIV struct qos_u128 tags_priv_s_least(const struct tags *tags, struct tags_priv_pool *pool)
-{
-    if (QOS_UNLIKELY(pool->moved != QOS_NONE))
-        tags_priv_s_settle(tags, pool);
-    return pool->s_top;
-}
-
 /* V rises to the smallest share tag of the clients that wait. */
-QOS_PRIV void tags_priv_raise_v(const struct tags *tags, struct tags_priv_pool *pool)
+QOS_PRIV void tags_priv_raise_v(struct tags_priv_pool *pool)
 {
-    struct qos_u128 top = tags_priv_s_least(tags, pool);
+    struct qos_u128 top = pool->s_top;
     if (QOS_UNLIKELY(top.hi >= TAGS_PRIV_AT_LIMIT))
         return;
     top.lo &= ~TAGS_PRIV_ID_MASK;
@@ -1143,7 +1115,6 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
 {
     const struct qos_u128 zero = tags_priv_wide(0, 0);
     uint32_t i;
-    QOS_ASSERT(pool->moved == QOS_NONE); /* V has just been raised */
     for (i = pool->first; i < pool->first + pool->places; i++) {
         tags->hot[i].tag = tags_priv_lead(tags->hot[i].tag, pool->v);
         if (tags->surplus)
@@ -1208,7 +1179,6 @@ QOS_PRIV void tags_priv_leave_trees(struct tags *tags, struct tags_priv_pool *po
 {
     struct tags_priv_hot *h = &tags->hot[id];
     tags_priv_s_put(pool, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT));
-    pool->moved = pool->moved == id ? QOS_NONE : pool->moved;
     if (h->packed & TAGS_PRIV_WAITING)
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
     else
@@ -1598,7 +1568,7 @@ TAGS_PRIV_INLINE void tags_priv_recharge_one(struct tags *tags, struct tags_priv
     rest = 0;
     *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus, &rest));
     if (h->queued)
-        tags_priv_s_move(tags, pool, id);
+        tags_priv_s_set(tags, pool, id);
 }
 
 /* Those of the client and its group. */
@@ -1994,7 +1964,6 @@ QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *poo
     pool->first = first;
     pool->places = places;
     pool->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
-    pool->moved = QOS_NONE;
     pool->s = tags->s + tags_priv_s_at(first);
     pool->r = pool->d = pool->l = empty;
     pool->r.key = tags->r + 8 * tags_priv_t_at(first);
@@ -2387,7 +2356,7 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     tags_priv_rate_raise(&tags->reserve[id],
                          tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), h->at_device != 0));
-    tags_priv_raise_v(tags, pool); /* others may have been served alone since */
+    tags_priv_raise_v(pool); /* others may have been served alone since */
     h->tag = tags_priv_most_of(pool->v, h->tag);
 }
 
@@ -2543,7 +2512,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
                                                      struct tags_choice *choice)
 {
     struct qos_u128 top;
-    while ((top = tags_priv_s_least(tags, pool)).hi < TAGS_PRIV_AT_LIMIT) {
+    while ((top = pool->s_top).hi < TAGS_PRIV_AT_LIMIT) {
         uint32_t id = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK);
         if (tags_priv_may(tags, id, moves)) {
             choice->client = id;
@@ -2760,7 +2729,7 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
 {
     struct tags_priv_hot *h = &tags->hot[id];
     struct qos_u128 by = tags_priv_per_weight(h, amount, &h->rest);
-    tags_priv_raise_v(tags, pool);
+    tags_priv_raise_v(pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
     pool->largest = qos_max(amount, pool->largest);
@@ -2910,10 +2879,7 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
-    if (QOS_LIKELY(!tags->mean))
-        tags_priv_s_put(pool, id, tags_priv_key(tags, id));
-    else
-        tags_priv_s_move(tags, pool, id);
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
     if (slot->flags[level] & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
         tags_priv_settle_rates(tags, pool, id);
 }
