@@ -609,8 +609,8 @@ struct tags {
     uint32_t levels;             /* 2 with groups, else 1 */
     uint32_t *group;             /* the id of a client's group, or QOS_NONE; NULL without groups */
     struct tags_priv_pool *pool; /* of each group, else NULL */
-    struct tags_priv_node *s;    /* nodes of all pools, and those of r, d and l, eight keys each */
-    uint64_t *r, *d, *l;
+    struct tags_priv_node *s;    /* nodes of all pools */
+    uint64_t *t;                 /* those of r, d and l of each pool, eight keys each */
     struct tags_priv_hot *hot;
     struct tags_priv_rate *limit, *reserve;
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
@@ -792,19 +792,6 @@ QOS_PRIV void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
         return;
     p->tag_ns = floor_ns;
     p->rest = 0;
-}
-
-/* Due when this many more units have been charged, from floor_ns on if it is behind. */
-QOS_PRIV uint64_t tags_priv_rate_after(const struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
-{
-    struct tags_priv_rate d = *p;
-    struct qos_u128 ahead;
-    tags_priv_rate_raise(&d, floor_ns);
-    ahead = qos_add_wide(qos_mul_wide(units, QOS_NS_PER_S), tags_priv_wide(0, d.rest));
-    if (ahead.hi >= d.rate_per_s)
-        return TAGS_PRIV_ABSENT - 1;
-    d.tag_ns = qos_sat_add(d.tag_ns, qos_div_wide(ahead, d.rate_per_s, &d.rest));
-    return tags_priv_rate_key(&d);
 }
 
 /* Adds units / rate, from floor_ns on if the tag is behind. units < 2^33, a step < 2^30: no overflow. */
@@ -993,17 +980,25 @@ QOS_PRIV struct qos_u128 tags_priv_lag_work(const struct tags_priv_pool *pool, u
     return qos_mul_wide(qos_min(qos_sat_mul(pool->largest, clients), UINT64_C(1) << 62), UINT64_C(1) << 62);
 }
 
+/* floor(a * times / over), at most TAGS_PRIV_LEAD_MAX. */
+QOS_PRIV_NOINLINE struct qos_u128 tags_priv_scale(struct qos_u128 a, uint64_t times, uint64_t over)
+{
+    struct qos_u128 low = qos_mul_wide(a.lo, times);
+    struct qos_u128 high = qos_add_wide(qos_mul_wide(a.hi, times), tags_priv_wide(0, low.hi));
+    uint64_t rest;
+    if (high.hi >= over)
+        return tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
+    a.hi = qos_div_wide(high, over, &rest);
+    a.lo = qos_div_wide(tags_priv_wide(rest, low.lo), over, NULL);
+    return tags_priv_least(a, tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0));
+}
+
 /* The client comes off its limit: V may have passed its tag by at most the usual lag. */
 QOS_PRIV_NOINLINE void tags_priv_off_limit(const struct tags_priv_pool *pool, struct tags_priv_hot *h)
 {
-    const uint64_t weights = qos_max(pool->weights, 1);
-    struct qos_u128 lag = tags_priv_lag_work(pool, pool->backlogged);
-    uint64_t rest = lag.hi % weights;
-    if (!tags_priv_less(h->tag, pool->v))
-        return;
-    lag.lo = qos_div_wide(tags_priv_wide(rest, lag.lo), weights, NULL);
-    lag.hi /= weights;
-    h->tag = tags_priv_most_of(h->tag, tags_priv_lead(pool->v, lag));
+    const struct qos_u128 lag = tags_priv_lag_work(pool, pool->backlogged);
+    if (tags_priv_less(h->tag, pool->v))
+        h->tag = tags_priv_most_of(h->tag, tags_priv_lead(pool->v, tags_priv_scale(lag, 1, qos_max(pool->weights, 1))));
 }
 
 /* Share or surplus tag += by. It is not placed more than TAGS_PRIV_LEAD_MAX ahead of its V. */
@@ -1956,23 +1951,20 @@ QOS_PRIV size_t tags_priv_t_at(uint32_t first)
 /* A pool that nobody waits in: nothing is left of those that were in it before. */
 QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *pool, uint32_t first, uint32_t places)
 {
-    struct tags_priv_tree empty = {TAGS_PRIV_ABSENT, NULL};
-    size_t s_nodes, t_bytes;
+    size_t s_nodes, t_keys;
     __builtin_memset(pool, 0, sizeof *pool);
     s_nodes = tags_priv_nodes(places, 4, &pool->s_levels, pool->s_base);
-    t_bytes = tags_priv_nodes(places, 8, &pool->t_levels, pool->t_base) * 8 * sizeof *tags->r;
+    t_keys = 8 * (size_t)tags_priv_nodes(places, 8, &pool->t_levels, pool->t_base);
     pool->first = first;
     pool->places = places;
     pool->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
+    pool->r.least = pool->d.least = pool->l.least = TAGS_PRIV_ABSENT;
     pool->s = tags->s + tags_priv_s_at(first);
-    pool->r = pool->d = pool->l = empty;
-    pool->r.key = tags->r + 8 * tags_priv_t_at(first);
-    pool->d.key = tags->d + 8 * tags_priv_t_at(first);
-    pool->l.key = tags->l + 8 * tags_priv_t_at(first);
+    pool->r.key = tags->t + 24 * tags_priv_t_at(first);
+    pool->d.key = pool->r.key + t_keys;
+    pool->l.key = pool->d.key + t_keys;
     __builtin_memset(pool->s, 0xff, s_nodes * sizeof *pool->s); /* TAGS_PRIV_ABSENT */
-    __builtin_memset(pool->r.key, 0xff, t_bytes);
-    __builtin_memset(pool->d.key, 0xff, t_bytes);
-    __builtin_memset(pool->l.key, 0xff, t_bytes);
+    __builtin_memset(pool->r.key, 0xff, 3 * t_keys * sizeof *tags->t);
 }
 
 /* config: with its defaults filled in. What is not needed stays as it is: NULL. */
@@ -1988,11 +1980,8 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     root->places = tags->ids - tags->grouped;
     s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
     t_keys = tags_priv_t_at(tags->grouped) + tags_priv_nodes(root->places, 8, &root->t_levels, root->t_base);
-    t_keys *= 8;
     QOS_LAYOUT_SET(layout, tags->s, s_nodes);
-    QOS_LAYOUT_SET(layout, tags->r, t_keys);
-    QOS_LAYOUT_SET(layout, tags->d, t_keys);
-    QOS_LAYOUT_SET(layout, tags->l, t_keys);
+    QOS_LAYOUT_SET(layout, tags->t, 24 * t_keys);
     QOS_LAYOUT_SET(layout, tags->hot, n);
     QOS_LAYOUT_SET(layout, tags->limit, n);
     QOS_LAYOUT_SET(layout, tags->reserve, n);
@@ -2055,7 +2044,7 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
     fresh.at_work_max = filled.channels;
     fresh.first_mean = filled.service_ns << 8;
     fresh.oldest = fresh.newest = fresh.worked_last = fresh.batch = QOS_NONE;
-    QOS_ASSERT(fresh.s && fresh.r && fresh.d && fresh.l); /* laid out on memory that was checked */
+    QOS_ASSERT(fresh.s && fresh.t); /* laid out on memory that was checked */
     tags_priv_pool_begin(&fresh, &fresh.root, fresh.root.first, fresh.root.places);
     if (fresh.group)
         __builtin_memset(fresh.group, 0xff, filled.clients * sizeof *fresh.group); /* QOS_NONE */
@@ -2104,21 +2093,9 @@ QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, c
 }
 
 /* A tag on an axis when its client's weight changes: its lead over v, times old / weight, rounded down. */
-QOS_PRIV_NOINLINE struct qos_u128 tags_priv_reweigh(struct qos_u128 tag, struct qos_u128 v, uint64_t old,
-                                                    uint64_t weight)
+QOS_PRIV struct qos_u128 tags_priv_reweigh(struct qos_u128 tag, struct qos_u128 v, uint64_t old, uint64_t weight)
 {
-    struct qos_u128 lead = tags_priv_lead(tag, v), low = qos_mul_wide(lead.lo, old);
-    struct qos_u128 high = qos_add_wide(qos_mul_wide(lead.hi, old), tags_priv_wide(0, low.hi));
-    uint64_t rest;
-    if ((lead.hi | lead.lo) == 0)
-        return tag;
-    lead = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
-    if (high.hi < weight) {
-        lead.hi = qos_div_wide(high, weight, &rest);
-        lead.lo = qos_div_wide(tags_priv_wide(rest, low.lo), weight, NULL);
-    }
-    lead.hi = qos_min(lead.hi, TAGS_PRIV_LEAD_MAX);
-    return qos_add_wide(v, lead);
+    return tags_priv_less(v, tag) ? qos_add_wide(v, tags_priv_scale(tags_priv_lead(tag, v), old, weight)) : tag;
 }
 
 /* Requests at the device keep what they were charged, in requests. */
@@ -2336,14 +2313,17 @@ QOS_PRIV_NOINLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, u
 {
     const struct tags_priv_hot *h = &tags->hot[id];
     bool idle = h->queued == 0 && h->at_device == 0;
-    uint64_t before = h->queued + (uint64_t)count - 1, floor_ns;
-    if (!(h->packed & TAGS_PRIV_LIMITED))
+    uint64_t before = h->queued + (uint64_t)count - 1,
+             until_ns = qos_sat_add(tags->now_ns, tags->config.reject_after_ns);
+    struct tags_priv_rate p = tags->limit[id];
+    if (!(h->packed & TAGS_PRIV_LIMITED) || until_ns == QOS_NEVER)
         return false;
     if (tags->queued_cost)
         before = qos_sat_add(tags->queued_cost[id], (count - 1) * cost); /* < 2^31 * 2^32 */
-    floor_ns = idle ? tags->now_ns : qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
-    return tags_priv_rate_after(&tags->limit[id], floor_ns, before) >
-           qos_sat_add(tags->now_ns, tags->config.reject_after_ns);
+    tags_priv_rate_raise(&p, idle ? tags->now_ns : qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns));
+    return p.tag_ns > until_ns ||
+           tags_priv_less(qos_mul_wide(until_ns - p.tag_ns, p.rate_per_s),
+                          qos_add_wide(qos_mul_wide(before, QOS_NS_PER_S), tags_priv_wide(0, p.rest)));
 }
 
 /* Nothing of it was queued: its tags as of now. */
@@ -2401,11 +2381,17 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_refuses(struct tags *tags, uint32_t 
     return QOS_OK;
 }
 
-/* After what a client may give was checked. */
-QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_checked(struct tags *tags, uint64_t now_ns, uint32_t id,
-                                                           uint32_t count, uint64_t cost)
+QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count,
+                                          uint64_t cost)
 {
+    struct tags_priv_hot *h = tags_priv_client(tags, id);
     enum qos_status status = QOS_OK;
+    if (!h)
+        return QOS_ENOENT;
+    if (count == 0 || cost > tags->config.cost_max)
+        return QOS_ERANGE;
+    if (count > TAGS_BACKLOG_MAX - h->queued)
+        return QOS_EFULL;
     cost = qos_max(cost, 1);
     tags_priv_now(tags, now_ns);
     if (tags->grouped || tags->config.at_limit == TAGS_REJECT)
@@ -2416,24 +2402,6 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_arrive_checked(struct tags *tags, ui
     if (tags->grouped)
         tags_priv_join(tags, &tags->root, tags->group[id], count, cost);
     tags_priv_tell_group(tags, id);
-    tags->queued += count;
-    return QOS_OK;
-}
-
-QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count,
-                                          uint64_t cost)
-{
-    struct tags_priv_hot *h = tags_priv_client(tags, id);
-    if (!h)
-        return QOS_ENOENT;
-    if (count == 0 || cost > tags->config.cost_max)
-        return QOS_ERANGE;
-    if (count > TAGS_BACKLOG_MAX - h->queued)
-        return QOS_EFULL;
-    if (h->queued == 0 || id < tags->grouped || tags->config.at_limit == TAGS_REJECT || !tags_priv_plain(tags, now_ns))
-        return tags_priv_arrive_checked(tags, now_ns, id, count, cost);
-    tags->now_ns = now_ns; /* more of one that waits: most calls, so they save no registers */
-    h->queued += count;
     tags->queued += count;
     return QOS_OK;
 }
