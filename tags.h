@@ -2316,7 +2316,7 @@ QOS_PRIV_NOINLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, u
     uint64_t before = h->queued + (uint64_t)count - 1,
              until_ns = qos_sat_add(tags->now_ns, tags->config.reject_after_ns);
     struct tags_priv_rate p = tags->limit[id];
-    if (!(h->packed & TAGS_PRIV_LIMITED) || until_ns == QOS_NEVER)
+    if (!(h->packed & TAGS_PRIV_LIMITED) || until_ns >= TAGS_PRIV_ABSENT - 1) /* for ever */
         return false;
     if (tags->queued_cost)
         before = qos_sat_add(tags->queued_cost[id], (count - 1) * cost); /* < 2^31 * 2^32 */
