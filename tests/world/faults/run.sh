@@ -27,10 +27,10 @@ breaks_anyway() { # FOLDER WORLD SEED
 }
 
 for what; do
-    header=$(basename "${what%%:*}") faults=0 found=0 all=20
+    header=$(basename "${what%%:*}") faults=0 found=0 of=20
     list=tests/world/faults/${what%%:*}.txt worlds=$header
     [ "$header" != tags ] || worlds='tags tags_servers'
-    [ "$header" != qos ] || all=10 worlds='qos qos_no_int128 htb tags tokenpool pshift twochoice'
+    [ "$header" != qos ] || of=10 worlds='qos qos_no_int128 htb tags tokenpool pshift twochoice'
     while IFS=$'\t' read -r _ name _; do
         [[ $what != *:* ]] || [ "${what#*:}" = "$name" ] || continue
         faults=$((faults + 1)) verdict='not found'
@@ -64,8 +64,8 @@ for what; do
         printf '%-10s %-36s %.110s\n' "$header" "$name" "$verdict"
         rm -rf "$out/$name"/{plain,qos,qos_no_int128,htb,tags,tags_servers,tokenpool,pshift,twochoice}
     done < <(tests/build/plant.pl list "$list")
-    left=$(sed -n 's/^Of \([0-9]*\) faults .*/\1/p' "$list") all=${left:-$all}
-    [[ $what == *:* ]] || found=$((found + all - faults)) faults=$all
+    left=$(sed -n 's/^Of \([0-9]*\) faults .*/\1/p' "$list") of=${left:-$of}
+    [[ $what == *:* ]] || found=$((found + of - faults)) faults=$of
     echo "${what%%:*}: $found of $faults found"
     [ $((found * 100)) -ge $((faults * 80)) ] || bad=1
 done
