@@ -768,10 +768,11 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   it unknown (0): then every take reads the period word, until the next epoch.
  *
  *   Reports carry K, S (tokens spent), and the engine's incarnation; the last one of a period has N (I/Os completed) in
- *   place of S. Each is a compare-and-swap of the engine's own last report, so an engine that was replaced finds out.
- *   At most X = max(batch, R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches
- *   continues from the report: S + X counts as spent, and the tokens that the former one claimed are void. S of an
- *   engine in ALONE is an advance, so the next engine has it as a debt.
+ *   place of S, and from who returned nothing K + G, G its pool tokens. If that was too early, N is told again. Each is
+ *   a compare-and-swap of the engine's own last report, so an engine that was replaced finds out. At most X = max(batch,
+ *   R/8) tokens are spent beyond S: a take beyond that reports first. An engine that attaches continues from the report:
+ *   S + X counts as spent, and the tokens that the former one claimed are void. S of an engine in ALONE is an advance,
+ *   so the next engine has it as a debt.
  *
  *   Rest. K of a client that rests is at most S + R x level, rounded up. The level is a word of the monitor; it falls
  *   to the time that is left, ahead of it by what passes until the next fill is seen. A client that begins to take
@@ -1129,10 +1130,12 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
                      ? !tokenpool_client_priv_still(client, 0)
                      : !tokenpool_client_priv_demand(client, 0, client->completed);
     bool behind = tokenpool_client_priv_behind(client, step);
+    bool early = client->phase == TOKENPOOL_PRIV_FINAL && /* its clock jumped ahead: N goes on */
+                 qos_sat_sub(client->completed, client->report & TOKENPOOL_TOKENS_MAX) > client->completed / 8;
     if ((returned > step && returned >= reported_left / 3) ||
         (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
-        turns || behind || tokenpool_client_priv_ends(client))
+        early || turns || behind || tokenpool_client_priv_ends(client))
         client->report_due = true;
 }
 
@@ -1505,7 +1508,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
     if (client->declared == QOS_UNLIMITED)
         return;
     client->report_due = false;
-    client->reported_kept = client->writing >> 26 & TOKENPOOL_TOKENS_MAX;
+    client->reported_kept = qos_min(client->writing >> 26 & TOKENPOOL_TOKENS_MAX, client->reservation);
     if ((client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES)
         client->state = TOKENPOOL_PRIV_IN_RISE;
     else
@@ -1687,7 +1690,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     return at;
 }
 
-/* K rounds up and S down by nothing: both are exact. The last report of a period carries N. */
+/* K and S are exact. The last report of a period carries N, and K + G of who returned nothing. */
 QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
     uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
@@ -1713,6 +1716,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
     if (!client->attached && client->report >> 59 == tokenpool_priv_tag(epoch))
         shown = qos_max(shown, (client->report & TOKENPOOL_TOKENS_MAX) + 1);
     shown = qos_min(shown, TOKENPOOL_TOKENS_MAX);
+    if (phase == TOKENPOOL_PRIV_FINAL && kept == client->reservation)
+        kept = qos_min(kept + client->gained, TOKENPOOL_TOKENS_MAX);
     if (rises)
         client->base = client->report & TOKENPOOL_TOKENS_MAX;
     return tokenpool_priv_tag(epoch) << 59 | incarnation << 56 | kept << 26 | shown |
@@ -1940,8 +1945,8 @@ QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client,
     enum tokenpool_priv_pending what;
     uint64_t at;
     now_ns = tokenpool_client_priv_clock(client, now_ns);
-    if (now_ns < client->now_ns)
-        return now_ns;
+    if (now_ns < client->now_ns || (client->now_ns < client->top_ns && now_ns >= client->top_ns))
+        return now_ns; /* the clock went back, or is right again */
     at = tokenpool_client_priv_due(client, now_ns, n, &what);
     if (tokenpool_client_priv_has(client)) {
         if (n > 0 && n <= client->held && now_ns < tokenpool_client_priv_until_ns(client))
@@ -2094,7 +2099,7 @@ struct tokenpool_monitor {
     uint64_t look_ns,
         age_ns; /* first clock after the epoch was seen, QOS_NEVER: the next one; another's: its age then */
     /* At the end of a period: */
-    uint64_t of_pool, hidden;     /* I/Os of pool tokens; tokens of those who did not say their last */
+    uint64_t of_pool, hidden;     /* pool tokens in reports; reservation of those who did not say their last */
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
     uint64_t said;                /* I/Os, as reported */
     uint64_t late, latest;        /* tokens left though wanted: of all clients, and the most of one */
@@ -2108,7 +2113,7 @@ struct tokenpool_monitor {
     uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
     bool again;                    /* the last fall is judged once more */
     bool starved;                  /* in the last period: many tokens were left, and all waited for some */
-    bool unheard, grew;            /* in this period: a client did not say its last; it began with a growth */
+    bool grew;                     /* this period began with a growth */
     bool crowd;                    /* at the end of a period, for the next: many wait */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
@@ -2594,21 +2599,19 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
 {
     uint64_t word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 3, id));
     uint64_t issued = monitor->issued[id];
-    uint64_t kept = (tokenpool_priv_rests(word) ? word : word >> 26) & TOKENPOOL_TOKENS_MAX; /* who rests keeps S */
-    uint64_t left;
+    uint64_t kept = word >> 26 & TOKENPOOL_TOKENS_MAX, left, gained = qos_sat_sub(kept, issued);
     bool heard = word >> 59 == tag, unused;
+    bool gone = monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH;
     uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
     bool last = heard && (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST;
     monitor->used[id] = (uint32_t)done;
     monitor->said += heard ? word & TOKENPOOL_TOKENS_MAX : 0;
-    monitor->of_pool += qos_sat_sub(done, qos_min(kept, issued));
-    if (monitor->state[id] == TOKENPOOL_PRIV_FRESH || (monitor->state[id] == TOKENPOOL_PRIV_FREE && heard) ||
-        (monitor->state[id] == TOKENPOOL_PRIV_LIVE && (!last || (word >> 52 & 15) == (TOKENPOOL_PRIV_LAST << 2 | 1)))) {
-        monitor->unheard = true; /* it left, died, comes rarely, or began late (LAST, no queue): no N */
-        monitor->hidden += issued;
-    }
-    if (monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH)
+    kept = qos_min(tokenpool_priv_rests(word) ? word & TOKENPOOL_TOKENS_MAX : kept, issued); /* who rests keeps S */
+    monitor->of_pool += qos_max(heard && (word >> 53 & 1) ? gained : 0, qos_sat_sub(done, kept));
+    if (gone || !last) /* it left, died, or comes rarely */
+        monitor->hidden += qos_sat_sub(issued, gone ? 0 : done);
+    if (gone)
         return 0;
     monitor->done[id] += done;
     monitor->beyond[id] += qos_sat_sub(done, issued);
@@ -2617,8 +2620,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     monitor->demand[id] = heard ? (uint8_t)(word >> 52 & 3) : 0;
     monitor->waiting += monitor->demand[id] == 3;
     monitor->wanting += monitor->demand[id] >= 2;
-    left = qos_sat_sub(qos_min(kept, issued), done);
-    monitor->unwanted += monitor->demand[id] < 2 ? left : 0;
+    left = qos_sat_sub(kept, done);
+    monitor->unwanted += last && monitor->demand[id] < 2 ? left : 0;
     left = monitor->demand[id] == 2 ? left : 0;
     monitor->late += left;
     monitor->latest = qos_max(monitor->latest, left);
@@ -2637,15 +2640,17 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   At the end of each period, U the sum of all N, Omega the estimate, M = config.history:
  *
  *       tokens left      that clients want: U joins the last M records W; Omega = their mean
- *       none, clients waited, U within equal_within of Omega           Omega grows by capacity_step; below the
- *                        profile's capacity each step in a row is twice the last; also if Omega is not above the
- *                        reservations, as then the pool has only what they return
+ *       none, clients waited, U within equal_within of Omega, or Omega below the profile's capacity
+ *                        Omega grows by capacity_step; below the profile's each step in a row is twice the last; also
+ *                        if Omega is not above the reservations, as then the pool has only what they return
  *       U above Omega    Omega = U: the overrun was used
  *       else             Omega stays: the demand was the limit
  *
  *   What is left is the larger of K - N of the clients with a queue, and of Omega - U (without equal_within, and what
  *   others kept and did not want), as far as those who have a queue or waited can use it, each client_capacity: if the
  *   monitor kept tokens back until it was too late for them, or nobody claimed them, the node was slower than Omega.
+ *   Tokens that nobody's report tells of (of a claim that was lost, of who died, left, or started anew) are not known:
+ *   U of a fall counts them as used, U before one does not.
  *
  *   That more waits in a client says its set_queued, or a take that was refused. An engine of take and complete cannot
  *   tell I/Os of 10 ms, one after the other, from I/Os of 0.1 ms after each of which its owner thinks for 9.9 ms. The
@@ -2702,14 +2707,14 @@ QOS_PRIV void tokenpool_monitor_priv_grow(struct tokenpool_monitor *monitor, uin
 }
 
 /* The node was slower than Omega. */
-QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uint64_t used, uint64_t left,
-                                          uint64_t within)
+QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uint64_t used, uint64_t known,
+                                          uint64_t left, uint64_t within)
 {
     uint64_t omega = monitor->info.capacity;
-    if (used < monitor->capacity_next / 10 * 9) /* older records do not apply */
+    if (known < monitor->capacity_next / 10 * 9) /* older records do not apply */
         monitor->window_used = monitor->window_at = 0;
     monitor->grown = 0;
-    tokenpool_monitor_priv_record(monitor, used);
+    tokenpool_monitor_priv_record(monitor, known);
     /* what was kept and not wanted took no part */
     monitor->capacity_next = qos_max(monitor->capacity_next, qos_sat_sub(omega, 2 * left));
     if (monitor->trusted) {
@@ -2725,19 +2730,19 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
 {
     const struct tokenpool_config *config = &monitor->config;
     uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
-    uint64_t before = monitor->used_before, left = monitor->late, known = used + monitor->unwanted;
+    uint64_t before = monitor->used_before, left = monitor->late;
     /* The last reports come up to final_ns before the end: what is served after them is not left. */
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
+    uint64_t known = used + monitor->hidden + qos_sat_sub(monitor->info.claimed, monitor->of_pool + final);
     uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
     uint64_t lower, some = qos_max(monitor->fallen / 5, omega / 128);
     bool unmet, vain, starved, stray, back, doubt, again;
     if (config->flags & TOKENPOOL_FIXED)
         return;
-    if (monitor->unheard) /* they may have used what they had, and all of the pool that others did not */
-        known += monitor->hidden + qos_sat_sub(monitor->info.claimed, monitor->of_pool);
     if (omega > monitor->info.reserved) /* else the pool had only what was returned */
-        left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + within));
+        left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity),
+                                         known + monitor->unwanted + within));
     starved = monitor->waiting && monitor->waiting == monitor->wanting && !monitor->grew && left > omega / 8;
     stray = starved && !monitor->starved;
     monitor->starved = starved;
@@ -2747,7 +2752,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         return;
     }
     if (monitor->used_fallen) {
-        vain = used < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8 + monitor->latest;
+        vain = known < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8 + monitor->latest;
         monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
         monitor->trusted = monitor->vain;
         if (monitor->trusted)
@@ -2762,9 +2767,9 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     if (monitor->since > 4)
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
-    lower = qos_sat_sub(before, used + monitor->unwanted);
+    lower = qos_sat_sub(before, known + monitor->unwanted);
     back = lower > (monitor->again ? some : qos_max(monitor->fallen * 2 / 5, omega / 128));
-    again = !monitor->again && used + some < before;
+    again = !monitor->again && known + some < before;
     doubt = !monitor->again && lower > some;
     monitor->used_before = 0;
     monitor->again = false;
@@ -2772,10 +2777,10 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->excused = qos_min(left, monitor->fallen) + monitor->fallen; /* so much is left at the former one */
         monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
         monitor->used_fallen = used;
-    } else if (unmet && used && used < omega + within && !doubt) {
-        tokenpool_monitor_priv_fall(monitor, used, left, within);
+    } else if (unmet && known && known < omega + within && !doubt) {
+        tokenpool_monitor_priv_fall(monitor, used, known, left, within);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap &&
-               (qos_sat_add(used, within) >= omega || omega <= monitor->info.reserved)) {
+               (qos_sat_add(used, within) >= omega || omega <= qos_max(monitor->info.reserved, config->capacity - 1))) {
         tokenpool_monitor_priv_grow(monitor, used);
     } else if (used > omega) { /* with tokens of the overrun: the records are of a slower node */
         monitor->window_used = monitor->window_at = 0;
@@ -2796,7 +2801,6 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
     monitor->late = monitor->latest = monitor->said = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
-    monitor->unheard = false;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);

@@ -24,14 +24,20 @@ static void base(uint64_t equal_within, uint64_t step, uint32_t history, uint32_
     rig_run(&monitor, 0);
 }
 
+static uint64_t lost; /* of the pool in each period: in nobody's report */
+
 /* A period in which all of the pool is claimed, and the clients keep their reservations and complete these amounts;
  * returns the next estimate. */
 static uint64_t after(uint64_t a, uint64_t demand_a, uint64_t b, uint64_t demand_b)
 {
-    uint64_t epoch = rig_info().epoch;
+    uint64_t epoch = rig_info().epoch, pool = rig_info().bound - 500 - lost, a_kept = 200, b_kept = 300;
     storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX; /* count 0 */
-    rig_report(0, epoch, 2, 200, a);
-    rig_report(1, epoch, 2, 300, b);
+    if (demand_b >= QUEUE)                            /* who has a queue holds K and G */
+        b_kept += pool;
+    else
+        a_kept += pool;
+    rig_report(0, epoch, 2, qos_min(a_kept, TOKENPOOL_TOKENS_MAX), a);
+    rig_report(1, epoch, 2, qos_min(b_kept, TOKENPOOL_TOKENS_MAX), b);
     storage[tokenpool_storage_report(2, 0) / 8] ^= (demand_a ^ 1) << 52;
     storage[tokenpool_storage_report(2, 1) / 8] ^= (demand_b ^ 1) << 52;
     rig_run(&monitor, period * S + MS);
@@ -105,6 +111,31 @@ static void test_fall(void)
     CHECK_EQ(after(150, QUEUE, 840, WAITED), 990);
     base(0, 0, 1, 0);
     CHECK_EQ(after(150, BUSY, 840, WAITED), 1050); /* without one it is not */
+}
+
+/* Pool tokens that nobody's report tells of may have been used: no fall, and after one no sign of the node either. */
+static void test_unknown(void)
+{
+    base(0, 0, 1, 0);
+    lost = 300;
+    CHECK_EQ(after(200, QUEUE, 500, WAITED), 1000);
+    CHECK_EQ(after(200, QUEUE, 300, WAITED), 798); /* 200 are left for certain */
+    CHECK_EQ(after(200, QUEUE, 300, WAITED), 848); /* tried, up to the profile's */
+    lost = 0;
+    base(0, 0, 1, 0);
+    CHECK_EQ(after(200, QUEUE, 600, QUEUE), 800);
+    lost = 300;
+    CHECK_EQ(after(200, QUEUE, 300, QUEUE), 800); /* the node may be as fast as before */
+    lost = 0;
+}
+
+/* Nor what a client kept and did not want: it is not left, and no sign that a fall cost throughput. */
+static void test_unwanted(void)
+{
+    base(0, 0, 1, 0);
+    CHECK_EQ(after(0, BUSY, 795, QUEUE), 1000);
+    CHECK_EQ(after(200, QUEUE, 600, QUEUE), 800);
+    CHECK_EQ(after(0, BUSY, 550, QUEUE), 800);
 }
 
 /* The overrun leads up from a fall: the records of the slower node do not count in the next fall. */
@@ -305,6 +336,8 @@ int main(void)
     test_growth();
     test_fall();
     test_fall_after_overrun();
+    test_unknown();
+    test_unwanted();
     test_trial();
     for (i = 0; i < 6; i++)
         test_liar(i / 2, i % 2 ? TOKENPOOL_GUARD : 0);

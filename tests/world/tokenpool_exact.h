@@ -770,9 +770,9 @@ static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_m
         waits += x.slot[i].demand == 3;
         queues += x.slot[i].demand >= 2;
     }
-    most = x.capacity_before ? most : QOS_NEVER;       /* a fall that is taken back is not known */
-    if (x.capacity_before == was && x.capacity_former) /* it stayed: the fall before may be taken back */
-        most = max_of(most, x.capacity_former);
+    most = x.capacity_before ? most : QOS_NEVER; /* a fall that is taken back is not known */
+    if (x.capacity_before == was)                /* it stayed: the fall before may be taken back */
+        most = x.capacity_former ? max_of(most, x.capacity_former) : QOS_NEVER;
     x.capacity_former = x.capacity_before;
     x.capacity_before = was;
     x.capacity = is;
