@@ -48,6 +48,7 @@
 struct request {
     uint64_t cost;
     uint32_t next, client, server, rho, delta;
+    double elsewhere; /* units, by the world's count: what delta should say */
     bool cancel;
     struct tags_grant grant;
 };
@@ -56,6 +57,9 @@ struct place { /* of a client at a server */
     struct tags_tracker_server told;
     uint32_t first, last, queued;
     uint64_t since_ns; /* it has requests queued */
+    /* trackers: units answered here; answered elsewhere, of which it was told; of its last request, and when that went */
+    double done, told_units, last_units;
+    uint64_t sent_ns;
 };
 
 struct account { /* what was sent above a rate: a bucket that leaks */
@@ -71,6 +75,7 @@ struct tenant {
     uint32_t cohort, turn, out, out_most; /* out: requests on their way, queued or at a device */
     double reservation, limit, largest;   /* units per ns; of a request */
     double given_back;                    /* units of those that hung and were cancelled */
+    double done;                          /* units answered, by all */
     struct account all, reserved;
     uint64_t wakes_ns, sent_ns; /* sent_ns: the last request, by any server */
     uint32_t at_device;
@@ -175,7 +180,8 @@ static void to_device(uint32_t id, uint32_t phase)
     world_trace(run.now, r->client, "given", r->cost);
     s->at_device++;
     tenant[r->client].at_device++;
-    tenant[r->client].sent_ns = run.now;
+    tenant[r->client].sent_ns = tenant[r->client].at[r->server].sent_ns = run.now;
+    tenant[r->client].at[r->server].last_units = units((double)r->cost) + r->elsewhere;
     if (r->cancel) { /* before anything else happens */
         world_queue_add(&run.ends, run.now, 1, id);
         return;
@@ -185,6 +191,12 @@ static void to_device(uint32_t id, uint32_t phase)
     io.id = id;
     io.cost_ns = (uint64_t)((double)r->cost * world_value(run.w, F_SERVICE) * 1000);
     world_device_submit(&s->device, run.now, &io);
+}
+
+static void not_told(struct place *at, const struct request *r)
+{
+    at->told_units -= r->elsewhere;
+    tags_tracker_server_lost(&at->told, r->rho, r->delta);
 }
 
 static void make(uint32_t i, const struct world_request *q)
@@ -203,6 +215,8 @@ static void make(uint32_t i, const struct world_request *q)
     t->out_most = ++t->out > t->out_most ? t->out : t->out_most;
     if (run.tracker)
         tags_tracker_send(&t->tracker, &at->told, &r->rho, &r->delta);
+    r->elsewhere = run.tracker ? t->done - at->done - at->told_units : 0;
+    at->told_units += r->elsewhere;
     if (run.tracker && lost) { /* it never comes; the client finds out later */
         world_queue_add(&run.ends, run.now + 5 * MS, 0, id);
         return;
@@ -211,8 +225,9 @@ static void make(uint32_t i, const struct world_request *q)
         tags_force(&server[r->server].tags, run.now, i, r->cost, &r->grant) == QOS_OK) {
         r->cancel = false;
         if (run.tracker) { /* it carries nothing: the next one tells it */
-            tags_tracker_server_lost(&at->told, r->rho, r->delta);
+            not_told(at, r);
             r->rho = r->delta = 0;
+            r->elsewhere = 0;
         }
         to_device(id, TAGS_PHASE_FORCED);
         return;
@@ -264,19 +279,23 @@ static void new_terms(uint32_t i)
     }
 }
 
-/* `wait_sum`: while its server has room, no client waits longer than its limit lets the sum of them: of shared words. */
+/* `wait_sum`: while its server has room, no client waits longer than its limit lets the sum of them. With trackers that is at
+ * each server what its last request cost and what it had been served elsewhere until then, and what its reservation may be
+ * early. */
 static void judge_waits(void)
 {
     uint32_t i, k;
-    for (i = 0; i < tenants && !run.tracker; i++) {
+    for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];
         double most = 2 * units(t->largest) + (t->forced ? (65 + servers) * units(run.cost_max) : 0);
         for (k = 0; k < servers; k++) {
             const struct place *at = &t->at[k];
-            uint64_t since = at->since_ns > t->sent_ns ? at->since_ns : t->sent_ns;
+            const uint64_t sent_ns = run.tracker ? at->sent_ns : t->sent_ns;
+            const uint64_t since = at->since_ns > sent_ns ? at->since_ns : sent_ns;
+            const double here = run.tracker ? most + at->last_units + t->reservation * run.lag_ns : most;
             if (at->queued == 0 || t->leaves || server[k].at_device >= run.depth)
                 continue;
-            if (run.now > since + (t->limit > 0 ? (uint64_t)(most / t->limit) : 0) + 1000)
+            if (run.now > since + (t->limit > 0 ? (uint64_t)(here / t->limit) : 0) + 1000)
                 world_fail(run.w, "wait_sum", run.now,
                            "client %" PRIu32 " waits at server %" PRIu32 ", which has room, for %.3f ms", i, k,
                            (double)(run.now - since) / 1e6);
@@ -429,7 +448,7 @@ static void cancelled(uint32_t k, uint32_t id)
     if (tags_cancel(&server[k].tags, run.now, &r->grant) != QOS_OK)
         world_fail(run.w, "once", run.now, "a cancel is refused");
     if (run.tracker) /* what it told is taken back, too */
-        tags_tracker_server_lost(&tenant[r->client].at[k].told, r->rho, r->delta);
+        not_told(&tenant[r->client].at[k], r);
     server[k].at_device--;
     tenant[r->client].at_device--;
     ended(id);
@@ -443,6 +462,8 @@ static void completed(uint32_t k, const struct world_io *io)
         world_fail(run.w, "once", run.now, "a completion is refused");
     if (run.tracker)
         tags_tracker_done(&t->tracker, r->grant.phase, (uint32_t)units((double)r->cost), &t->at[k].told);
+    t->done += units((double)r->cost);
+    t->at[k].done += units((double)r->cost);
     server[k].at_device--;
     t->at_device--;
     ended(io->id);
@@ -469,7 +490,7 @@ static void step(void)
             cancelled(r->server, e.index);
             continue;
         }
-        tags_tracker_server_lost(&tenant[r->client].at[r->server].told, r->rho, r->delta);
+        not_told(&tenant[r->client].at[r->server], r);
         ended(e.index);
     }
     while (world_queue_take(&run.wakes, run.now, &e)) {
