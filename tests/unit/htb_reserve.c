@@ -728,6 +728,10 @@ static void debt_is_kept(void)
     CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 10), 10 * MS); /* the root has 5,000 left */
     CHECK_EQ(htb_change(&w.tree, 10 * MS, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, 10 * MS, 1, 1), 10 * MS + 4990 * MS + MS);
+    /* It is paid while nobody has the id, too. */
+    CHECK_EQ(htb_release(&w.tree, 10 * MS, 1), QOS_OK);
+    CHECK_EQ(htb_reserve(&w.tree, S, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, S, 1, 1), 10 * MS + 4990 * MS + MS);
     world_close(&w);
 
     /* The lowest possible level is kept, too. */
