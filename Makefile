@@ -359,7 +359,7 @@ define test_whole
 TESTS += $(2)/$(call name,$(1))
 $(B)/$(2)/$(call name,$(1)): $(1) Makefile $(firstword $(5)) $(call world_parts,$(1),$(2))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_WHOLE) $(if $(filter world,$(call kind,$(1))),$($(2)_world_TEST) $(if $(filter native,$(2)),$(ASSERTING))) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(call world_parts,$(1),$(2)) $(3) $(if $(filter world,$(call kind,$(1))),-lm)
+	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_WHOLE) $(if $(filter world,$(call kind,$(1))),$($(2)_world_TEST) $(if $(filter native,$(2)),$(ASSERTING))) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(call world_parts,$(1),$(2)) $(filter-out examples/world/%,$(3)) $(if $(filter world,$(call kind,$(1))),-lm)
 endef
 define test_program_cc
 TESTS += native/$(call name,$(1))
