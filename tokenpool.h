@@ -769,8 +769,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *
  *   Reports carry K, S (tokens spent), and the engine's incarnation; the last one of a period has N (I/Os completed) in
  *   place of S, and from who returned nothing K + G, G its pool tokens. If that was too early, N is told again. Each
- *   report swaps the engine's own last one, so an engine that was replaced finds out. At most X = max(batch, R/8) tokens
- *   are spent beyond S: a take beyond that reports first. An engine that attaches continues from the report: S + X
+ *   report swaps the engine's own last one, so an engine that was replaced finds out. At most X = max(batch, R/8) are
+ *   spent beyond S: a take beyond that reports first. An engine that attaches continues from the report: S + X
  *   counts as spent, and the tokens that the former one claimed are void. S of an engine in ALONE is an advance, so the
  *   next engine has it as a debt.
  *
