@@ -574,23 +574,24 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes. A query costs its cache
  * misses, so the first of a node's 16 lines shows which of the others to read:
  *
- *     inner node   48 children    | every 8th offset       | object ... | offset or key ... | child ... |
+ *     inner node   48 children    | every 8th offset         | object ... | offset or key ... | child ... |
  *                     |
- *     wide leaf    30 fragments   |                        | object, offset, end, stamp and target | ...
- *     narrow leaf  60 fragments   | base, every 8th start  | start - base, end - base, stamp and target | ...
+ *     wide leaf    30 fragments   |                          | object, offset, end, stamp and target | ...
+ *     narrow leaf  64 fragments   | bases, every 16th start  | start ... | stamp ... | length ... | target ... |
+ *     even leaf    96 fragments   | and the length of each   | start ... | stamp ... | target ... |
  *
- *   A leaf is narrow if its fragments are of one object and within 4 GiB; its base leaves as much room on either side.
- *   An inner node is narrow if its bounds, but the first, are below 2^47 and their objects differ in the low 16 bits
- *   only: one key of 64 bits has both. A search compares, without a branch, the leaders (every 8th key), then the keys
- *   of one group. The next node is fetched at once: one miss a level. A change that a leaf cannot do alone reads it
- *   and, if it has too few for two, neighbours into a row, changes that, and writes it into as few leaves as hold it:
- *   two full wide ones become three (B*-tree), a full narrow one two. A fragment behind all of its object fills the
- *   leaf before: appends leave full ones. Inner nodes get room, or are refilled, likewise on the way down; the first
- *   are filled.
+ *   A leaf is narrow if its fragments are of one object, within 4 GiB and with stamps within 2^32: it has them less a
+ *   base, that of starts with as much room on either side. It is even if all are of one length, too. An inner node is
+ *   narrow if its bounds, but the first, are below 2^47 and their objects differ in the low 16 bits only: one key of 64
+ *   bits has both. A search compares, without a branch, the leaders, then the keys of one group. The next node is
+ *   fetched at once: one miss a level. A change that a leaf cannot do alone reads it and, if it has too few for two,
+ *   neighbours into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three
+ *   (B*-tree), a full narrow one two. A fragment behind all of its object fills the leaf before: appends leave full
+ *   ones. Inner nodes get room, or are refilled, likewise on the way down; the first are filled.
  *
  *   Memory: a leaf holds at least 18 fragments, an inner node 29 of 48 children, except under a tiny root. So a
  *   fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take 46,
- *   narrow ones 24; appends 18. A large table is faster in huge pages.
+ *   narrow ones 22, even ones 15; appends 34, 17, 11. A large table is faster in huge pages.
  *
  * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
@@ -653,7 +654,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  * INVARIANTS
  *
  *   1. Fragments do not overlap; offset < end; no target is the home.
- *   2. Leaves hold 18 to 30 or 60 fragments, inner nodes 29 to 48 children, except under a root with fewer than three.
+ *   2. Leaves hold 18 to 30, 64 or 96 fragments, inner nodes 29 to 48 children, except under a root with one or two.
  *   3. Unused slots hold the largest key: a search need not know how many are in use. Leaders are copies.
  *   4. The active log has the contents of the table; while a compaction copies, the other one those before the cursor,
  *      and no more; afterwards all.
@@ -675,13 +676,14 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 
 #define TWOCHOICE_NODE_BYTES 1024
 #define TWOCHOICE_WIDE_SLOTS 30   /* fragments in a wide leaf */
-#define TWOCHOICE_NARROW_SLOTS 60 /* fragments in a narrow leaf */
+#define TWOCHOICE_EVEN_SLOTS 96   /* in a narrow leaf, if all are of one length */
+#define TWOCHOICE_NARROW_SLOTS 64 /* if not */
 #define TWOCHOICE_INNER_SLOTS 48  /* children of an inner node */
 #define TWOCHOICE_LEAF_LEAST 18   /* fewest fragments in a leaf */
 #define TWOCHOICE_INNER_LEAST 29
 #define TWOCHOICE_WIDE_SHARED 27 /* half more than the least: two full become three */
 #define TWOCHOICE_INNER_SHARED 45
-#define TWOCHOICE_PRIV_ROW (3 * TWOCHOICE_INNER_SLOTS)
+#define TWOCHOICE_PRIV_ROW (TWOCHOICE_EVEN_SLOTS + TWOCHOICE_NARROW_SLOTS - 7)
 #define TWOCHOICE_PRIV_PACKED (UINT64_C(1) << 47)
 #define TWOCHOICE_PRIV_LOOKS 1024u       /* that one step of a maintainer reads */
 #define TWOCHOICE_PRIV_NO_TARGET 0xffffu /* of an open write that has none yet */
@@ -691,21 +693,16 @@ struct twochoice_priv_range {
     uint64_t object, offset, end, tag; /* tag: version << 16 | target */
 };
 
-/* The same in a narrow leaf. */
-struct twochoice_priv_short {
-    uint32_t from, to;
-    uint64_t tag;
-};
-
 struct twochoice_priv_node {
-    uint32_t next, prev; /* leaves are linked both ways; free nodes by next */
-    uint32_t count, narrow;
-    uint64_t object; /* of a narrow leaf; of the second bound of an inner node */
+    uint32_t next, prev;    /* leaves are linked both ways; free nodes by next */
+    uint32_t count, narrow; /* of a narrow leaf: its slots */
+    uint64_t object;        /* of a narrow leaf; of the second bound of an inner node */
     union {
         struct {
-            uint64_t base;
-            uint32_t lead[8]; /* entry[4, 12, ..., 52].from; the last one is not used */
-            struct twochoice_priv_short entry[TWOCHOICE_NARROW_SLOTS];
+            uint64_t base, version;                  /* starts are less base, stamps less version */
+            uint32_t len, lead[5];                   /* of all, if even; every 16th start */
+            uint32_t word[2 * TWOCHOICE_EVEN_SLOTS]; /* starts, then stamps, then lengths if not even */
+            uint16_t target[TWOCHOICE_EVEN_SLOTS];
         } narrow;
         struct {
             uint64_t unused[5];
@@ -854,10 +851,8 @@ QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *
 QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, uint64_t object, uint64_t offset)
 {
     const struct twochoice_priv_range *w = leaf->u.wide.entry;
-    const struct twochoice_priv_short *e = leaf->u.narrow.entry;
-    const uint32_t *lead = leaf->u.narrow.lead;
-    uint32_t key, half;
-    size_t rank;
+    const uint32_t *start = leaf->u.narrow.word, *lead = leaf->u.narrow.lead;
+    uint32_t key, half, rank, i;
     if (!leaf->narrow) {
         half = 6 * twochoice_priv_count(&w[5].object, &w[5].offset, 24, 4, object, offset);
         return half + twochoice_priv_count(&w[half].object, &w[half].offset, 4, 6, object, offset);
@@ -867,13 +862,12 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
     if (QOS_UNLIKELY(offset - leaf->u.narrow.base >= UINT32_MAX)) /* where blank slots start, and no fragment */
         return leaf->count;
     key = (uint32_t)(offset - leaf->u.narrow.base);
-    half = (uint32_t)(lead[0] <= key) + (lead[1] <= key) + (lead[2] <= key);
-    rank = (size_t)(lead[3] <= key) + (lead[4] <= key) + (lead[5] <= key) + (lead[6] <= key) + half;
-    rank = 8 * rank - 4 * (size_t)(rank > 0);
-    e += rank;
-    half = (uint32_t)(e[0].from <= key) + (e[1].from <= key) + (e[2].from <= key) + (e[3].from <= key);
-    rank += (size_t)(e[4].from <= key) + (e[5].from <= key) + (e[6].from <= key) + (e[7].from <= key);
-    return (uint32_t)(rank + half);
+    for (rank = i = 0; i < 5; i++)
+        rank += 16u * (lead[i] <= key);
+    start += rank;
+    for (i = 0; i < 16; i++)
+        rank += start[i] <= key;
+    return rank;
 }
 
 /* The last child whose lower bound is not above the key; the first's never is. If a narrow node's objects have other
@@ -881,46 +875,29 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *lead = inner->u.inner.lead, *o = inner->u.inner.object, *f = inner->u.inner.offset;
-    uint32_t half;
-    size_t base;
+    uint32_t half, i;
     if (QOS_UNLIKELY(!inner->narrow || (inner->object ^ object) >> 16 != 0)) {
         half = 8 * twochoice_priv_count(o + 8, f + 8, 8, 5, object, offset);
         return half + twochoice_priv_count(o + half + 1, f + half + 1, 1, 7, object, offset);
     }
     offset = (object & 0xffffu) << 48 | qos_min(offset, TWOCHOICE_PRIV_PACKED);
-    half = (uint32_t)(lead[0] <= offset) + (lead[1] <= offset);
-    base = 8 * ((size_t)(lead[2] <= offset) + (lead[3] <= offset) + (lead[4] <= offset) + half);
-    lead = f + base;
-    half = (uint32_t)(lead[1] <= offset) + (lead[2] <= offset) + (lead[3] <= offset);
-    base += (size_t)(lead[4] <= offset) + (lead[5] <= offset) + (lead[6] <= offset) + (lead[7] <= offset);
-    return (uint32_t)(base + half);
-}
-
-/* gcc drops calls of a function that only prefetches, and -O2 would keep a loop. */
-TWOCHOICE_PRIV_INLINE void twochoice_priv_fetch(const char *three)
-{
-    __builtin_prefetch(three);
-    __builtin_prefetch(three + 64);
-    __builtin_prefetch(three + 128);
+    for (half = i = 0; i < 5; i++)
+        half += 8u * (lead[i] <= offset);
+    f += half;
+    for (i = 1; i < 8; i++)
+        half += f[i] <= offset;
+    return half;
 }
 
 /* Prefetches, of an inner node what twochoice_priv_child reads: one trip to memory a level. */
 TWOCHOICE_PRIV_INLINE void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool leaf)
 {
-    const char *line = (const char *)n, *offset = (const char *)n->u.inner.offset;
-    __builtin_prefetch(line);
-    if (leaf) {
-        twochoice_priv_fetch(line + 64);
-        twochoice_priv_fetch(line + 256);
-    }
-    twochoice_priv_fetch(offset);
-    twochoice_priv_fetch(offset + 192);
-    twochoice_priv_fetch(offset + 384);
-}
-
-QOS_PRIV char *twochoice_priv_slot(struct twochoice_priv_node *leaf, uint32_t slot)
-{
-    return leaf->narrow ? (char *)(leaf->u.narrow.entry + slot) : (char *)(leaf->u.wide.entry + slot);
+    const char *line = (const char *)n;
+    int i;
+#pragma GCC unroll 16
+    for (i = 0; i < 16; i++)
+        if (leaf || i == 0 || i > 6)
+            __builtin_prefetch(line + 64 * i);
 }
 
 /* Blank slots hold the largest key. */
@@ -931,9 +908,10 @@ QOS_PRIV void twochoice_priv_set_count(struct twochoice_priv_node *n, uint32_t l
         const size_t bytes = (TWOCHOICE_INNER_SLOTS - count) * sizeof(uint64_t);
         __builtin_memset(n->u.inner.object + count, 0xff, bytes);
         __builtin_memset(n->u.inner.offset + count, 0xff, bytes);
+    } else if (n->narrow) {
+        __builtin_memset(n->u.narrow.word + count, 0xff, (n->narrow - count) * sizeof n->u.narrow.word[0]);
     } else {
-        char *const unused = twochoice_priv_slot(n, count);
-        __builtin_memset(unused, 0xff, (size_t)((char *)(n + 1) - unused));
+        __builtin_memset(n->u.wide.entry + count, 0xff, (TWOCHOICE_WIDE_SLOTS - count) * sizeof n->u.wide.entry[0]);
     }
 }
 
@@ -958,8 +936,8 @@ QOS_PRIV void twochoice_priv_lead(struct twochoice_priv_node *n, uint32_t level)
         for (i = 0; i < 5; i++)
             n->u.inner.lead[i] = n->u.inner.offset[8 * i + 8];
     } else if (n->narrow) {
-        for (i = 0; i < 7; i++)
-            n->u.narrow.lead[i] = n->u.narrow.entry[8 * i + 4].from;
+        for (i = 0; i < 5; i++)
+            n->u.narrow.lead[i] = 16 * i + 16 < n->narrow ? n->u.narrow.word[16 * i + 16] : UINT32_MAX;
     }
 }
 
@@ -987,8 +965,15 @@ QOS_PRIV void twochoice_priv_free_node(struct twochoice_table *t, uint32_t i)
 
 QOS_PRIV void twochoice_priv_leaf_shift(struct twochoice_priv_node *leaf, uint32_t to, uint32_t from)
 {
-    char *at = twochoice_priv_slot(leaf, from);
-    __builtin_memmove(twochoice_priv_slot(leaf, to), at, (size_t)(twochoice_priv_slot(leaf, leaf->count) - at));
+    const size_t n = leaf->count - from;
+    uint32_t *w = leaf->u.narrow.word, *const end = w + 2 * TWOCHOICE_EVEN_SLOTS;
+    if (!leaf->narrow)
+        __builtin_memmove(leaf->u.wide.entry + to, leaf->u.wide.entry + from, n * sizeof leaf->u.wide.entry[0]);
+    else
+        __builtin_memmove(leaf->u.narrow.target + to, leaf->u.narrow.target + from,
+                          n * sizeof leaf->u.narrow.target[0]);
+    for (; leaf->narrow && w < end; w += leaf->narrow)
+        __builtin_memmove(w + to, w + from, n * sizeof *w);
 }
 
 QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t to, uint32_t from)
@@ -1001,26 +986,30 @@ QOS_PRIV void twochoice_priv_inner_shift(struct twochoice_priv_node *p, uint32_t
 
 QOS_PRIV struct twochoice_priv_range twochoice_priv_get(const struct twochoice_priv_node *leaf, uint32_t slot)
 {
-    if (leaf->narrow) {
-        const struct twochoice_priv_short *e = leaf->u.narrow.entry + slot;
-        const uint64_t base = leaf->u.narrow.base;
-        const struct twochoice_priv_range f = {leaf->object, base + e->from, base + e->to, e->tag};
-        return f;
-    }
-    return leaf->u.wide.entry[slot];
+    const uint32_t slots = leaf->narrow, *w = leaf->u.narrow.word + slot;
+    struct twochoice_priv_range f;
+    if (!slots)
+        return leaf->u.wide.entry[slot];
+    f.object = leaf->object;
+    f.offset = leaf->u.narrow.base + w[0];
+    f.end = f.offset + (slots == TWOCHOICE_EVEN_SLOTS ? leaf->u.narrow.len : w[2 * TWOCHOICE_NARROW_SLOTS]);
+    f.tag = twochoice_priv_tag(leaf->u.narrow.version + w[slots], leaf->u.narrow.target[slot]);
+    return f;
 }
 
 /* The fragment fits the leaf's form. */
 QOS_PRIV void twochoice_priv_set(struct twochoice_priv_node *leaf, uint32_t slot, struct twochoice_priv_range f)
 {
-    struct twochoice_priv_short *e = leaf->u.narrow.entry + slot;
+    uint32_t *w = leaf->u.narrow.word + slot;
     if (!leaf->narrow) {
         leaf->u.wide.entry[slot] = f;
         return;
     }
-    e->from = (uint32_t)(f.offset - leaf->u.narrow.base);
-    e->to = (uint32_t)(f.end - leaf->u.narrow.base);
-    e->tag = f.tag;
+    w[0] = (uint32_t)(f.offset - leaf->u.narrow.base);
+    w[leaf->narrow] = (uint32_t)((f.tag >> 16) - leaf->u.narrow.version);
+    if (leaf->narrow == TWOCHOICE_NARROW_SLOTS)
+        w[2 * TWOCHOICE_NARROW_SLOTS] = (uint32_t)(f.end - f.offset);
+    leaf->u.narrow.target[slot] = (uint16_t)twochoice_priv_target(f.tag);
 }
 
 /* A node's entries; of an inner node, its children in `tag`. It is written next. */
@@ -1043,22 +1032,40 @@ QOS_PRIV bool twochoice_priv_before(const struct twochoice_priv_range *a, const 
     return a->object < b->object || (a->object == b->object && a->offset < b->offset);
 }
 
-/* Can both, and all between, be in one narrow leaf? */
-QOS_PRIV bool twochoice_priv_near(const struct twochoice_priv_range *first, const struct twochoice_priv_range *last)
+/* How many of n entries one leaf can hold, with its `narrow` and the least stamp. */
+QOS_PRIV uint32_t twochoice_priv_fit(const struct twochoice_priv_range *e, uint32_t n, uint32_t *narrow,
+                                     uint64_t *least)
 {
-    return first->object == last->object && last->end - first->offset <= UINT32_MAX;
+    uint64_t most = 0;
+    uint32_t i, form = TWOCHOICE_EVEN_SLOTS;
+    *least = UINT64_MAX;
+    for (i = 0; i < n; i++) {
+        *least = qos_min(*least, e[i].tag >> 16);
+        most = qos_max(most, e[i].tag >> 16);
+        if (form && e[i].end - e[i].offset != e->end - e->offset)
+            form = TWOCHOICE_NARROW_SLOTS;
+        if (e[i].object != e->object || e[i].end - e->offset > UINT32_MAX || most - *least > UINT32_MAX)
+            form = 0;
+        if (i >= (form ? form : TWOCHOICE_WIDE_SLOTS))
+            break;
+        *narrow = form;
+    }
+    return i;
 }
 
 QOS_PRIV_NOINLINE void twochoice_priv_write_node(struct twochoice_priv_node *n, const struct twochoice_priv_range *f,
                                                  uint32_t count, uint32_t level)
 {
-    const struct twochoice_priv_range *last = f + count - 1;
+    uint64_t least;
     uint32_t i;
     if (level == 0) {
         n->object = f->object;
-        n->narrow = twochoice_priv_near(f, last);
-        if (n->narrow)
-            n->u.narrow.base = f->offset - qos_min(f->offset, (UINT32_MAX - (last->end - f->offset)) / 2);
+        (void)twochoice_priv_fit(f, count, &n->narrow, &least);
+        if (n->narrow) {
+            n->u.narrow.base = f->offset - qos_min(f->offset, (UINT32_MAX - (f[count - 1].end - f->offset)) / 2);
+            n->u.narrow.version = least;
+            n->u.narrow.len = (uint32_t)(f->end - f->offset);
+        }
     }
     twochoice_priv_set_count(n, level, count);
     for (i = 0; level == 0 && i < count; i++)
@@ -1107,11 +1114,10 @@ QOS_PRIV void twochoice_priv_drop_child(struct twochoice_table *t, struct twocho
 /* How many of n entries one node can have; if not all, with room for more, except in a narrow leaf. */
 QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_range *e, uint32_t n, uint32_t level)
 {
-    uint32_t most = (uint32_t)qos_min(n, level > 0 ? TWOCHOICE_INNER_SHARED : TWOCHOICE_NARROW_SLOTS);
+    uint64_t least;
+    uint32_t narrow, most = level > 0 ? TWOCHOICE_INNER_SHARED : twochoice_priv_fit(e, n, &narrow, &least);
     if (level > 0)
-        return most;
-    while (most > TWOCHOICE_WIDE_SLOTS && !twochoice_priv_near(e, &e[most - 1]))
-        most--;
+        return (uint32_t)qos_min(n, most);
     return most > TWOCHOICE_WIDE_SLOTS || most == n ? most : TWOCHOICE_WIDE_SHARED;
 }
 
@@ -1127,8 +1133,7 @@ QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_range *e, uin
 }
 
 /* Shares the entries of child i of p anew; in a leaf f comes, or goes, before. If one node cannot hold them neighbours
- * take part until two have enough; if it has room the leaf before, or two inner nodes; all of a tiny root. The first
- * get all they can in inner nodes, which can spare an entry, or if f is behind its object. */
+ * take part until two have enough; if it has room the leaf before, or two inner nodes; in a tiny root who has few. */
 QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct twochoice_priv_node *p, uint32_t i,
                                               uint32_t level, const struct twochoice_priv_range *f, bool comes)
 {
@@ -1149,8 +1154,10 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct 
             behind = at + 1 == total || row[at + 1].object != f->object;
         }
     }
+    if (p->count == 2 && t->node[p->u.inner.child[!i]].count < least)
+        shares = 1;
     while (had < p->count && (total < least || (twochoice_priv_most(row, total, level) < total &&
-                                                (total < 2 * least || p->count == 2 || had == shares)))) {
+                                                (total < 2 * least || had == shares)))) {
         const bool before = first > 0;
         n = &t->node[p->u.inner.child[before ? first - 1 : first + had]];
         if (before)
@@ -1295,9 +1302,11 @@ QOS_PRIV_NOINLINE bool twochoice_priv_find_gap(struct twochoice_table *t, const 
 QOS_PRIV_NOINLINE bool twochoice_priv_insert(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
     struct twochoice_priv_node *leaf = t->at.leaf;
-    const uint64_t base = leaf->u.narrow.base;
-    if (leaf->count >= (leaf->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS) ||
-        (leaf->narrow && (leaf->object != f->object || f->offset < base || f->end - base > UINT32_MAX)))
+    const uint64_t base = leaf->u.narrow.base, version = leaf->u.narrow.version;
+    if (leaf->count >= (leaf->narrow ? leaf->narrow : TWOCHOICE_WIDE_SLOTS) ||
+        (leaf->narrow && (leaf->object != f->object || f->offset < base || f->end - base > UINT32_MAX ||
+                          f->tag >> 16 < version || (f->tag >> 16) - version > UINT32_MAX)) ||
+        (leaf->narrow == TWOCHOICE_EVEN_SLOTS && f->end - f->offset != leaf->u.narrow.len))
         return false;
     twochoice_priv_leaf_shift(leaf, t->at.slot + 1, t->at.slot);
     twochoice_priv_set(leaf, t->at.slot, *f);
@@ -1313,7 +1322,7 @@ QOS_PRIV void twochoice_priv_add(struct twochoice_table *t, const struct twochoi
         twochoice_priv_restructure(t, f, true);
 }
 
-/* Removes what is at t->at, then the one behind. false: the leaf cannot spare it. */
+/* Removes what is at t->at. false: the leaf cannot spare it. */
 QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *t)
 {
     struct twochoice_priv_node *leaf = t->at.leaf;
@@ -1323,7 +1332,6 @@ QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *t)
     twochoice_priv_set_count(leaf, 0, leaf->count - 1);
     twochoice_priv_lead(leaf, 0);
     t->fragments--;
-    t->at = twochoice_priv_settle(t, t->at);
     return true;
 }
 
@@ -1331,31 +1339,23 @@ QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *t)
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
     struct twochoice_priv_range old;
-    bool gap = twochoice_priv_find_gap(t, f);
-    while (!gap) {
+    while (!twochoice_priv_find_gap(t, f)) {
+        uint64_t end;
         old = twochoice_priv_get_at(t->at);
-        if (old.object != f->object || old.offset >= f->end)
-            break;
-        if (old.offset < f->offset) { /* its front stays */
-            const uint64_t end = old.end;
-            old.end = f->offset;
-            twochoice_priv_set(t->at.leaf, t->at.slot, old);
-            old.end = end;
-            t->at = twochoice_priv_after(t, t->at);
-        } else if (!twochoice_priv_remove(t)) {
+        if (!twochoice_priv_remove(t)) {
             twochoice_priv_restructure(t, &old, false);
             t->fragments--;
-            gap = twochoice_priv_find_gap(t, f);
         }
-        if (old.end > f->end) { /* its end stays */
-            old.offset = f->end;
-            if (twochoice_priv_find_gap(t, &old))
-                twochoice_priv_add(t, &old);
-            gap = false;
-            break;
-        }
+        end = old.end;
+        old.end = f->offset;
+        if (old.offset < old.end && twochoice_priv_find_gap(t, &old))
+            twochoice_priv_add(t, &old);
+        old.end = end;
+        old.offset = f->end;
+        if (old.offset < old.end && twochoice_priv_find_gap(t, &old))
+            twochoice_priv_add(t, &old);
     }
-    if (f->tag != 0 && (gap || twochoice_priv_find_gap(t, f)))
+    if (f->tag != 0)
         twochoice_priv_add(t, f);
 }
 

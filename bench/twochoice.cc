@@ -211,7 +211,7 @@ constexpr pattern patterns[] = {
 // A find that is told its leaf, as appends of one object fill them one by one: what it lacks is the way down.
 void find_told(const twochoice_table &t, uint32_t k, uint64_t offset, twochoice_piece *p)
 {
-    const twochoice_priv_node *const leaf = &t.node[k / TWOCHOICE_NARROW_SLOTS];
+    const twochoice_priv_node *const leaf = &t.node[k / TWOCHOICE_EVEN_SLOTS];
     twochoice_priv_prefetch(leaf, true);
     const auto f = twochoice_priv_get(leaf, twochoice_priv_rank(leaf, 0, offset) - 1);
     p->end = f.end;

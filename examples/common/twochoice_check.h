@@ -35,26 +35,33 @@ static inline bool check_at_most(uint64_t object, uint64_t offset, const struct 
 }
 static inline struct twochoice_priv_range check_fragment(const struct twochoice_priv_node *n, uint32_t slot)
 {
-    const struct twochoice_priv_short *e = n->u.narrow.entry + slot;
+    const uint32_t *w = n->u.narrow.word + slot;
     struct twochoice_priv_range f = {n->object, 0, 0, 0};
     if (!n->narrow)
         return n->u.wide.entry[slot];
-    f.offset = qos_sat_add(n->u.narrow.base, e->from);
-    f.end = qos_sat_add(n->u.narrow.base, e->to);
-    f.tag = e->tag;
+    f.offset = qos_sat_add(n->u.narrow.base, w[0]);
+    f.end = qos_sat_add(f.offset, n->narrow == TWOCHOICE_EVEN_SLOTS ? n->u.narrow.len : w[2 * TWOCHOICE_NARROW_SLOTS]);
+    f.tag = qos_sat_mul(qos_sat_add(n->u.narrow.version, w[n->narrow]), 65536) | n->u.narrow.target[slot];
     return f;
 }
 
-static inline const unsigned char *check_slot(const struct twochoice_priv_node *n, uint32_t slot)
+/* 0: it is in none of the forms. */
+static inline uint32_t check_slots(const struct twochoice_priv_node *n)
 {
-    return n->narrow ? (const unsigned char *)(n->u.narrow.entry + slot)
-                     : (const unsigned char *)(n->u.wide.entry + slot);
+    const bool narrow = n->narrow == TWOCHOICE_NARROW_SLOTS || n->narrow == TWOCHOICE_EVEN_SLOTS;
+    return narrow ? n->narrow : n->narrow ? 0 : TWOCHOICE_WIDE_SLOTS;
+}
+
+/* In a slot that is not used. */
+static inline bool check_blank(const struct twochoice_priv_node *n, uint32_t slot)
+{
+    const struct twochoice_priv_range *f = &n->u.wide.entry[n->narrow ? 0 : slot];
+    return n->narrow ? n->u.narrow.word[slot] == UINT32_MAX : (f->object & f->offset & f->end & f->tag) == UINT64_MAX;
 }
 
 static inline bool check_leaf(struct check_walk *w, const struct twochoice_priv_node *n)
 {
-    const uint32_t slots = n->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS;
-    const unsigned char *unused;
+    const uint32_t slots = check_slots(n);
     uint32_t i;
     for (i = 0; i < n->count; i++) {
         const struct twochoice_priv_range f = check_fragment(n, i), *l = &w->last;
@@ -63,11 +70,11 @@ static inline bool check_leaf(struct check_walk *w, const struct twochoice_priv_
             return false;
         w->last = f;
     }
-    for (unused = check_slot(n, n->count); unused < check_slot(n, slots); unused++)
-        if (*unused != 0xff)
+    for (; i < slots; i++)
+        if (!check_blank(n, i))
             return false;
-    for (i = 0; n->narrow && i < 7; i++)
-        if (n->u.narrow.lead[i] != n->u.narrow.entry[8 * i + 4].from)
+    for (i = 16; n->narrow && i <= 80; i += 16)
+        if (n->u.narrow.lead[i / 16 - 1] != (i < slots ? n->u.narrow.word[i] : UINT32_MAX))
             return false;
     w->fragments += n->count;
     return true;
@@ -82,9 +89,9 @@ static inline bool check_node(struct check_walk *w, uint32_t at, uint32_t level,
     const uint64_t *objects = n->u.inner.object;
     uint64_t offsets[TWOCHOICE_INNER_SLOTS];
     bool narrow = true;
-    const uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : n->narrow ? TWOCHOICE_NARROW_SLOTS : TWOCHOICE_WIDE_SLOTS;
+    const uint32_t most = level > 0 ? TWOCHOICE_INNER_SLOTS : check_slots(n);
     uint32_t i;
-    if (at >= t->node_count || n->count > most || n->count < least)
+    if (at >= t->node_count || most == 0 || n->count > most || n->count < least)
         return false;
     w->nodes++;
     if (level == 0) {

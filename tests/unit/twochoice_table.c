@@ -303,12 +303,14 @@ static void references(void)
     CHECK(check_mem_free(&m));
 }
 
-/* Appends, the commonest pattern, to one object and to a hundred in turn, fill the leaves. */
+/* Appends, the commonest pattern, to one object and to a hundred in turn, fill the leaves; of one length and of two. */
 static void appends(void)
 {
     const uint32_t fragments = 200000;
-    uint32_t objects, i;
-    for (objects = 1; objects <= 100; objects += 99) {
+    uint32_t objects, lengths, i, kind;
+    for (kind = 0; kind < 4; kind++) {
+        objects = kind % 2 ? 100 : 1;
+        lengths = kind / 2 + 1;
         struct twochoice_table_config config;
         struct check_mem m;
         memset(&config, 0, sizeof config);
@@ -317,11 +319,13 @@ static void appends(void)
         check_mem_new(&m, twochoice_table_memsize(&config), 64, 0);
         CHECK_EQ(twochoice_table_init(&t, m.mem, m.size, &config), QOS_OK);
         for (i = 0; i < fragments; i++)
-            CHECK_EQ(redirect(&t, i % objects, UINT64_C(16384) * (i / objects), 4096, 2 + i % 7), QOS_OK);
+            CHECK_EQ(
+                redirect(&t, i % objects, UINT64_C(16384) * (i / objects), 4096 >> i / objects % lengths, 2 + i % 7),
+                QOS_OK);
         CHECK(check_tree(&t));
-        printf("appends to %u objects: %.1f bytes a fragment\n", (unsigned)objects,
+        printf("appends of %u lengths to %u objects: %.1f bytes a fragment\n", (unsigned)lengths, (unsigned)objects,
                1024.0 * counts_of(&t).nodes_used / fragments);
-        CHECK_LE(1024 * (uint64_t)counts_of(&t).nodes_used, (objects == 1 ? 18 : 22) * (uint64_t)fragments);
+        CHECK_LE(1024 * (uint64_t)counts_of(&t).nodes_used, (lengths == 1 ? 12 : 18) * (uint64_t)fragments);
         CHECK(check_mem_free(&m));
     }
 }
@@ -439,6 +443,38 @@ static void span_of_a_leaf(void)
     CHECK_GE(more, 1);
 }
 
+/* Stamps that are far apart and end in any order, fragments of one length with others between them: each is found as it
+ * was written. */
+static void stamps_and_lengths(uint64_t apart)
+{
+    enum { FRAGMENTS = 6400, OPEN = 64 };
+    static uint64_t stamp[FRAGMENTS];
+    static uint32_t len[FRAGMENTS];
+    struct twochoice_piece p;
+    struct check_mem m;
+    struct check_rng rng;
+    uint32_t i, k;
+    size_t n;
+    check_rng_init(&rng, check_seed());
+    open_table(&m, FRAGMENTS + 2 * OPEN, 0);
+    for (i = 0; i < FRAGMENTS; i++) {
+        k = i * 7919 % FRAGMENTS;
+        t.version += check_between(&rng, 0, 99) ? 0 : check_between(&rng, 0, apart); /* as years pass */
+        len[k] = check_between(&rng, 0, 150) ? 8 : (uint32_t)check_between(&rng, 1, 16);
+        CHECK_EQ(twochoice_table_write_begin(&t, 7, 2 + k % 7, 16 * (uint64_t)k, len[k], &stamp[k]), QOS_OK);
+        for (k = i / OPEN * OPEN; i % OPEN == OPEN - 1 && k <= i; k++)
+            CHECK_EQ(
+                twochoice_table_write_end(&t, stamp[(i / OPEN * OPEN + k * 37 % OPEN) * 7919 % FRAGMENTS], &p, 1, &n),
+                QOS_OK);
+    }
+    CHECK(check_tree(&t));
+    for (k = 0; k < FRAGMENTS; k++) {
+        twochoice_table_find(&t, 7, 16 * (uint64_t)k, &p);
+        CHECK(p.version == stamp[k] && p.end == 16 * (uint64_t)k + len[k] && p.target == 2 + k % 7);
+    }
+    CHECK(check_mem_free(&m));
+}
+
 /* Objects that differ in high and in low bits, offsets on both sides of what one key of a narrow inner node can hold:
  * each fragment is found, and so are the gaps behind it; of an object without fragments nothing is. */
 static void wide_keys(void)
@@ -499,6 +535,8 @@ int main(void)
     many_open();
     appends();
     span_of_a_leaf();
+    for (order = 0; order < 36; order++)
+        stamps_and_lengths(UINT64_C(1) << order);
     wide_keys();
     for (order = 0; order < 3; order++) {
         CHECK_CONTEXT("order %u", order);
