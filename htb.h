@@ -571,13 +571,16 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 #define HTB_PRIV_TRUSTED 20    /* and so many more, if it was in time before: late ones come in clusters */
 #define HTB_PRIV_WIDE 65535u   /* the bound of a class that narrows nothing */
 #define HTB_PRIV_HALF 600u     /* a factor of 1.5 as a logarithm */
+#define HTB_PRIV_EVEN 20480u   /* HTB_PRIV_WHOLE as a logarithm */
 #define HTB_PRIV_PATIENCE_NS UINT64_C(100000000)
 
 /* The controller of the device time in flight. */
 struct htb_priv_flight {
     uint64_t now_ns, bound_ns, min_ns, max_ns; /* device time in flight; its bound now, and what that may be */
+    uint64_t lends_ns;                         /* of now_ns, what the root lent */
     uint64_t knee_ns;                          /* what the throughput needs */
     uint16_t narrow;                           /* what the late classes need: the least of theirs */
+    uint16_t part;                             /* what the root lends has of the bound, of HTB_PRIV_WHOLE; logarithm */
     enum htb_priv_phase phase;
     bool up, searching, full; /* direction of the trial; look for the knee; a request had to wait for room */
     uint32_t step;            /* the bound changes by 1 + 2^-step */
@@ -651,6 +654,7 @@ struct htb_priv_joined {
     uint32_t visits;
     uint32_t slot;
     uint64_t exchange_ns, exchanged_ns; /* the next exchange; the last */
+    uint64_t clock;                     /* what the root's ring's is moved by (wraps) */
 };
 
 struct htb {
@@ -663,8 +667,8 @@ struct htb {
     struct htb_priv_heap own;     /* nodes whose own tokens pass their next request, by finish tags */
     struct htb_priv_heap event;   /* nodes that wait, by time; a node is in at most one of these two */
     uint32_t classes, resources;
-    uint32_t claims;
-    uint64_t detours; /* invariant 5 */
+    uint32_t claims, gates; /* gate: requests in the queues that are for it */
+    uint64_t detours;       /* invariant 5 */
     enum htb_scenario scenario;
     enum htb_bound bound;
     bool root_ready; /* the root's tokens pass the next request of its ring */
@@ -674,7 +678,7 @@ struct htb {
     uint64_t root_wake_ns;  /* when root_ready becomes true; QOS_NEVER: no request waits for it */
     uint64_t now_ns;        /* the latest time seen */
     uint64_t tag_offset;    /* the clock of the own tags is now_ns less this */
-    uint64_t lag_ns, burst_ns, request_max_tokens, queued, gates;
+    uint64_t lag_ns, request_max_tokens, queued;
     uint64_t granted; /* as in the rings, to all classes (wraps) */
     struct htb_priv_dispatch dispatch;
     struct htb_priv_flight flight;
@@ -730,6 +734,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id,
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                                   int64_t level_sub, uint64_t now_ns);
 QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
+QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
@@ -1422,6 +1427,8 @@ QOS_COLD QOS_PRIV void htb_priv_rebase(struct htb *tree, uint32_t group)
         if ((tree->node[id].flags & HTB_PRIV_USED) && tree->node[id].parent == group)
             tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, by);
     tree->cls[group].u.group.clock = 0;
+    if (group == tree->classes)
+        tree->joined.clock = qos_wrap_add(tree->joined.clock, by);
 }
 
 QOS_PRIV void htb_priv_wake_at(struct htb *tree, uint32_t id, uint64_t at_ns)
@@ -1799,6 +1806,25 @@ QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, ui
     return r;
 }
 
+/* What the bound counts: what is in flight, in trees that have joined only what the root lent of that. */
+QOS_PRIV uint64_t htb_priv_counts_ns(const struct htb *tree)
+{
+    return tree->joined.lease ? tree->flight.lends_ns : tree->flight.now_ns;
+}
+
+/* Room below the bound. In trees that have joined own tokens have as much beside it, up to the knee: what is narrowed
+ * in all trees must not keep those out that it is for, and these no borrowers. What the root lends has a part of it. */
+QOS_PRIV uint64_t htb_priv_room(const struct htb *tree, uint32_t payer)
+{
+    const struct htb_priv_flight *f = &tree->flight;
+    uint64_t bound_ns = f->bound_ns;
+    if (QOS_UNLIKELY(tree->joined.lease != NULL) && payer < tree->classes)
+        return qos_sat_sub(qos_max(bound_ns, f->knee_ns), f->now_ns - f->lends_ns);
+    if (QOS_UNLIKELY(f->part != HTB_PRIV_EVEN) && bound_ns != QOS_UNLIMITED)
+        bound_ns = qos_max(htb_priv_part_of(htb_priv_exp2(f->part), bound_ns, NULL), 1);
+    return qos_sat_sub(bound_ns, htb_priv_counts_ns(tree));
+}
+
 /* Who pays next: the node with own tokens whose finish tag is least, or else the root for its ring; QOS_NONE if none.
  * The clock of the tags waits for a device that is more than lag_ns behind. */
 QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
@@ -1809,7 +1835,8 @@ QOS_PRIV uint32_t htb_priv_servable(struct htb *tree)
         QOS_ASSERT(tree->node[first].flags & HTB_PRIV_OWN);
         if (clock > due && clock - due > tree->lag_ns)
             tree->tag_offset = qos_wrap_add(tree->tag_offset, clock - due - tree->lag_ns);
-        return first;
+        if (QOS_LIKELY(tree->joined.lease == NULL) || !tree->root_ready || htb_priv_room(tree, first) != 0)
+            return first;
     }
     return tree->root_ready ? tree->classes : QOS_NONE;
 }
@@ -1876,6 +1903,7 @@ QOS_PRIV_NOINLINE void htb_priv_tell_hung(struct htb_priv_flight *f, const struc
         const uint64_t counts_ns = qos_min(f->extra_ns, f->now_ns);
         f->hung_ns += f->now_ns - counts_ns;
         f->now_ns = counts_ns;
+        f->lends_ns = qos_min(f->lends_ns, counts_ns);
         f->hung_at_ns = f->moved_ns;
     }
     f->extra_ns = 0;
@@ -1890,13 +1918,11 @@ QOS_PRIV bool htb_priv_hangs(const struct htb_priv_flight *f, const struct htb_r
 
 /* When there is room at the device for the next request: by flight, while what is in flight is below the bound, or
  * when all of that may hang. A gate request is taken to be there for the time of its tokens; an idle device does not
- * wait for that. In trees that have joined own tokens have room up to the knee: what is narrowed in all of them must
- * not keep those out that it is for. QOS_NEVER: a request must complete first. */
+ * wait for that. QOS_NEVER: a request must complete first. */
 QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
 {
     const struct htb_priv_flight *f = &tree->flight;
-    const bool own = tree->joined.lease && payer < tree->classes;
-    const uint64_t room_ns = qos_sat_sub(own ? qos_max(f->bound_ns, f->knee_ns) : f->bound_ns, f->now_ns);
+    const uint64_t room_ns = htb_priv_room(tree, payer);
     const struct htb_request *next;
     if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->set.dispatch_max)
         return QOS_NEVER;
@@ -1941,6 +1967,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
         }
         r->sent_ns = now_ns;
         tree->flight.now_ns += r->flight_ns;
+        tree->flight.lends_ns += r->payer == QOS_NONE ? r->flight_ns : 0;
         tree->flight.most_ns = qos_max(tree->flight.most_ns, tree->flight.now_ns);
         htb_priv_slot_add(tree, r);
     }
@@ -2020,7 +2047,7 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     room_ns = htb_priv_room_ns(tree, turn);
     if ((full && tree->gates == 0) || room_ns == QOS_NEVER)
         return QOS_NEVER;
-    if (room_ns != 0 && tree->flight.now_ns >= tree->flight.bound_ns)
+    if (room_ns != 0 && htb_priv_room(tree, turn) == 0)
         room_ns = beyond_ns = htb_priv_may_go_beyond(&tree->flight, now_ns) ? 0 : htb_priv_beyond_ns(&tree->flight);
     if (turn == QOS_NONE)
         event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
@@ -2091,6 +2118,9 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
         !(tree->node[r->paid_by].flags & HTB_PRIV_OWN))
         htb_priv_mark(tree, r->paid_by, HTB_PRIV_RESTED, true);
     tree->flight.now_ns -= r->flight_ns - hung_ns;
+    if (r->payer == QOS_NONE)
+        tree->flight.lends_ns = qos_sat_sub(tree->flight.lends_ns, r->flight_ns - hung_ns);
+    tree->flight.lends_ns = qos_min(tree->flight.lends_ns, tree->flight.now_ns);
     QOS_ASSERT(tree->flight.now_ns == 0 || tree->dispatch.waiting + tree->dispatch.at_device != 0);
     if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
         htb_priv_place_up(tree, r->paid_by, true, now_ns);
@@ -2312,7 +2342,7 @@ QOS_PRIV void htb_priv_bind(struct htb *tree)
     const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : most_ns, f->min_ns);
     if (htb_priv_apart(bound_ns, f->bound_ns) > f->bound_ns / 16)
         f->settle_ns = f->now_ns;
-    f->draining = f->draining || (bound_ns < f->bound_ns && f->now_ns > bound_ns);
+    f->draining = f->draining || (bound_ns < f->bound_ns && htb_priv_counts_ns(tree) > bound_ns);
     f->bound_ns = bound_ns;
 }
 
@@ -2642,7 +2672,7 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     c->vain = 0;
     c->stalled_ns = 0;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++) /* it may be why others are behind */
-        tree->flight.cls[i].behind_ns = qos_min(tree->flight.cls[i].behind_ns, tree->burst_ns);
+        tree->flight.cls[i].behind_ns = qos_min(tree->flight.cls[i].behind_ns, tree->set.burst_ns);
     c->behind_ns = 0;
     htb_priv_narrow(tree);
     if (tree->flight.phase == HTB_PRIV_BASE)
@@ -2794,7 +2824,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
 {
     /* A request that takes longer is no lateness. (Narrower, it takes less: what was behind must not count as more.) */
     const uint64_t unit_ns =
-        c->bound == HTB_PRIV_WIDE ? qos_max(tree->burst_ns, qos_elapsed_ns(sent_ns, tree->now_ns)) : c->unit_ns;
+        c->bound == HTB_PRIV_WIDE ? qos_max(tree->set.burst_ns, qos_elapsed_ns(sent_ns, tree->now_ns)) : c->unit_ns;
     const bool vain = htb_priv_in_vain(c, sent_ns, tree->now_ns);
     const bool asks = tree->cls[c->id].u.leaf.outstanding + tree->cls[c->id].u.leaf.queued > 1;
     const uint64_t made_up_ns = qos_min(own_ns / 2, c->stalled_ns);
@@ -2879,7 +2909,8 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
     uint32_t i;
     if (tree->own.count == helped || (!trial && f->bound_ns >= f->knee_ns))
         f->lent_ns = qos_max(f->lent_ns, f->active_ns);
-    if (qos_sat_sub(f->active_ns, f->lent_ns) <= (trial ? tree->burst_ns / 2 : tree->burst_ns + tree->burst_ns / 2))
+    if (qos_sat_sub(f->active_ns, f->lent_ns) <=
+        (trial ? tree->set.burst_ns / 2 : tree->set.burst_ns + tree->set.burst_ns / 2))
         return false; /* own tokens wait, but not on end */
     f->lent_ns = f->active_ns;
     if (trial) {
@@ -2903,7 +2934,7 @@ QOS_PRIV void htb_priv_turn_early(struct htb *tree, const struct htb_request *r,
     uint64_t others = (uint64_t)c->u.leaf.outstanding + c->u.leaf.queued - 1;
     uint64_t ahead_ns = qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens), others);
     if (now_ns < qos_sat_sub(r->due_ns, (uint64_t)c->u.leaf.latency_us * 1000))
-        c->u.leaf.turn_ns = qos_min(c->u.leaf.turn_ns, qos_sat_add(now_ns, qos_sat_add(tree->burst_ns, ahead_ns)));
+        c->u.leaf.turn_ns = qos_min(c->u.leaf.turn_ns, qos_sat_add(now_ns, qos_sat_add(tree->set.burst_ns, ahead_ns)));
 }
 
 /* How many requests a look takes: an eighth of them is enough where they take long. A trial of twice the bound that
@@ -3004,7 +3035,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
     c->u.leaf.p99 = htb_priv_quantile(c->u.leaf.p99, took, 198, 2);
     if (htb_priv_hangs(f, r))
         return;
-    if (f->draining && f->now_ns - r->flight_ns < f->bound_ns) {
+    if (f->draining && htb_priv_counts_ns(tree) < f->bound_ns + r->flight_ns) {
         f->draining = false;
         f->changed_ns = now_ns;
     }
@@ -3239,7 +3270,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     }
     if (parent != QOS_NONE) /* htb_priv_end left its lead over the clock */
         tree->turn[id].tag = qos_sat_add(tree->cls[parent].u.group.clock, tree->turn[id].tag);
-    c->burst_us = (uint32_t)((tree->burst_ns + 999) / 1000);
+    c->burst_us = (uint32_t)((tree->set.burst_ns + 999) / 1000);
     for (r = 0; r < tree->resources; r++) {
         if (r > 0)
             *htb_priv_sum_of(tree, id, r) = 0;
@@ -3274,7 +3305,7 @@ QOS_PRIV struct htb_class htb_priv_terms(const struct htb *tree, const struct ht
     struct htb_class out = *terms;
     uint32_t r;
     out.weight = (uint32_t)qos_default(out.weight, 1);
-    out.burst_ns = qos_default(out.burst_ns, tree->burst_ns);
+    out.burst_ns = qos_default(out.burst_ns, tree->set.burst_ns);
     out.expires_ns = qos_default(out.expires_ns, QOS_NEVER);
     for (r = 0; r < HTB_RESOURCES_MAX; r++)
         out.limit_per_s[r] = out.limit_per_s[r] == QOS_NOTHING ? 0 : qos_default(out.limit_per_s[r], QOS_UNLIMITED);
@@ -3383,9 +3414,8 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     htb_priv_layout(&layout, tree, &c);
     __builtin_memset(mem, 0, qos_layout_size_bytes(&layout));
 
-    tree->burst_ns = c.burst_ns;
-    c.best_effort = htb_priv_terms(tree, &c.best_effort);
     tree->set = c;
+    tree->set.best_effort = htb_priv_terms(tree, &c.best_effort);
     tree->classes = c.classes;
     tree->resources = c.resources;
     tree->request_max_tokens = c.request_max_tokens == QOS_NOTHING ? 0 : c.request_max_tokens;
@@ -3407,6 +3437,7 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     tree->flight.found_for = QOS_NEVER;
     tree->flight.last_ns = c.start_ns;
     tree->flight.next_ns = 1;
+    tree->flight.part = HTB_PRIV_EVEN;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
         tree->flight.cls[i].id = i == 0 ? c.classes : QOS_NONE;
         tree->flight.cls[i].bound = HTB_PRIV_WIDE;
@@ -3428,7 +3459,7 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     htb_priv_set_root(tree, c.rate_per_s, c.start_ns);
     htb_priv_new_node(tree, HTB_BEST_EFFORT, c.classes, false, c.start_ns);
     tree->cls[c.classes].u.group.children = 1;
-    htb_priv_apply(tree, HTB_BEST_EFFORT, &c.best_effort, c.start_ns);
+    htb_priv_apply(tree, HTB_BEST_EFFORT, &tree->set.best_effort, c.start_ns);
 }
 
 QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes, const struct htb_config *config)
@@ -3777,14 +3808,18 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *                      weights. While they wait, what it served is the mean over 8 exchanges: a large request does not
  *                      move parts to and fro, which are idle on the way. What it lacks is owed to it, so its debt ends
  * If no tree wants a node, its parts stay. With HTB_BY_FLIGHT each tree bounds its own flight, and narrows it for the
- * most late class of all trees; requests with own tokens have room up to the tree's knee.
+ * most late class of all trees; requests with own tokens have room of their own, up to the tree's knee. So that what
+ * the root lends goes by weights, each tree publishes the clock of the root's ring: one that is ahead of the others, in
+ * the mean, lends less, one that is behind more.
  *
  * Promises, for T = interval_ns and trees that exchange in time
  *   limit          at most L * t + N buckets + N * n in any time t, even if trees exchange late
  *   reservation    R less N / 256 of it, less 3 * T * R each time the demand moves from tree to tree
  *   surplus        idle: at most N / 128 of the root's rate, plus 3 * T of it for each move; by weight over all trees
  *   stopped tree   keeps its parts until it exchanges again, or another joins in its slot
- *   flight         every tree has at least one request in flight
+ *   flight         every tree has at least one request in flight. What the root lends goes by the weights of those that
+ *                  have more outstanding than their part, where dispatch_max and device_max have room for that; on a
+ *                  slow device one may have twice its part
  *
  * Invariants
  *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
@@ -3804,6 +3839,7 @@ struct htb_priv_offer {
 struct htb_priv_member {
     qos_word_t seen_ns; /* its last exchange */
     qos_word_t late;    /* excess of its most late class; 0: none is late */
+    qos_word_t clock;   /* of the root's ring, as compared with those of other trees */
 };
 /* A tree's part of some time of the node: all of it, if it has not joined others. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns)
@@ -3938,7 +3974,7 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     shared->unused = 0;
     m = htb_priv_map_of(shared);
     for (k = 0; k < config->trees; k++)
-        m.member[k].seen_ns = m.member[k].late = 0;
+        m.member[k].seen_ns = m.member[k].late = m.member[k].clock = 0;
     for (k = 0; k < config->trees * (m.called_words[0] + m.called_words[1]); k++)
         m.called[k] = 0;
     for (i = 0; i < nodes; i++) {
@@ -4167,7 +4203,14 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_p
     return true;
 }
 
-/* Publishes this tree's lateness and reads the others'. A tree that has stopped exchanging does not count. */
+/* Does the tree in this slot exchange? One that has stopped does not count. */
+QOS_PRIV bool htb_priv_is_there(const struct htb *tree, const struct htb_priv_member *member, uint32_t i)
+{
+    const uint64_t ago_ns = qos_elapsed_ns(qos_atomic_load_relaxed(&member[i].seen_ns), tree->now_ns);
+    return i != tree->joined.slot && ago_ns < qos_max(4 * tree->joined.shared->interval_ns, 40000000);
+}
+
+/* Publishes this tree's lateness and reads the others'. */
 QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *member, uint64_t now_ns)
 {
     uint32_t i;
@@ -4175,10 +4218,49 @@ QOS_PRIV void htb_priv_exchange_late(struct htb *tree, struct htb_priv_member *m
     qos_atomic_store_relaxed(&member[tree->joined.slot].late, htb_priv_worst(tree));
     qos_atomic_store_relaxed(&member[tree->joined.slot].seen_ns, now_ns);
     for (i = 0; i < tree->joined.shared->trees; i++)
-        if (i != tree->joined.slot && qos_elapsed_ns(qos_atomic_load_relaxed(&member[i].seen_ns), now_ns) <
-                                          qos_max(4 * tree->joined.shared->interval_ns, 40000000))
+        if (htb_priv_is_there(tree, member, i))
             worst = qos_max(worst, qos_atomic_load_relaxed(&member[i].late));
     htb_priv_others(tree, worst);
+}
+
+/* By how much this tree's clock is ahead of the others, in the mean of those where somebody waits to borrow from the
+ * root. *turns: the weights of these, in all. */
+QOS_PRIV int64_t htb_priv_ahead(const struct htb *tree, const struct htb_priv_shared_map *m, uint64_t *turns)
+{
+    const struct htb_priv_offer *root = &m->offer[tree->classes * (size_t)tree->joined.shared->trees];
+    const uint64_t clock = qos_atomic_load_relaxed(&m->member[tree->joined.slot].clock);
+    int64_t ahead = 0, trees = 0;
+    uint32_t i;
+    for (i = 0; i < tree->joined.shared->trees; i++) {
+        const uint64_t turn = qos_atomic_load_relaxed(&root[i].turn);
+        if (turn == 0 || !htb_priv_is_there(tree, m->member, i))
+            continue;
+        *turns = qos_sat_add(*turns, turn);
+        ahead += (int64_t)qos_wrap_sub(clock, qos_atomic_load_relaxed(&m->member[i].clock)) / (int64_t)HTB_TREES_MAX;
+        trees++;
+    }
+    return trees == 0 ? 0 : ahead / trees * (int64_t)HTB_TREES_MAX;
+}
+
+/* By flight: what the root lends here has half of the bound for each lag_ns of all that is lent by which this tree's
+ * clock is ahead, twice of it if behind. So the clocks of all trees go alike, whatever their bounds are and bring. What
+ * is more than three of these is forgotten; where nobody waits, the clock goes with the others. */
+QOS_PRIV void htb_priv_exchange_turns(struct htb *tree, const struct htb_priv_shared_map *m)
+{
+    const uint64_t intervals = 1 + tree->lag_ns / tree->joined.shared->interval_ns;
+    struct htb_priv_member *member = &m->member[tree->joined.slot];
+    const uint64_t mine =
+        qos_atomic_load_relaxed(&m->offer[tree->classes * (size_t)tree->joined.shared->trees + tree->joined.slot].turn);
+    uint64_t turns = mine;
+    int64_t ahead, unit, kept;
+    qos_atomic_store_relaxed(&member->clock, qos_wrap_add(tree->cls[tree->classes].u.group.clock, tree->joined.clock));
+    ahead = htb_priv_ahead(tree, m, &turns);
+    unit = (int64_t)qos_min(qos_mul_div_ceil(htb_priv_interval_cost(tree, tree->classes), intervals << 16, turns),
+                            UINT64_C(1) << 48);
+    kept = mine == 0 ? 0 : ahead > 3 * unit ? 3 * unit : ahead < -3 * unit ? -3 * unit : ahead;
+    tree->joined.clock = qos_wrap_sub(tree->joined.clock, (uint64_t)(ahead - kept));
+    if (mine != 0)
+        tree->flight.part = (uint16_t)((int64_t)HTB_PRIV_EVEN - kept * 1024 / unit);
 }
 
 QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
@@ -4192,6 +4274,8 @@ QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
     joined->exchanged_ns = now_ns;
     joined->exchange_ns = qos_sat_add(now_ns, joined->shared->interval_ns);
     htb_priv_exchange_late(tree, m.member, now_ns);
+    if (tree->bound == HTB_BY_FLIGHT)
+        htb_priv_exchange_turns(tree, &m);
     htb_priv_answer_calls(tree, &m);
     for (i = 0; i < joined->visits; i++) /* both note the groups above */
         htb_priv_use_up(tree, joined->visit[i]);

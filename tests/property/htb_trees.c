@@ -1,7 +1,7 @@
 // proves: trees of 1, 2 and 4 threads share classes. Wherever the demand is, the sum over all trees keeps the limits
 // proves: in every window, and the reservations within the stated error. The root's rate is neither exceeded nor left
-// proves: idle. Borrowers in different trees share by their weights. By flight a class whose rate is out of reach does
-// proves: not narrow other trees for ever
+// proves: idle. Borrowers in different trees share by their weights, by flight beside a reservation in one of them and
+// proves: while requests hang, too. By flight a class whose rate is out of reach does not narrow other trees for ever
 // variants: native san
 //
 // The threads are simulated, one step of each in turn. The device takes everything at once. The oracle counts tokens.
@@ -31,13 +31,13 @@ static const struct {
 };
 
 static struct htb tree[TREES];
-static unsigned char memory[TREES][16384] __attribute__((aligned(64)));
+static unsigned char memory[TREES][65536] __attribute__((aligned(64)));
 static struct htb_request request[TREES][CLASSES][DEPTH];
 static bool demand[TREES][CLASSES];
 static uint64_t served[CLASSES], served_in[TREES][CLASSES];
 static void *shared;
 
-static void open_trees(uint32_t trees, enum htb_bound bound)
+static void open_trees(uint32_t trees, enum htb_bound bound, uint32_t device_max, uint64_t flight_max_ns)
 {
     struct htb_shared_config config;
     struct htb_config c;
@@ -55,6 +55,8 @@ static void open_trees(uint32_t trees, enum htb_bound bound)
     c.classes = CLASSES;
     c.rate_per_s[0] = ROOT;
     c.bound = bound;
+    c.dispatch_max = c.device_max = device_max;
+    c.flight_max_ns = flight_max_ns;
     for (k = 0; k < trees; k++) {
         CHECK_EQ(htb_init(&tree[k], memory[k], sizeof memory[k], &c), QOS_OK);
         CHECK_EQ(htb_join(&tree[k], 0, (struct htb_shared *)shared, k), QOS_OK);
@@ -110,7 +112,7 @@ static void moving_demand(uint32_t trees, uint64_t seed)
     uint32_t k, id;
     CHECK_CONTEXT("%u trees, demand of seed %" PRIu64, trees, seed);
     check_rng_init(&rng, seed);
-    open_trees(trees, HTB_BY_RATE);
+    open_trees(trees, HTB_BY_RATE, 0, 0);
     for (id = 0; id <= CLASSES; id++)
         lowest[id] = 0;
     for (phase = 0; phase < 12; phase++) {
@@ -158,7 +160,7 @@ static void weights(uint32_t trees)
 {
     uint64_t now, light = 0, heavy = 0;
     uint32_t k;
-    open_trees(trees, HTB_BY_RATE);
+    open_trees(trees, HTB_BY_RATE, 0, 0);
     demand[0][3] = demand[trees - 1][4] = true;
     for (now = 0; now < 6 * S; now += S / 4000) {
         if (now == S) {
@@ -185,7 +187,7 @@ static void flight(uint32_t trees, uint32_t reserved, uint32_t bulk)
     } queue[TREES * CLASSES * DEPTH];
     uint32_t head = 0, count = 0, k, id, i;
     uint64_t now, done_ns = 0, first = 0, all = 0;
-    open_trees(trees, HTB_BY_FLIGHT);
+    open_trees(trees, HTB_BY_FLIGHT, 0, 0);
     for (now = 0; now < 5 * S; now += S / 50000) {
         if (now == 2 * S) {
             first = served[1];
@@ -238,7 +240,7 @@ static void out_of_reach(uint32_t trees)
     } queue[TREES * CLASSES * DEPTH];
     uint32_t head = 0, count = 0, k, i;
     uint64_t now, link_ns = 0, all = 0;
-    open_trees(trees, HTB_BY_FLIGHT);
+    open_trees(trees, HTB_BY_FLIGHT, 0, 0);
     for (now = 0; now < 20 * S; now += S / 50000) {
         if (now == 12 * S)
             all = served[1] + served[3];
@@ -271,6 +273,98 @@ static void out_of_reach(uint32_t trees)
     CHECK_WITHIN((double)all / 8 / (double)ROOT, 0.85, 1.01);
 }
 
+/* Channels that all trees share, first in, first out. In each tree another class borrows: of weight 3 in the first, if
+ * so asked (then little may be in flight, as weights are for those that wait), else of 1. In the last tree class 1 has
+ * a reservation, and borrows. From 10 s on `hung` requests that the last tree sends hang until 30 s. */
+static void by_turns(uint32_t trees, uint32_t channels, bool weights, uint32_t hung)
+{
+    enum { FROM = 20, TO = 30, OUT = 64 };
+    static const uint32_t borrower[TREES] = {4, 3, 2, 7};
+    static struct htb_request asks[TREES][CLASSES][OUT];
+    static struct {
+        struct htb_request *r;
+        uint64_t end_ns;
+        uint32_t k;
+    } queue[TREES * 2 * OUT];
+    uint64_t now, before[TREES] = {0}, reserved = 0, all = 0, step = S / ROOT * 4096;
+    double share[TREES], one;
+    uint32_t count = 0, hang = hung, busy, k, i, id;
+    open_trees(trees, HTB_BY_FLIGHT, 2 * OUT, weights ? MS : 0);
+    memset(asks, 0, sizeof asks);
+    for (k = 0; k < trees; k++)
+        for (i = 0; i < TREES; i++) {
+            struct htb_class terms;
+            memset(&terms, 0, sizeof terms);
+            terms.weight = weights && i == 0 ? 3 : 1;
+            CHECK_EQ(htb_change(&tree[k], 0, borrower[i], &terms, NULL), QOS_OK);
+        }
+    for (now = 0; now < TO * S; now += step) {
+        if (now / step == FROM * S / step)
+            for (k = 0, reserved = all = served[1]; k < trees; k++)
+                all += before[k] = served[borrower[k]];
+        for (i = 0; i < count; i++)
+            if (queue[i].end_ns <= now) {
+                struct htb_request *r = queue[i].r;
+                served[r->class_id] += r->tokens[0];
+                CHECK_EQ(htb_complete(&tree[queue[i].k], now, HTB_DONE, NULL, r), QOS_OK);
+                count--;
+                memmove(&queue[i], &queue[i + 1], (count - i) * sizeof queue[0]);
+                i--;
+            }
+        for (k = 0; k < trees; k++) {
+            struct htb_request *r;
+            (void)htb_exchange(&tree[k], now);
+            for (id = 1; id < CLASSES; id++)
+                for (i = 0; i < OUT && (id == 1 ? k + 1 == trees : id == borrower[k]); i++)
+                    if (asks[k][id][i].state == HTB_IDLE) {
+                        asks[k][id][i].class_id = id;
+                        asks[k][id][i].tokens[0] = 4096;
+                        CHECK_EQ(htb_submit(&tree[k], now, &asks[k][id][i]), QOS_OK);
+                    }
+            while ((r = htb_dispatch(&tree[k], now)) != NULL) {
+                queue[count].r = r;
+                queue[count].k = k;
+                queue[count].end_ns = QOS_NEVER;
+                if (k + 1 == trees && now >= 10 * S && hang != 0) {
+                    queue[count].end_ns = TO * S;
+                    hang--;
+                }
+                count++;
+            }
+        }
+        for (i = 0, busy = 0; i < count; i++)
+            busy += queue[i].end_ns != QOS_NEVER && queue[i].end_ns != TO * S;
+        for (i = 0; i < count && busy < channels; i++)
+            if (queue[i].end_ns == QOS_NEVER) {
+                queue[i].end_ns = now + channels * step;
+                busy++;
+            }
+    }
+    for (k = 0, all = served[1] - all; k < trees; k++)
+        all += served[borrower[k]];
+    reserved = served[1] - reserved;
+    CHECK_CONTEXT("%u trees, %u channels, weights %u : 1, %u hang", trees, channels, weights ? 3 : 1, hung);
+    printf("%u trees, %u channels, weights %u : 1, %u hang: reservation %.3f, in use %.3f, borrowed", trees, channels,
+           weights ? 3 : 1, hung, (double)reserved / (TO - FROM) / (double)class[1].rate,
+           (double)all / (TO - FROM) / (double)ROOT);
+    for (k = 0, one = 0; k < trees; k++) {
+        share[k] = (double)(served[borrower[k]] - before[k]) / (TO - FROM) / (double)ROOT;
+        printf(" %.3f", share[k]);
+        share[k] /= weights && k == 0 ? 3 : 1;
+        one += share[k] / trees;
+    }
+    printf("\n");
+    CHECK_WITHIN((double)reserved / (TO - FROM) / (double)class[1].rate, 0.98, 4);
+    CHECK_WITHIN((double)all / (TO - FROM) / (double)ROOT, 0.99, 1.01);
+    for (k = 0; k < trees; k++)
+        CHECK_WITHIN(share[k] / one, 0.95, 1.05);
+}
+
+static const struct {
+    uint32_t trees, channels, hung;
+    bool weights;
+} turns[] = {{4, 8, 0, false}, {2, 8, 0, true}, {2, 8, 0, false}, {4, 1, 0, false}, {3, 8, 16, false}};
+
 int main(void)
 {
     uint64_t i, runs;
@@ -290,6 +384,8 @@ int main(void)
     flight(4, 4, 0);
     out_of_reach(3);
     out_of_reach(4);
+    for (i = 0; i < check_scaled(5); i++)
+        by_turns(turns[i].trees, turns[i].channels, turns[i].weights, turns[i].hung);
     free(shared);
     return check_end();
 }
