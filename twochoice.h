@@ -1735,7 +1735,7 @@ QOS_PRIV uint32_t twochoice_priv_growth(const struct twochoice_table *t, const s
             return 1 + one;
         old = twochoice_priv_get_at(twochoice_priv_after(t, at));
     }
-    return old.object == f->object && old.end <= f->end ? 0 : one; /* 0: at least one fragment goes */
+    return old.object == f->object && old.offset < f->end && old.end <= f->end ? 0 : one; /* 0: at least one goes */
 }
 
 /* A change during a compaction. What is after the cursor is copied later; a change that reaches over it moves it to its

@@ -489,6 +489,26 @@ static void broken_trees(bool narrow)
     free(mem);
 }
 
+/* A log of more than max_fragments is refused, also if the last byte of the last object is in it. */
+static void smaller_table(void)
+{
+    struct twochoice_table_config config;
+    struct twochoice_storage storage;
+    void *mem = open_logged(&config, &storage, 0, 20);
+    uint64_t i;
+    CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+    for (i = 0; i < 4; i++)
+        CHECK_EQ(redirect(&t, i, 0, 9, 2), QOS_OK);
+    CHECK_EQ(redirect(&t, UINT64_MAX, UINT64_MAX - 9, 9, 2), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    free(mem);
+    config.max_fragments = 4;
+    mem = aligned_alloc(64, twochoice_table_memsize(&config));
+    CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+    CHECK_EQ(twochoice_table_recover(&t, 0, NULL), QOS_EFULL);
+    close_logged(mem);
+}
+
 static void odd_settings(void)
 {
     struct twochoice_table_config config;
@@ -1044,6 +1064,7 @@ int main(void)
     outrun();
     broken_trees(true);
     broken_trees(false);
+    smaller_table();
     odd_settings();
     seeds();
     refused_record();
