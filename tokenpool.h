@@ -76,7 +76,7 @@
  *     latest counts as an old one: a step back of b, up to that, makes an epoch b longer.
  *   - A client that starts anew continues where its slot's report stands, in its limit,
  *     without debt but an advance. A start costs itself at most X = max(batch, R / 8), in
- *     the last T / 64 the rest of R, others nothing. An engine before gets QOS_ESTALE.
+ *     the last T / 64 the rest of R, the pool a batch. An engine before gets QOS_ESTALE.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
@@ -140,7 +140,8 @@ struct tokenpool_config {
                                * TOKENPOOL_ORDERED: weight x batch, or less: half of a client's part of the pool of a
                                * period, where that is taken for at least an eighth of the period's tokens;
                                * default capacity / (7 x clients), rounded up, at most 1000 (the paper's): too small to
-                               * keep weights if the capacity is above 7000 x clients */
+                               * keep weights if the capacity is above 7000 x clients, and to use it with
+                               * TOKENPOOL_ORDERED if it is above some 500 claims a client and period */
     uint32_t flags;          /* TOKENPOOL_GUARD | ... */
     uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
     uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
