@@ -2204,10 +2204,11 @@ static void world_run(struct world *w)
  * are equal, so the others have the same order. `scale_free`: only ratios of weights matter, up to rounding. When requests
  * change places, who thinks draws other times, and hashed channels are busy at others: chance, by the square root of their
  * number; what those who think leave is chance for all. Who loses its requests is chance, and what is lost holds up its
- * client; who has no other request left comes back when a tie has decided who is next. */
+ * client; who has no other request left comes back when a tie has decided who is next. Who goes on and off has at each return one
+ * request before, or after, those that wait; and the others have what it leaves. */
 static double world_again_slack(const struct world *w, uint32_t client, double got)
 {
-    double chance = 0, one = 0;
+    double chance = 0, one = 0, times = 1;
     uint32_t i;
     if (world_choice(w, F_KIND))
         return -1;
@@ -2223,8 +2224,10 @@ static double world_again_slack(const struct world *w, uint32_t client, double g
         const struct tenant *t = &tenant[i];
         chance += t->client.config.think_ns ? t->given * t->largest : 0;
         one = fmax(one, t->largest / (double)t->terms.weight); /* one request more, or less, goes before the end */
+        if (t->client.config.away_every_ns)
+            times += (double)run.end_ns / (double)t->client.config.away_every_ns;
     }
-    return 0.05 * got + 8 * tenant[client].largest + one * (double)tenant[client].terms.weight +
+    return 0.05 * got + 8 * tenant[client].largest + times * one * (double)tenant[client].terms.weight +
            (run.thinks || run.device_config.hashed ? 2 * sqrt(chance + got * tenant[client].largest) : 0);
 }
 
