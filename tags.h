@@ -288,23 +288,23 @@ struct tags_shared;
 
 /* ---- the API --------------------------------------------------------------------------------------
  *
- * Single owner. now_ns is monotonic. A now_ns before the latest time seen counts as that time. If it is more than a
- * second before, the clock was set back: time continues from the latest, after it stood still for limit_burst_ns and
- * the longest time of one request at a limit (up to a second), until a now_ns reaches the latest again. A now_ns more
- * than a year ahead is ignored. So stale ones give no client anything (but see tags_complete for attribute), and wrong
- * ones between right ones, however many, at most a second and limit_burst_ns of its limit, if a second of it is a
- * request or more, and what it owes for forced requests.
+ * Single owner. now_ns is monotonic. One before the latest time seen counts as that; one more than a year ahead is
+ * ignored. If it is more than a second before, the clock was set back: time continues from the latest, after it stood
+ * still for limit_burst_ns and the longest time of one request at a limit (up to a second), until a now_ns reaches the
+ * latest again. So stale ones give no client anything (but see tags_complete for attribute), and wrong ones between
+ * right ones, however many, at most a second and limit_burst_ns of its limit, if a second of it is a request or more,
+ * and what it owes for forced requests.
  *
- * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n); those that meet clients
- * at their limits, or several that are due by reservation, take O(log n) for each of them: once for each of their
- * dispatches, and in one call for config.moves_max of them. */
+ * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n), and O(log n) for each
+ * client at its limit or due by reservation that they meet: once for each of its dispatches, and in one call for
+ * config.moves_max of them. */
 
 /* NULL, or a sentence that names the field and says what to do. */
 QOS_API const char *tags_config_error(const struct tags_config *config);
 QOS_API const char *tags_client_error(const struct tags_client *terms);
 /* Bytes to hand to tags_init; 0 if the configuration is invalid. */
 QOS_API size_t tags_memsize(const struct tags_config *config);
-/* mem: aligned to QOS_CACHE_LINE. QOS_ERANGE, QOS_EINVAL: see tags_config_error; QOS_EINVAL also if mem is NULL;
+/* mem: aligned to QOS_CACHE_LINE. QOS_ERANGE, QOS_EINVAL: see tags_config_error, or mem is NULL (QOS_EINVAL);
  * QOS_EMEMORY, QOS_EALIGN. The configuration is copied. O(n). */
 QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *tags, void *mem, size_t size_bytes,
                                                 const struct tags_config *config);
@@ -314,21 +314,19 @@ QOS_API QOS_NODISCARD enum qos_status tags_init(struct tags *tags, void *mem, si
  * QOS_EADMISSION: the reservation does not fit; tags_info says what would. */
 QOS_API QOS_NODISCARD enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                const struct tags_client *terms);
-/* New terms from now on. A tag ahead of now keeps its lead, counted in requests. A tag behind now keeps its arrears,
- * counted in requests, but never gets more time than before: so a reservation that changes at every dispatch counts as
- * the lower one. */
+/* New terms from now on. A tag ahead of now keeps its lead, in requests. One behind keeps its arrears, in requests, but
+ * never gets more time than before: a reservation that changes at every dispatch counts as the lower one. */
 QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                   const struct tags_client *terms);
-/* Makes id a group: the ids first..first+clients-1 are its clients from now on, once they are added. first and clients
- * are multiples of 8 (QOS_EINVAL), no id is in two groups (QOS_EEXIST); else as tags_add. Ids that are new in it owe
- * nothing inside. With config.groups, each client is in a group: QOS_ENOENT for tags_add of another. The reservations
- * of its clients add up to at most its own (QOS_EADMISSION, also for a change of the group). tags_change, tags_remove,
- * tags_info and tags_stats take its id, too; tags_remove gives QOS_EBUSY while it has clients or grants. O(clients). */
+/* Makes id a group: the ids first..first+clients-1 are its clients, once they are added; they owe nothing inside. first
+ * and clients are multiples of 8 (QOS_EINVAL), no id is in two groups (QOS_EEXIST); else as tags_add. With
+ * config.groups, each client is in a group: QOS_ENOENT for tags_add of another. The reservations of its clients add up
+ * to at most its own (QOS_EADMISSION, also for a change of the group). tags_change, tags_remove, tags_info and
+ * tags_stats take its id, too; tags_remove gives QOS_EBUSY while it has clients or grants. O(clients). */
 QOS_API QOS_NODISCARD enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                      const struct tags_client *terms, uint32_t first, uint32_t clients);
-/* Removes the client. Its queued requests are dropped (*dropped, which may be NULL: how many); an intrusive list
- * stays intact: take tags_head first to walk it. Its reservation is free at once. Grants at
- * the device must still be completed, failed or cancelled. */
+/* Removes the client. Its queued requests are dropped (*dropped, which may be NULL: how many); an intrusive list stays
+ * intact: take tags_head first to walk it. Grants at the device must still be completed, failed or cancelled. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped);
 
 /* count (1 or more) requests of cost each (as in tags_dispatch) arrived. QOS_ELIMIT: refused at the limit, all of
@@ -359,20 +357,19 @@ QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now
  * waits or the device is full. Exact for up to a year; early with shared tags, and once after a setback of now_ns. */
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
-/* The device is done with it. service_ns: the time that the device spent on it. With one request at a time, that is
- * the time since its dispatch. With more, set config.attribute: the header measures, service_ns is ignored, and all
- * completions of one now_ns count as one look at the device. It measures by now_ns, so dispatch and completion need one
- * clock, read when they are made: with completions older by a service, one of two equal clients had 15 times the time.
- * grant->cost (0: as at dispatch) is charged where the cost at dispatch was; QOS_ERANGE: above config.cost_max.
- * QOS_ESTALE: the grant was given back before. */
+/* The device is done with it. service_ns: the time that the device spent on it; with one request at a time, the time
+ * since its dispatch. With more, set config.attribute: the header measures, service_ns is ignored, and all completions
+ * of one now_ns count as one look at the device. So dispatch and completion need one clock, read when they are made:
+ * with completions older by a service, one of two equal clients had 15 times the time. grant->cost (0: as at dispatch)
+ * is charged where the cost at dispatch was; QOS_ERANGE: above config.cost_max. QOS_ESTALE: it was given back before. */
 QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                     uint64_t service_ns);
 /* The same for a request that failed at the device: charged like any other, as the device worked on it. */
 QOS_API QOS_NODISCARD enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                 uint64_t service_ns);
 /* It never reached the device: what it was charged is given back, as far as it was not overtaken meanwhile (by V, by
- * the clock, by limit_burst_ns). With attribute, its client pays the time in which it may have kept the device. It is
- * not queued again. Takes O(requests that were dispatched after it). */
+ * the clock, by limit_burst_ns). With attribute, its client pays the time in which it may have kept the device.
+ * Takes O(requests that were dispatched after it). */
 QOS_API QOS_NODISCARD enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant);
 /* Gives up the oldest request at the device if it was dispatched at least age_ns ago; it counts as failed. Its
  * completion, should it come, is stale. QOS_EAGAIN: none is that old. *grant: which it was. */
@@ -495,7 +492,6 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_DUE (UINT64_C(1) << 54)      /* in d: its reservation tag is due */
 #define TAGS_PRIV_BORROWED (UINT64_C(1) << 55) /* the last charge of its limit tag was not by reservation */
 
-/* What every dispatch touches. */
 struct tags_priv_hot {
     struct qos_u128 tag;      /* work (reward: 1/256 ns) per weight: 66 integer bits, 62 fraction bits */
     uint64_t unit;            /* floor(2^62 / w) */
@@ -627,7 +623,6 @@ struct tags {
     qos_counter_t floor_ns, forgiven_ns;
 };
 
-/* See "shared tags". */
 struct tags_shared {
     uint64_t base_ns, reserve_lag_ns, limit_burst_ns, clients;
 };
@@ -927,7 +922,6 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
     tags->plain_ns = tags->shift_ns ? 0 : TAGS_PRIV_LEAP_NS;
 }
 
-/* Is it to be taken as it is? */
 QOS_PRIV bool tags_priv_plain(const struct tags *tags, uint64_t now_ns)
 {
     return QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns);
@@ -961,7 +955,6 @@ QOS_PRIV struct qos_u128 tags_priv_per_weight(const struct tags_priv_hot *h, uin
     return qos_add_wide(qos_mul_wide(h->unit, amount), tags_priv_wide(0, more)); /* < 2^63 * 2^54 */
 }
 
-/* a - b, 0 if b is larger. */
 QOS_PRIV struct qos_u128 tags_priv_lead(struct qos_u128 a, struct qos_u128 b)
 {
     return tags_priv_less(a, b) ? tags_priv_wide(0, 0) : qos_sub_wide(a, b);
@@ -1002,7 +995,6 @@ QOS_PRIV void tags_priv_move(struct qos_u128 *tag, struct qos_u128 v, struct qos
         *tag = tags_priv_wide(v.hi + TAGS_PRIV_LEAD_MAX, 0);
 }
 
-/* A tag as a key of s. */
 QOS_PRIV struct qos_u128 tags_priv_tag_key(struct qos_u128 tag, uint32_t id)
 {
     tag.lo = (tag.lo & ~TAGS_PRIV_ID_MASK) | id;
@@ -1021,7 +1013,6 @@ QOS_PRIV struct qos_u128 tags_priv_key(const struct tags *tags, uint32_t id)
     return key;
 }
 
-/* Its place in s after its key changed. */
 QOS_PRIV_NOINLINE void tags_priv_s_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     tags_priv_s_put(pool, id, tags_priv_key(tags, id));
@@ -1058,13 +1049,11 @@ QOS_PRIV void tags_priv_raise_v(struct tags_priv_pool *pool)
     pool->v = tags_priv_most_of(pool->v, top);
 }
 
-/* The pool of a group's clients. */
 QOS_PRIV struct tags_priv_pool *tags_priv_inside(const struct tags *tags, uint32_t group)
 {
     return &tags->pool[group - tags->config.clients];
 }
 
-/* The pool that a client or a group is in. */
 QOS_PRIV struct tags_priv_pool *tags_priv_pool_of(struct tags *tags, uint32_t id)
 {
     return QOS_LIKELY(id >= tags->grouped) ? &tags->root : tags_priv_inside(tags, tags->group[id]);
@@ -1145,7 +1134,6 @@ QOS_PRIV void tags_priv_r_set(const struct tags *tags, struct tags_priv_pool *po
     tags_priv_t_put(pool, &pool->r, id, key);
 }
 
-/* Out of r and d. */
 QOS_PRIV void tags_priv_r_clear(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
@@ -1174,7 +1162,6 @@ QOS_PRIV void tags_priv_leave_trees(struct tags *tags, struct tags_priv_pool *po
     h->packed &= ~TAGS_PRIV_WAITING;
 }
 
-/* Is it below its limit? */
 QOS_PRIV bool tags_priv_below(const struct tags *tags, uint32_t id)
 {
     return !(tags->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&tags->limit[id]) <= tags->now_ns;
@@ -1252,7 +1239,6 @@ QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, uint32_t *moves)
     return may && tags_priv_below(tags, id);
 }
 
-/* A client, or a group. */
 QOS_PRIV struct tags_priv_hot *tags_priv_member(const struct tags *tags, uint32_t id)
 {
     QOS_ASSERT(tags);
@@ -1303,7 +1289,6 @@ QOS_PRIV bool tags_priv_at_most(uint64_t value, uint64_t most)
     return value <= most || value == QOS_NOTHING;
 }
 
-/* 0: none. */
 QOS_PRIV uint64_t tags_priv_limit_of(const struct tags_client *terms)
 {
     return terms->limit_per_s == QOS_UNLIMITED ? 0 : terms->limit_per_s;
@@ -1556,7 +1541,6 @@ TAGS_PRIV_INLINE void tags_priv_recharge_one(struct tags *tags, struct tags_priv
         tags_priv_s_set(tags, pool, id);
 }
 
-/* Those of the client and its group. */
 QOS_PRIV_NOINLINE void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
 {
     uint32_t id = tags->slot[i].client, level = 0;
@@ -1773,7 +1757,6 @@ QOS_PRIV void tags_priv_settle_batch(struct tags *tags)
     }
 }
 
-/* Time has come to now_ns. */
 QOS_PRIV void tags_priv_catch_up(struct tags *tags)
 {
     if (tags->batch != QOS_NONE)
@@ -2034,7 +2017,6 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
 
 /* -- clients */
 
-/* What the client has reserved. */
 QOS_PRIV uint64_t tags_priv_held(const struct tags *tags, uint32_t id)
 {
     return tags->hot[id].packed & TAGS_PRIV_RESERVED ? tags->reserve[id].rate_per_s : 0;
@@ -2144,7 +2126,6 @@ QOS_PRIV void tags_priv_tell_group(struct tags *tags, uint32_t id)
         tags_priv_t_put(&tags->root, &tags->root.l, tags->group[id], tags_priv_until(tags, tags->group[id]));
 }
 
-/* A client or a group that is none yet. */
 QOS_PRIV enum qos_status tags_priv_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
 {
     enum qos_status status = tags_priv_terms(tags, id, terms);
@@ -2221,7 +2202,6 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
-/* Its queue becomes empty. */
 QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
@@ -2247,7 +2227,6 @@ TAGS_PRIV_INLINE void tags_priv_leave(struct tags *tags, struct tags_priv_pool *
         tags->queued_cost[id] = qos_sat_sub(tags->queued_cost[id], qos_max(cost, 1));
 }
 
-/* The same for a client and its group, unserved. */
 QOS_PRIV void tags_priv_leave_both(struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
 {
     uint32_t at;
@@ -2344,7 +2323,6 @@ TAGS_PRIV_INLINE void tags_priv_join(struct tags *tags, struct tags_priv_pool *p
         tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
 }
 
-/* Has the client, or its group, no room for them? */
 QOS_PRIV_NOINLINE enum qos_status tags_priv_refuses(struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
 {
     uint32_t at;
@@ -2483,7 +2461,6 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_by_credit(struct tags *tags, uint32_
     return status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT ? QOS_EAGAIN : status;
 }
 
-/* A group was chosen: which of its clients. */
 QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uint32_t *moves,
                                                           struct tags_choice *choice)
 {
@@ -2534,7 +2511,6 @@ QOS_API enum qos_status tags_choose(struct tags *tags, uint64_t now_ns, struct t
     return status == QOS_EBUSY ? QOS_EAGAIN : status;
 }
 
-/* No room at the device. */
 QOS_PRIV bool tags_priv_full(const struct tags *tags)
 {
     return tags->config.at_device_max && tags->at_device == tags->config.at_device_max;
@@ -2752,7 +2728,6 @@ TAGS_PRIV_INLINE bool tags_priv_charge_level(struct tags *tags, bool grouped, ui
     return true;
 }
 
-/* With groups, which are not shared: nothing is refused. */
 QOS_PRIV_NOINLINE void tags_priv_charge_grouped(struct tags *tags, uint32_t i, uint32_t level, enum tags_phase phase)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
@@ -2794,7 +2769,6 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
     return true;
 }
 
-/* The slot of the next request; there is room. */
 QOS_PRIV uint32_t tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, uint32_t rho, uint32_t delta)
 {
     const uint32_t i = tags->free_slot;
@@ -2807,7 +2781,6 @@ QOS_PRIV uint32_t tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, 
     return i;
 }
 
-/* After the reservation or limit tag changed. */
 QOS_PRIV void tags_priv_settle_rates(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
@@ -2909,7 +2882,6 @@ QOS_API enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t c
     return status;
 }
 
-/* After its tags changed. */
 QOS_PRIV void tags_priv_place(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     tags_priv_settle_rates(tags, pool, id);
