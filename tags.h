@@ -501,8 +501,7 @@ struct tags_priv_hot {
 };
 QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 48, "what a dispatch touches is small");
 
-/* Limit or reservation tag: tag_ns + rest / rate ns. The spacing 10^9 / rate is computed at each use: a division
- * of 32 bits is cheaper than memory for its result. */
+/* Limit or reservation tag: tag_ns + rest / rate ns. */
 struct tags_priv_rate {
     uint64_t tag_ns;
     uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_node */
@@ -760,14 +759,6 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_t_second(const struct tags_priv_pool *pool,
 
 /* -- limit and reservation tags */
 
-/* 10^9 / rate; *rest: the remainder, below 2^30. */
-QOS_PRIV uint32_t tags_priv_step(uint64_t rate_per_s, uint32_t *rest)
-{
-    uint32_t rate = (uint32_t)qos_min(rate_per_s, QOS_NS_PER_S + 1);
-    *rest = (uint32_t)QOS_NS_PER_S % rate;
-    return (uint32_t)QOS_NS_PER_S / rate;
-}
-
 /* Due from this ns on: rounded up, so never early. */
 QOS_PRIV uint64_t tags_priv_rate_key(const struct tags_priv_rate *p)
 {
@@ -782,33 +773,21 @@ QOS_PRIV void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
     p->rest = 0;
 }
 
-/* Adds units / rate, from floor_ns on if the tag is behind. units < 2^33, a step < 2^30: no overflow. */
+/* Adds units / rate, from floor_ns on if the tag is behind. units < 2^33, a rest < 2^40: below 2^63. */
 QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
 {
-    uint32_t step_rest, step_ns = tags_priv_step(p->rate_per_s, &step_rest);
-    uint64_t ns = step_ns;
+    uint64_t all;
     tags_priv_rate_raise(p, floor_ns);
-    if (units == 1) {
-        p->rest += step_rest;
-        if (p->rest >= p->rate_per_s) { /* < 2 * rate */
-            p->rest -= p->rate_per_s;
-            ns++;
-        }
-    } else {
-        p->rest += units * step_rest;
-        ns = units * step_ns + p->rest / p->rate_per_s;
-        p->rest %= p->rate_per_s;
-    }
-    p->tag_ns = qos_sat_add(p->tag_ns, ns);
+    all = units * QOS_NS_PER_S + p->rest;
+    p->rest = all % p->rate_per_s;
+    p->tag_ns = qos_sat_add(p->tag_ns, all / p->rate_per_s);
 }
 
 /* Takes back what a charge of units that ended at end_ns has ahead of floor_ns. Returns by how many ns, rounded up. */
 QOS_PRIV uint64_t tags_priv_rate_refund(struct tags_priv_rate *p, uint64_t end_ns, uint64_t floor_ns, uint64_t units)
 {
-    uint32_t step_rest, step_ns = tags_priv_step(p->rate_per_s, &step_rest);
-    uint64_t rest = units * step_rest, ns = units * step_ns + rest / p->rate_per_s, back;
+    uint64_t rest = units * QOS_NS_PER_S % p->rate_per_s, ns = units * QOS_NS_PER_S / p->rate_per_s, back;
     uint64_t ahead = qos_sat_sub(end_ns, floor_ns);
-    rest %= p->rate_per_s;
     if (ahead < ns) {
         ns = ahead;
         rest = 0;
@@ -1904,11 +1883,6 @@ QOS_PRIV size_t tags_priv_s_at(uint32_t first)
     return (size_t)first / 8 * 3;
 }
 
-QOS_PRIV size_t tags_priv_t_at(uint32_t first)
-{
-    return (size_t)first / 8 * 3 / 2;
-}
-
 /* A pool that nobody waits in: nothing is left of those that were in it before. */
 QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *pool, uint32_t first, uint32_t places)
 {
@@ -1921,7 +1895,7 @@ QOS_PRIV void tags_priv_pool_begin(struct tags *tags, struct tags_priv_pool *poo
     pool->s_top = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
     pool->r.least = pool->d.least = pool->l.least = TAGS_PRIV_ABSENT;
     pool->s = tags->s + tags_priv_s_at(first);
-    pool->r.key = tags->t + 24 * tags_priv_t_at(first);
+    pool->r.key = tags->t + 24 * (tags_priv_s_at(first) / 2);
     pool->d.key = pool->r.key + t_keys;
     pool->l.key = pool->d.key + t_keys;
     __builtin_memset(pool->s, 0xff, s_nodes * sizeof *pool->s); /* TAGS_PRIV_ABSENT */
@@ -1940,7 +1914,7 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     root->first = tags->grouped;
     root->places = tags->ids - tags->grouped;
     s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
-    t_keys = tags_priv_t_at(tags->grouped) + tags_priv_nodes(root->places, 8, &root->t_levels, root->t_base);
+    t_keys = tags_priv_s_at(tags->grouped) / 2 + tags_priv_nodes(root->places, 8, &root->t_levels, root->t_base);
     QOS_LAYOUT_SET(layout, tags->s, s_nodes);
     QOS_LAYOUT_SET(layout, tags->t, 24 * t_keys);
     QOS_LAYOUT_SET(layout, tags->hot, n);
@@ -2623,15 +2597,6 @@ QOS_PRIV struct qos_u128 tags_priv_beyond(struct qos_u128 v, struct qos_u128 tag
     return tags_priv_lead(tags_priv_lead(tag, v), most);
 }
 
-QOS_PRIV_NOINLINE void tags_priv_charge_surplus(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                                struct qos_u128 by)
-{
-    struct qos_u128 *tag = &tags->surplus[id];
-    if (tags_priv_less(pool->surplus_v, *tag))
-        pool->surplus_v = *tag;
-    tags_priv_move(tag, pool->surplus_v, by);
-}
-
 /* Does this charge for a request by reservation lead V by more than lead_requests of them and the lag of the others? */
 QOS_PRIV_NOINLINE bool tags_priv_too_far(const struct tags *tags, const struct tags_priv_pool *pool,
                                          const struct tags_priv_hot *h, struct qos_u128 by)
@@ -2661,7 +2626,8 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
     }
     if (QOS_UNLIKELY(phase == TAGS_PHASE_ABOVE_LIMIT)) {
         *flags |= TAGS_PRIV_SURPLUS;
-        tags_priv_charge_surplus(tags, pool, id, by);
+        pool->surplus_v = tags_priv_most_of(pool->surplus_v, tags->surplus[id]);
+        tags_priv_move(&tags->surplus[id], pool->surplus_v, by);
         charge->share = tags->surplus[id];
         return;
     }
@@ -2702,16 +2668,6 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
         qos_counter_add(&c->all.borrowed, units);
 }
 
-/* One more at the device, or one less. group: the client's, or QOS_NONE. */
-QOS_PRIV void tags_priv_count_at_device(struct tags *tags, uint32_t id, uint32_t group, bool comes)
-{
-    const uint32_t more = comes, less = !comes;
-    tags->at_device = tags->at_device + more - less;
-    tags->hot[id].at_device = tags->hot[id].at_device + more - less;
-    if (QOS_UNLIKELY(group != QOS_NONE))
-        tags->hot[group].at_device = tags->hot[group].at_device + more - less;
-}
-
 /* Charges a client, or its group, by its own phase. false: as tags_priv_charge_rates. What counts of a group is the
  * largest of its requests lately: a small one may follow a large one. */
 TAGS_PRIV_INLINE bool tags_priv_charge_level(struct tags *tags, bool grouped, uint32_t id, struct tags_priv_slot *slot,
@@ -2741,6 +2697,7 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
 {
     struct tags_priv_slot *slot = &tags->slot[i];
     const uint64_t units = tags_priv_units(tags, slot->cost, 0);
+    uint32_t at;
     tags_priv_weigh(tags, slot, phase);
     if (grouped) {
         tags_priv_charge_grouped(tags, i, 0, phase);
@@ -2750,10 +2707,8 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
         return false;
     }
     tags_priv_count_in(&tags->counters, phase, units);
-    if (tags->by_client)
-        tags_priv_count_in(&tags->by_client[id], phase, units);
-    if (grouped && tags->by_client)
-        tags_priv_count_in(&tags->by_client[tags->group[id]], phase, units);
+    for (at = id; tags->by_client && at != QOS_NONE; at = grouped ? tags_priv_up(tags, at) : QOS_NONE)
+        tags_priv_count_in(&tags->by_client[at], phase, units);
     grant->client = id;
     grant->phase = phase;
     grant->cost = slot->cost;
@@ -2763,7 +2718,10 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
         slot->entered = tags->passed;
         if (tags->worked < tags->at_work_max) /* 0 without attribute */
             tags_priv_begin_work(tags, i);
-        tags_priv_count_at_device(tags, id, grouped ? tags->group[id] : QOS_NONE, true);
+        tags->at_device++;
+        tags->hot[id].at_device++;
+        if (grouped)
+            tags->hot[tags->group[id]].at_device++;
     }
     grant->serial = slot->serial; /* 0 with no_completions */
     return true;
@@ -2965,6 +2923,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
 QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant, uint32_t *i)
 {
     struct tags_priv_slot *slot;
+    uint32_t id;
     QOS_ASSERT(tags);
     if (!grant || grant->slot >= tags->config.at_device_max) /* 0 if nothing is given back */
         return QOS_EINVAL;
@@ -2975,7 +2934,9 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     if (tags->batch != QOS_NONE && tags->batch_ns != tags_priv_device_ns(tags))
         tags_priv_settle_batch(tags);
     slot->serial = 0;
-    tags_priv_count_at_device(tags, slot->client, tags_priv_up(tags, slot->client), false);
+    tags->at_device--;
+    for (id = slot->client; id != QOS_NONE; id = tags_priv_up(tags, id))
+        tags->hot[id].at_device--;
     *i = grant->slot;
     return QOS_OK;
 }
@@ -3126,6 +3087,7 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     const struct tags_priv_slot *slot;
     struct tags_grant found;
     enum qos_status status;
+    uint64_t took_ns;
     QOS_ASSERT(tags);
     if (!grant || !tags->config.at_device_max)
         return QOS_EINVAL;
@@ -3135,14 +3097,15 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     if (tags->oldest == QOS_NONE)
         return QOS_EAGAIN;
     slot = &tags->slot[tags->oldest];
-    if (qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags)) < age_ns)
+    took_ns = qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags));
+    if (took_ns < age_ns)
         return QOS_EAGAIN;
     found.client = slot->client;
     found.phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
     found.slot = tags->oldest;
     found.cost = slot->cost;
     found.serial = slot->serial;
-    status = tags_fail(tags, now_ns, &found, qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags)));
+    status = tags_fail(tags, now_ns, &found, took_ns);
     tags_priv_count(tags, found.client, offsetof(struct tags_priv_counters, given_up), 1);
     *grant = found;
     return status;
@@ -3252,15 +3215,11 @@ QOS_API enum qos_status tags_stats(const struct tags *tags, uint32_t id, struct 
 
 QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct tags_state *out)
 {
-    const struct tags_priv_hot *h = NULL;
-    const struct tags_priv_counters *c;
+    const struct tags_priv_hot *h = id == QOS_NONE ? NULL : tags_priv_member(tags, id);
+    const struct tags_priv_counters *c = !h ? &tags->counters : tags->by_client ? &tags->by_client[id] : NULL;
     unsigned i;
-    QOS_ASSERT(tags);
     if (!out)
         return QOS_EINVAL;
-    if (id != QOS_NONE)
-        h = tags_priv_member(tags, id);
-    c = !h ? &tags->counters : tags->by_client ? &tags->by_client[id] : NULL;
     if (!h && id != QOS_NONE)
         return QOS_ENOENT;
     __builtin_memset(out, 0, sizeof *out);
