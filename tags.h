@@ -416,12 +416,10 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 
 /* ==== chapter: tags ================================================================================
  *
- *   The three tags of the first page (paper, Algorithms 1 and 2): the limit tag is in time, the reservation tag on the
- *   reservation clock, the share tag on the virtual axis. Limit and reservation tags are whole ns and a remainder in
- *   units of 1/rate ns, so rates are kept to the last request over any time.
- *
- *   The virtual axis (start-time fair queueing) carries work per weight, with 62 fraction bits: the scale of weights
- *   does not matter. V rises, at each dispatch and arrival, to the smallest share tag of the clients that wait.
+ *   The three tags of the first page (paper, Algorithms 1 and 2). Limit and reservation tags are whole ns and a
+ *   remainder in units of 1/rate ns: rates are kept to the last request. Share tags are on the virtual axis (start-time
+ *   fair queueing), work per weight with 62 fraction bits. V rises, at each dispatch and arrival, to the smallest of
+ *   those that wait.
  *
  *       finished work        V          tags of clients that wait
  *       ---------------------|--x----x-----x-------------------> work per weight
@@ -848,8 +846,7 @@ QOS_PRIV void tags_priv_due(const struct tags *tags, struct tags_priv_pool *pool
     tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
 }
 
-/* Where the reservation tag of a client may be that returns, or gets something back (see the chapter): at since_ns, or
- * where those are that wait, or may come off their limits; with `keep`, one request before. */
+/* Where the reservation tag of one that returns, or gets something back, may be: see the chapter. keep: one before. */
 QOS_PRIV uint64_t tags_priv_reserve_floor(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
                                           uint64_t since_ns, bool keep)
 {
@@ -1194,22 +1191,7 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
     }
 }
 
-/* Is the least client of the group below its limit, after those that are not have stepped aside? */
-QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, uint32_t *moves)
-{
-    struct tags_priv_pool *pool = tags_priv_inside(tags, group);
-    if (pool->l.least <= tags->now_ns)
-        tags_priv_release(tags, pool, moves);
-    while (pool->s_top.hi < TAGS_PRIV_AT_LIMIT) {
-        uint32_t id = (uint32_t)(pool->s_top.lo & TAGS_PRIV_ID_MASK);
-        if (tags_priv_below(tags, id))
-            return true;
-        if (!tags_priv_move_left(moves))
-            return false;
-        tags_priv_step_aside(tags, pool, id, false);
-    }
-    return false;
-}
+QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, uint32_t *moves);
 
 /* May it be served now? A group only if one of its clients may; they are looked at in any case, for tags_priv_until. */
 QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, uint32_t *moves)
@@ -1232,9 +1214,9 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
 
 /* ==== chapter: shared tags =========================================================================
  *
- *   Several schedulers of one server (one per core) that serve the same clients put a struct tags_shared behind them:
- *   two words per client, the reserved and the limited units granted since a common start. A dispatch claims from
- *   these words; the scheduler's own limit tag is then a copy, its reservation tag at least that. Weights stay its own.
+ *   Schedulers of one server (one per core) with the same clients share two words per client: the reserved and the
+ *   limited units granted since a common start. A dispatch claims from these words; the scheduler's own limit tag is
+ *   then a copy, its reservation tag at least that. Weights stay its own.
  *
  *       scheduler 0   claim ---+                    word <= units due by now: granted, word += n
  *       scheduler 1   claim ---+--> [reserved]      else: refused, and the tag that refused is known
@@ -1412,8 +1394,7 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate
     return granted;
 }
 
-/* The same on the word of the reservation. This scheduler's tag only rises by it: what the client left unused while it
- * was idle here is no debt of those that wait here. */
+/* The same for the reservation. The tag here only rises: what was left unused elsewhere is no debt of those here. */
 QOS_PRIV bool tags_priv_claim_reserved(const struct tags *tags, uint32_t id, uint64_t units, bool force)
 {
     struct tags_priv_rate own = tags->reserve[id];
@@ -1426,8 +1407,7 @@ QOS_PRIV bool tags_priv_claim_reserved(const struct tags *tags, uint32_t id, uin
     return granted;
 }
 
-/* Takes the units from the shared words. false: another scheduler was faster; the tag that refused is known now, and
- * the client is not due before it. */
+/* Takes the units from the shared words. false: another scheduler was faster; the tag that refused is known now. */
 QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t reserved_units,
                                        uint64_t limited_units)
 {
@@ -1477,8 +1457,8 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  *   taken for a serial one; equal clients are charged alike, but there is little reward. M cannot be told from outside
  *   in general: one trace fits a serial device with 0.5 and 1.5 ms, and two channels with 2 ms each.
  *
- *   Servers poll: k completions may carry the same now_ns. If k <= M the rule holds. If k > M, all k were at work in
- *   between: each is charged dt / k, in any order. Reward needs polls that come often.
+ *   k completions may carry the same now_ns. If k > M, all k were at work in between: each is charged dt / k, in any
+ *   order. Reward needs polls that come often.
  *
  *   Invariants
  *   1. The slots at the device are a list in order of dispatch. The first min(n, M) are at work; worked_last is the
@@ -1555,8 +1535,7 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags_priv_slot *sl
     return slot->amount / (UINT64_C(1) + slot->delta);
 }
 
-/* Work that is due to the weight phase, times 1000. plus: at dispatch; minus: when the request is cancelled; at
- * completion what it took, and the estimate. */
+/* Work that is due to the weight phase, times 1000; at completion plus what it took, minus the estimate. */
 QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, uint64_t plus,
                                                uint64_t minus)
 {
@@ -1754,8 +1733,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *      their work to a credit, and while that is above 0, those by weight take (1000 - permille) of theirs.
  *   4. TAGS_ALLOW, all at their limits: the least surplus tag. Nothing else is charged.
  *
- *   A grant names a slot, which holds what was charged, without the weight, and a serial number that is used once. So
- *   it is given back once, whatever happens to its client's terms meanwhile.
+ *   A grant names a slot, which holds what was charged, and a serial number that is used once: it is given back once.
  *
  *       add      arrive      choose, dispatch        complete, fail, give_up: charged
  *     ------> id -----> queued --------------> slot ----------------------------------> free
@@ -1764,17 +1742,16 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *   After tags_remove tags, weight and rates stay in place for the next tags_add: reconnecting forgives nothing. Forced
  *   requests are charged to all three tags; they may lead V, and the limit, by force_debt_requests of the client's.
  *
- *   Groups: a tree of two levels. A pool is a set of ids that compete: all groups, and the clients of each group. Each
- *   pool has its own V, clock and trees, and the rules above hold in it as if it were alone.
+ *   Groups. A pool is a set of ids that compete: all groups, and the clients of each group. Each has its own V, clock
+ *   and trees, and the rules above hold in it as if it were alone.
  *
  *       root      [ group 40 ]      [ group 41 ]       chosen: by its reservation tag, or its share tag
  *                  |  |  |           |  |
  *       inside    [0][1][2]         [8][9]             then, by reservation: who is due, else (TAGS_PHASE_GROUP) by
  *                                                      weight; by weight: by weight
  *
- *   As the reservations inside add up to at most the group's, the group is a server of that rate: deadlines inside are
- *   kept but for one request of the group. Both levels are charged by the same rules, each by its own phase. A group of
- *   which no client may be served waits, as at a limit, until the first limit tag inside.
+ *   The reservations inside fit in the group's: deadlines inside are kept but for one request of the group. Both levels
+ *   are charged, each by its own phase. A group of which no client may be served waits until the first limit tag inside.
  *
  *   Invariants
  *   1. queued and at_device of the whole are the sums over the clients; those of a group too.
@@ -1876,8 +1853,7 @@ QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *
     }
 }
 
-/* Where the nodes of a pool begin whose first id is this, a multiple of 8. A pool of 8 k clients has at most 3 k nodes
- * in s, and 1.5 k in the others, rounded down. */
+/* Where a pool's nodes begin: 8 k clients have at most 3 k in s, and 1.5 k in the others, rounded down. */
 QOS_PRIV size_t tags_priv_s_at(uint32_t first)
 {
     return (size_t)first / 8 * 3;
@@ -1996,8 +1972,7 @@ QOS_PRIV uint64_t tags_priv_held(const struct tags *tags, uint32_t id)
     return tags->hot[id].packed & TAGS_PRIV_RESERVED ? tags->reserve[id].rate_per_s : 0;
 }
 
-/* The largest reservation that would be admitted of an id; QOS_NONE: of a new client, or with groups of a new group.
- * held: what it has reserved already. */
+/* The largest reservation that would be admitted of an id that holds so much; QOS_NONE: of a new client or group. */
 QOS_PRIV uint64_t tags_priv_admissible(const struct tags *tags, uint32_t id, uint64_t held)
 {
     uint64_t capacity = tags->config.capacity_per_s ? tags->config.capacity_per_s : UINT64_MAX;
@@ -2187,8 +2162,7 @@ QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, struct tags_priv_pool 
         tags->queued_cost[id] = 0;
 }
 
-/* count requests, of this cost in all, leave the queue of a client or group. The cost stops at 0: a caller may give
- * more at dispatch than at arrival. */
+/* count requests leave a queue. Their cost stops at 0: a caller may give more at dispatch than at arrival. */
 TAGS_PRIV_INLINE void tags_priv_leave(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t count,
                                       uint64_t cost)
 {
@@ -2426,6 +2400,16 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
     choice->client = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK); /* TAGS_ALLOW: all that wait are at their limits */
     choice->phase = TAGS_PHASE_ABOVE_LIMIT;
     return QOS_OK;
+}
+
+/* Is the least client of the group below its limit, after those that are not have stepped aside? */
+QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, uint32_t *moves)
+{
+    struct tags_priv_pool *pool = tags_priv_inside(tags, group);
+    struct tags_choice choice;
+    if (pool->l.least <= tags->now_ns)
+        tags_priv_release(tags, pool, moves);
+    return tags_priv_by_weight(tags, pool, moves, &choice) == QOS_OK && choice.phase == TAGS_PHASE_WEIGHT;
 }
 
 /* Work is due to the weight phase. What is above limits is not meant. */
@@ -2668,8 +2652,7 @@ QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase p
         qos_counter_add(&c->all.borrowed, units);
 }
 
-/* Charges a client, or its group, by its own phase. false: as tags_priv_charge_rates. What counts of a group is the
- * largest of its requests lately: a small one may follow a large one. */
+/* Charges a client or group, by its own phase. What counts of a group is its largest request lately. */
 TAGS_PRIV_INLINE bool tags_priv_charge_level(struct tags *tags, bool grouped, uint32_t id, struct tags_priv_slot *slot,
                                              struct tags_priv_charge *charge, uint32_t level, enum tags_phase phase)
 {
@@ -3256,14 +3239,12 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
 
 /* ==== chapter: many servers ========================================================================
  *
- *   dmClock: a client with requests at several servers tells each one, with a request, what it was served elsewhere
- *   since its last request there: delta in all, rho by reservation. The server charges it with that request. So the
- *   client's reservation and limit hold for the sum. The client counts answers, of all servers and of each:
+ *   dmClock: a client of several servers tells each one, with a request, what it was served elsewhere since its last
+ *   request there: delta in all, rho by reservation. It is charged with that request, so reservation and limit hold for
+ *   the sum. The client counts answers, of all servers and of each:
  *
  *       send to server s:   delta = (done by all - done by s) - told to s before        told to s += delta
  *       answer of server s: done by all, done by s += 1
- *
- *   (The dmClock paper charges one request later and counts the server's own in: sums over any run are the same.)
  *
  *   References
  *   A. Elnably, K. Du, P. Varman: Reward Scheduling for QoS in Cloud Applications, CCGrid 2012 ("the paper").
