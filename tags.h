@@ -458,10 +458,6 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   are fixed: the path of an update is known from the id alone, so the loads of all levels overlap, hardly a branch
  *   depends on the keys, and no index of positions is kept. From 10,000 clients on a client takes 145 bytes, under
  *   reward 161, with TAGS_ALLOW 16 more.
- *
- *                     min                       s at 16 clients: 21 keys
- *             min    min    min    min
- *            0 1 2 3 4 5 6 7 ...                 places = client ids
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -869,9 +865,8 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64
     return ahead < most_ns || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
 }
 
-/* A now_ns that does not follow the latest time, or one while time is shifted: until the caller's own time follows the
- * latest again. After a setback this time is wrong, or the latest was, and gave limit_burst_ns and what a client is
- * ahead of its limit: so time stands still for as long; the step that ends this gives nothing, nor a second call. */
+/* A now_ns that does not follow the latest time, or one while time is shifted. After a setback this time is wrong, or
+ * the latest was, and gave limit_burst_ns and what a client is ahead of its limit: so time stands still for as long. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns), behind = qos_wrap_sub(0, ahead);
@@ -1343,8 +1338,7 @@ QOS_API enum qos_status tags_shared_change(struct tags_shared *shared, uint64_t 
 #endif
 
 /* Lets units through if the word is at most `due`. Credit below `lowest` is dropped. *word_now: the word afterwards, or
- * the one that was not due. Lock-free. Relaxed, here and below: a word publishes nothing else; that no unit is granted
- * twice follows from the single modification order of one word. */
+ * the one that was not due. Relaxed: a word publishes nothing else, and has a single modification order. */
 QOS_PRIV bool tags_priv_word_take(qos_word_t *word, uint64_t due, uint64_t lowest, uint64_t units, uint64_t *word_now)
 {
 #if TAGS_HAS_SHARED
@@ -1916,22 +1910,29 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
         QOS_LAYOUT_SET(layout, tags->by_client, n);
 }
 
+/* All fields that follow from the configuration, laid out on mem. */
+QOS_PRIV struct qos_layout tags_priv_build(struct tags *tags, void *mem, const struct tags_config *config)
+{
+    struct qos_layout layout;
+    __builtin_memset(tags, 0, sizeof *tags);
+    tags_priv_fill(&tags->config, config);
+    qos_layout_begin(&layout, mem);
+    tags_priv_layout(&layout, tags, &tags->config);
+    return layout;
+}
+
 QOS_API size_t tags_memsize(const struct tags_config *config)
 {
-    struct tags scratch; /* its pointers are not read */
-    struct tags_config filled;
+    struct tags scratch;
     struct qos_layout layout;
     if (tags_config_error(config))
         return 0;
-    tags_priv_fill(&filled, config);
-    qos_layout_begin(&layout, NULL);
-    tags_priv_layout(&layout, &scratch, &filled);
+    layout = tags_priv_build(&scratch, NULL, config);
     return qos_layout_size_bytes(&layout);
 }
 
 QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_bytes, const struct tags_config *config)
 {
-    struct tags_config filled;
     struct tags fresh;
     struct qos_layout layout;
     enum qos_status status;
@@ -1941,26 +1942,21 @@ QOS_API enum qos_status tags_init(struct tags *tags, void *mem, size_t size_byte
         return QOS_EINVAL;
     if (tags_priv_check(config, &status))
         return status;
-    tags_priv_fill(&filled, config);
-    __builtin_memset(&fresh, 0, sizeof fresh);
-    qos_layout_begin(&layout, NULL);
-    tags_priv_layout(&layout, &fresh, &filled);
+    layout = tags_priv_build(&fresh, NULL, config);
     status = qos_layout_check(&layout, mem, size_bytes);
     if (status != QOS_OK)
         return status;
     __builtin_memset(mem, 0, qos_layout_size_bytes(&layout));
-    qos_layout_begin(&layout, mem);
-    tags_priv_layout(&layout, &fresh, &filled);
-    fresh.config = filled;
-    fresh.at_work_max = filled.channels;
-    fresh.first_mean = filled.service_ns << 8;
+    (void)tags_priv_build(&fresh, mem, config);
+    fresh.at_work_max = fresh.config.channels;
+    fresh.first_mean = fresh.config.service_ns << 8;
     fresh.oldest = fresh.newest = fresh.worked_last = fresh.batch = QOS_NONE;
     QOS_ASSERT(fresh.s && fresh.t); /* laid out on memory that was checked */
     tags_priv_pool_begin(&fresh, &fresh.root, fresh.root.first, fresh.root.places);
     if (fresh.group)
-        __builtin_memset(fresh.group, 0xff, filled.clients * sizeof *fresh.group); /* QOS_NONE */
-    for (i = 0; i < filled.at_device_max; i++)
-        fresh.slot[i].next = i + 1 < filled.at_device_max ? i + 1 : QOS_NONE;
+        __builtin_memset(fresh.group, 0xff, fresh.config.clients * sizeof *fresh.group); /* QOS_NONE */
+    for (i = 0; i < fresh.config.at_device_max; i++)
+        fresh.slot[i].next = i + 1 < fresh.config.at_device_max ? i + 1 : QOS_NONE;
     *tags = fresh;
     return QOS_OK;
 }
