@@ -109,8 +109,7 @@
  *
  *   TAGS_NEED_SHARED  stop the compiler where shared tags do not work (no lock-free 64-bit word).
  *   TAGS_AXIS_BITS    8..61: share tags are moved back, in one pass over all clients, when V reaches 2^(this + 2) of
- *                     work per weight, under reward of 1/256 ns. The default, 61, is then more than a year in which all
- *                     that wait have weight 1 together. Smaller: for tests. */
+ *                     work per weight (reward: 1/256 ns). The default, 61: more than a year. Smaller: for tests. */
 #if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
 #define TAGS_HAS_SHARED 1
 #else
@@ -178,8 +177,7 @@ struct tags_config {
     bool no_completions;            /* TAGS_PS: grants are final; nothing is completed, failed or cancelled */
     bool attribute;                 /* TAGS_REWARD: the header measures service times; see tags_complete */
     bool count_by_client;           /* tags_stats and counters of single clients: 112 bytes a client */
-    uint32_t channels;              /* attribute: requests that the device works on at once; TAGS_CHANNELS_ALL; 0: not
-                                       known, and unless at_device_max is 1, cost is shared instead of time */
+    uint32_t channels;              /* attribute: requests that it works on at once; TAGS_CHANNELS_ALL; 0: not known */
     uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 5 */
     uint32_t lead_requests;         /* requests by which reservations let a share tag lead V, 1..65536; 0: 16 */
     uint32_t weight_share_permille; /* least part of the work that goes by weight, 0..999; 0: none */
@@ -189,12 +187,12 @@ struct tags_config {
     uint64_t limit_burst_ns;        /* unused limit that is kept; up to 2^62; 0: 100 ms; QOS_NOTHING */
     uint64_t reserve_lag_ns;        /* unserved reservation that is made up; up to 2^62; 0: 1 s; QOS_NOTHING */
     uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait that is accepted; 0: none */
-    uint64_t force_debt_requests;   /* forced requests of cost_max (reward: of the mean service time) that a client
-                                       may owe, 1..65536; 0: 64; QOS_NOTHING */
-    uint64_t service_ns;            /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms. Until the
+    uint64_t
+        force_debt_requests;    /* of cost_max (reward: of the mean time): may be owed, 1..65536; 0: 64; QOS_NOTHING */
+    uint64_t service_ns;        /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms. Until the
                                        first completion c is at least this */
-    uint64_t service_floor_ns;      /* TAGS_REWARD: least charge of a request, up to 1 s; 0: 100 ns; QOS_NOTHING */
-    struct tags_shared *shared;     /* reservations and limits that several schedulers share; NULL: none */
+    uint64_t service_floor_ns;  /* TAGS_REWARD: least charge of a request, up to 1 s; 0: 100 ns; QOS_NOTHING */
+    struct tags_shared *shared; /* reservations and limits that several schedulers share; NULL: none */
 };
 
 /* A client's terms. Requests per second; cost per second with count_cost. */
@@ -244,7 +242,7 @@ struct tags_state {
     uint64_t clock_behind_ns;  /* of all: time of reserved service that was dropped, the same for all */
     bool waiting_at_limit;     /* of one client, or a group that all its clients make wait */
     bool as_serial;            /* of all: attribute with channels > 1, but the device is taken for a serial one */
-    bool by_time;              /* of all: shares follow device time. false: cost (TAGS_PS, or channels is not known) */
+    bool by_time;              /* of all: shares follow device time. false: cost (TAGS_PS, or channels not known) */
 };
 
 /* dmClock, at the client: what it was served by all its servers, and by one of them. Begin with zeros. */
@@ -361,7 +359,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
  * since its dispatch. With more, set config.attribute: the header measures, service_ns is ignored, and all completions
  * of one now_ns count as one look at the device. So dispatch and completion need one clock, read when they are made:
  * with completions older by a service, one of two equal clients had 15 times the time. grant->cost (0: as at dispatch)
- * is charged where the cost at dispatch was; QOS_ERANGE: above config.cost_max. QOS_ESTALE: it was given back before. */
+ * is charged where the cost at dispatch was; QOS_ERANGE: above config.cost_max. QOS_ESTALE: was given back before. */
 QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                     uint64_t service_ns);
 /* The same for a request that failed at the device: charged like any other, as the device worked on it. */
@@ -425,30 +423,28 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *       ---------------------|--x----x-----x-------------------> work per weight
  *         x idle: returns at V^              x idle: returns here
  *
- *   A client at its limit waits, too, so it keeps what V passes its tag by, up to the usual lag: one of the largest
- *   requests for each client that waits, over the sum of their weights. Without it, a client whose limit is near its
- *   share loses up to 30 %; without the bound, what others got meanwhile is owed to it for ever. TAGS_ALLOW: above
- *   limits, surplus tags decide, on an axis of their own, so that nobody owes for what nobody else could use.
+ *   A client at its limit waits, too, so it keeps what V passes its tag by, up to the lag of the first page. Without
+ *   it, a client whose limit is near its share loses up to 30 %; without the bound, what others got meanwhile is owed
+ *   to it for ever. TAGS_ALLOW: above limits, surplus tags decide, on an axis of their own.
  *
- *   Reservations let a tag run ahead of V, by a bounded lead: a request by reservation is not charged to the share tag
- *   if that would then lead V by more than lead_requests of the client's and the lag but for its own part. So its share
- *   is back at once when it exceeds the reservation again. V stands while each of the others is served once: without
- *   the lag, a client with small requests got nearly its reservation besides its share. Where most of the weight goes
- *   by reservation, V stands for longer: large requests with small weights may lose a quarter of their shares.
+ *   Reservations let a tag run ahead of V: a request by reservation is not charged to the share tag if that would then
+ *   lead V by more than lead_requests of the client's and the lag but for its own part. So its share is back at once
+ *   when it exceeds the reservation again. V stands while each of the others is served once: without the lag, a client
+ *   with small requests got nearly its reservation besides its share. Where most of the weight goes by reservation, V
+ *   stands for longer: large requests with small weights may lose a quarter of their shares.
  *
  *   The reservation clock is real time minus what was dropped; a tag is due when the clock has reached it. Of those
- *   that are due, the first deadline goes first: tag + n / R, the tag after the next request. (By the tag, one request
- *   of each of 1,000 small reservations goes before a large one.) When a deadline was missed by more than
- *   reserve_lag_ns, the clock is moved back for all: so all are cut in proportion. (A tag moved forward by itself would
- *   lose more the smaller its client's reservation is.) A client that returns continues at max(own tag, min(clock,
+ *   that are due, the first deadline goes first: tag + n / R, the tag after the next request. When a deadline is missed
+ *   by more than reserve_lag_ns, the clock is moved back for all: so all are cut in proportion. (A tag moved forward by
+ *   itself would lose more the smaller its rate is.) A client that returns continues at max(own tag, min(clock,
  *   earliest deadline of those that wait)); with a request at the device one request behind that. From its limit it
  *   continues at what that was when the limit tag was due; one request behind, if its reservation brought it to its
  *   limit, or it is a group, whose reservation also serves those of its clients.
  *
  *   Invariants
  *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
- *   2. s holds the clients with requests queued that may be sent as far as is known; those of them with a reservation
- *      are in r, by tag, or in d, by deadline: d holds those that were seen to be due together with others.
+ *   2. s holds the clients that wait and may be sent as far as is known; those of them with a reservation are in r, by
+ *      tag, or in d, by deadline: d holds those that were seen to be due together with others.
  *   3. l holds the clients that waited at their limit when they were last looked at. TAGS_ALLOW: they are in s, too,
  *      behind all others (the top bit of the key), by surplus tag.
  *   4. A client outside r and d does not hold the reservation clock back.
@@ -1436,10 +1432,9 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  *   replaces it by what the request took, also if the client is away. F forgets evenly: the newest weighs 2 / (N + 1),
  *   so all are as old on average as in a mean of N; until that is less, of n each weighs 1 / n.
  *
- *   Attribution. With one request at the device, its service time is the time since its dispatch. With n, latencies
- *   overlap; charging each 1/n of the time rewards no client on a serial device, as all then look alike. The device
- *   works on M of them (config.channels). If it takes them in order of arrival, the M oldest are at work: they are
- *   charged for 1 / min(n, M) each of the time that passes, and the others for nothing yet:
+ *   Attribution. With n requests at the device latencies overlap; charging each 1/n of the time rewards nobody on a
+ *   serial device. It works on M of them (config.channels). If it takes them in order of arrival, the M oldest are at
+ *   work: they are charged for 1 / min(n, M) each of the time that passes, and the others for nothing yet:
  *
  *       oldest                    newest         passed  += dt / min(n, M)        O(1) at each event
  *       [ a ][ b ][ c ] | [ d ][ e ]             charge   = passed(end) - passed(when it came among the M oldest)
@@ -1447,16 +1442,15 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  *
  *   A request that ends before it came among the M oldest was at work in the place of one of them, the oldest: it is
  *   charged for its time, and that one begins anew. With M = 1, or all at once, this is right in any order. Between the
- *   two, if more than one of 32 ends so, who was at work cannot be told: for the next 65,536 completions the device is
- *   taken for a serial one; equal clients are charged alike, but there is little reward. M cannot be told from outside
- *   in general: one trace fits a serial device with 0.5 and 1.5 ms, and two channels with 2 ms each.
+ *   two, if more than one of 32 ends so, the device is taken for a serial one for the next 65,536 completions: equal
+ *   clients are charged alike, but there is little reward. M cannot be told from outside in general: one trace fits a
+ *   serial device with 0.5 and 1.5 ms, and two channels with 2 ms each.
  *
  *   k completions may carry the same now_ns. If k > M, all k were at work in between: each is charged dt / k, in any
  *   order. Reward needs polls that come often.
  *
  *   Invariants
- *   1. The slots at the device are a list in order of dispatch. The first min(n, M) are at work; worked_last is the
- *      last of them.
+ *   1. The slots at the device are a list in order of dispatch. The first min(n, M) are at work, to worked_last.
  *   2. passed counts up to passed_ns. If the order is kept, charges and what cancelled requests used add up to the time
  *      in which the device had something, to the ns: what divisions leave is carried on.
  *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
@@ -1720,8 +1714,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *
  *   A dispatch (Algorithm 2, with what ERRATA and hard use have shown):
  *   1. Clients whose limit tag is due come back.
- *   2. Reservation phase: the earliest deadline of those that are due. A client that is at its limit steps aside and
- *      the next one is looked at.
+ *   2. Reservation phase: the earliest deadline of those that are due. A client at its limit steps aside.
  *   3. Weight phase: the least share tag, in the same way; its reservation tag is not charged. With
  *      config.weight_share_permille this comes first while work is due to it: dispatches by reservation add permille of
  *      their work to a credit, and while that is above 0, those by weight take (1000 - permille) of theirs.
@@ -1745,7 +1738,7 @@ QOS_PRIV void tags_priv_catch_up(struct tags *tags)
  *                                                      weight; by weight: by weight
  *
  *   The reservations inside fit in the group's: deadlines inside are kept but for one request of the group. Both levels
- *   are charged, each by its own phase. A group of which no client may be served waits until the first limit tag inside.
+ *   are charged, each by its own phase. A group of which no client may be served waits until the first limit inside.
  *
  *   Invariants
  *   1. queued and at_device of the whole are the sums over the clients; those of a group too.
