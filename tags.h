@@ -3190,6 +3190,7 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
     const struct tags_priv_hot *h = id == QOS_NONE ? NULL : tags_priv_member(tags, id);
     const struct tags_priv_counters *c = !h ? &tags->counters : tags->by_client ? &tags->by_client[id] : NULL;
     unsigned i;
+    QOS_ASSERT(tags);
     if (!out)
         return QOS_EINVAL;
     if (!h && id != QOS_NONE)
