@@ -1182,7 +1182,22 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
     }
 }
 
-QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, uint32_t *moves);
+/* Is the least client of the group below its limit, after those that are not have stepped aside? */
+QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, uint32_t *moves)
+{
+    struct tags_priv_pool *pool = tags_priv_inside(tags, group);
+    if (pool->l.least <= tags->now_ns)
+        tags_priv_release(tags, pool, moves);
+    while (pool->s_top.hi < TAGS_PRIV_AT_LIMIT) {
+        uint32_t id = (uint32_t)(pool->s_top.lo & TAGS_PRIV_ID_MASK);
+        if (tags_priv_below(tags, id))
+            return true;
+        if (!tags_priv_move_left(moves))
+            return false;
+        tags_priv_step_aside(tags, pool, id, false);
+    }
+    return false;
+}
 
 /* May it be served now? A group only if one of its clients may; they are looked at in any case, for tags_priv_until. */
 QOS_PRIV bool tags_priv_may(struct tags *tags, uint32_t id, uint32_t *moves)
@@ -2389,16 +2404,6 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
     choice->client = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK); /* TAGS_ALLOW: all that wait are at their limits */
     choice->phase = TAGS_PHASE_ABOVE_LIMIT;
     return QOS_OK;
-}
-
-/* Is the least client of the group below its limit, after those that are not have stepped aside? */
-QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, uint32_t *moves)
-{
-    struct tags_priv_pool *pool = tags_priv_inside(tags, group);
-    struct tags_choice choice;
-    if (pool->l.least <= tags->now_ns)
-        tags_priv_release(tags, pool, moves);
-    return tags_priv_by_weight(tags, pool, moves, &choice) == QOS_OK && choice.phase == TAGS_PHASE_WEIGHT;
 }
 
 /* Work is due to the weight phase. What is above limits is not meant. */
