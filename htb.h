@@ -173,7 +173,10 @@ struct htb_config {
     enum htb_bound bound;          /* on requests at the device, see the chapter on flight */
     uint64_t flight_min_ns;        /* HTB_BY_FLIGHT: least device time in flight. A request takes the time of its tokens
                                     * at the root's rates; 0: 1 ns, one request at a time */
-    uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(1 s, flight_min_ns) */
+    uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(1 s, flight_min_ns). Give 50 ms, or
+                                    * four of the largest requests if longer, where a device is fast for a while (a
+                                    * credit, a write cache), or one of its members is slow: else it may stay too wide
+                                    * for a minute and more, and rates and latency_ns are missed */
     enum htb_order order;          /* of the dispatch queue */
     uint32_t dispatch_max;         /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64.
                                     * They are not called back when a class gets tokens */
