@@ -267,6 +267,10 @@ static WORLD_UNUSED bool
     use_reference; /* a plain scheduler in place of the header: the oracles ask no more than that can do */
 
 static void world_run(struct world *w);
+#ifdef WORLD_AGAIN_PERMILLE
+_Static_assert((uint32_t)F_AGAIN + 1 == (uint32_t)F_COUNT,
+               "AGAIN is the last field: no seed draws those behind WORLD_LATER");
+#endif
 #ifdef WORLD_AGAIN
 static double world_again_slack(const struct world *w, uint32_t client, double got);
 static void world_run_twice(struct world *w)
