@@ -3674,7 +3674,7 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *p, struct twochoic
         return twochoice_priv_go_home(p, r, true, now_ns, out);
     for (i = 0; i < r->offers; i++) {
         struct twochoice_priv_offer *o = &r->offer[i];
-        if (p->state[o->server] != TWOCHOICE_UP && /* it is not asked any more, or again */
+        if ((p->state[o->server] != TWOCHOICE_UP || now_ns >= r->last_ns) && /* it is not asked any more, or again */
             (o->state == TWOCHOICE_PRIV_PLANNED || o->state == TWOCHOICE_PRIV_DECLINED))
             o->state = TWOCHOICE_PRIV_REFUSED;
         if (o->state != TWOCHOICE_PRIV_REFUSED && o->state != TWOCHOICE_PRIV_UNUSED)
