@@ -488,8 +488,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_agent_init(struct pshift_agent *age
 /* The bucket's queue. A bucket without one gets the lowest queue that was never used, else a closed one.
  * QOS_EFULL: all queues are in use. O(1) expected. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t bucket, uint32_t *queue);
-/* Frees the bucket's queue when the next period begins and its debt is paid. QOS_ENOENT: not open; QOS_EBUSY: requests
- * wait. */
+/* Frees the bucket's queue when a period begins, its debt is paid, and the owner has acknowledged that it is idle, or
+ * was told so in all of a period. QOS_ENOENT: not open; QOS_EBUSY: requests wait. */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_close(struct pshift_agent *agent, uint64_t bucket);
 /* An interval ends, the one since the last call. Estimates each bucket's demand: its waiting requests, plus arrivals at
  * the interval's rate until the period ends (if none is in force: for a whole period). O(queues used in this or the
@@ -541,8 +541,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_init(struct pshift_contr
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_change(struct pshift_controller *controller, uint64_t bucket,
                                                                uint64_t reservation, uint64_t limit);
 /* A period begins that this controller owns: no requests served, no tokens held. start_ns: before the swap that made it
- * the owner was sent. Records of pairs that were idle in all of the last period, or whose server is silent, expire.
- * QOS_ESTALE: not a later period. O(records). */
+ * the owner was sent. Records of pairs that were idle in all of the last period, that no report of it named, or whose
+ * server is silent, expire. QOS_ESTALE: not a later period. O(records). */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t start_ns,
                                                               uint64_t period);
 /* Merges what is new in a report. It trusts the server: check first that the server may name these buckets. Entries
@@ -3032,8 +3032,9 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
 
 #define PSHIFT_PRIV_OPEN 1u
 #define PSHIFT_PRIV_CLOSING 2u
-#define PSHIFT_PRIV_NEWS 4u /* to be reported */
-#define PSHIFT_PRIV_SENT 8u /* reported, not acknowledged */
+#define PSHIFT_PRIV_NEWS 4u   /* to be reported */
+#define PSHIFT_PRIV_SENT 8u   /* reported, not acknowledged */
+#define PSHIFT_PRIV_ENDED 16u /* closed and idle in the period before, too */
 
 struct pshift_priv_seen {
     uint64_t bucket;
@@ -3213,7 +3214,7 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
         agent->scheduler->queue[q].renewal = 0;
         pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
     }
-    agent->seen[q].flags &= ~PSHIFT_PRIV_CLOSING;
+    agent->seen[q].flags &= ~(PSHIFT_PRIV_CLOSING | PSHIFT_PRIV_ENDED);
     *queue = q;
     return QOS_OK;
 }
@@ -3252,10 +3253,11 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
         agent->slot[q] = QOS_NONE;
     for (q = 0; q < agent->used; q++) {
         struct pshift_priv_seen *s = &agent->seen[q];
+        bool idle = (s->flags & PSHIFT_PRIV_CLOSING) && s->told == 0 && agent->scheduler->queue[q].pending == 0 &&
+                    agent->scheduler->queue[q].debt == 0;
         if (!(s->flags & PSHIFT_PRIV_OPEN))
             continue;
-        if ((s->flags & PSHIFT_PRIV_CLOSING) && s->told == 0 && agent->scheduler->queue[q].pending == 0 &&
-            agent->scheduler->queue[q].debt == 0) {
+        if (idle && (s->flags & (PSHIFT_PRIV_SENT | PSHIFT_PRIV_ENDED)) != PSHIFT_PRIV_SENT) {
             pshift_priv_agent_flag(agent, q, 0);
             s->flags = 0;
             pshift_priv_put_tokens(agent->scheduler, q, 0, 0);
@@ -3267,6 +3269,7 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
             agent->freed[agent->freed_count++] = q;
             agent->open--;
         } else {
+            s->flags |= idle ? PSHIFT_PRIV_ENDED : 0; /* it says so for one more period */
             agent->slot[pshift_priv_agent_slot(agent, s->bucket)] = q;
         }
     }
@@ -3292,9 +3295,13 @@ QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_n
         pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
         s->base = pshift_priv_paid(queue);
         s->grant_seq = 0;
-        /* Demand that ended with the last period is news too, or the controller would grant tokens for it. */
+        /* Demand that ended with the last period is news too, or the controller would grant tokens for it. So is its
+         * end, if the owner perhaps did not hear it, or was in this period already. */
         pshift_priv_agent_flag(agent, q,
-                               (s->told | s->demand | queue->pending | queue->debt) != 0 ? PSHIFT_PRIV_NEWS : 0);
+                               (s->flags & PSHIFT_PRIV_SENT) != 0 ||
+                                       (s->told | s->demand | queue->pending | queue->debt) != 0
+                                   ? PSHIFT_PRIV_NEWS
+                                   : 0);
     }
 }
 
@@ -3765,15 +3772,16 @@ QOS_API enum qos_status pshift_owner_holds(const struct pshift_owner *owner, uin
  *      demand, and that the server lives.
  *   4. Restart: what the server may have served after its last report counts against the limit, but not towards the
  *      reservation. A boot nonce is believed when it has answered a grant that was made for it: a late report of a
- *      dead start cannot.
+ *      dead start cannot. Until then plans give the server's tokens to nobody: those of a dead start would be lost.
  *   5. Silence: a server without a report for more than silent_after rounds has no demand and no capacity. A plan that
  *      is repeated for answers is no new round, as servers need not report between the two. What a silent server may
  *      serve counts against the limits until the period ends.
  *   6. A report is merged entry by entry. An entry is skipped if its record has merged a later report, or if there is
  *      no room for its pair. Each report is acknowledged, as part of a range. A grant is repeated each round until a
  *      report names it.
- *   7. Records of pairs that were idle for a whole period, or whose server is silent, expire. So do buckets with
- *      neither records nor a contract.
+ *   7. Records of pairs that were idle for a whole period, that no report of the period named although the server was
+ *      heard after the first plan, or whose server is silent, expire. So do buckets with neither records nor a
+ *      contract. An agent names each bucket with demand in each period, and the end of demand, too.
  *
  *   Plans are warm: rows have spare entries, so a new pair changes only its own row. Rows are laid out again and solved
  *   from scratch at the first plan of a period, or when a row has no spare entry left.
@@ -3857,6 +3865,7 @@ struct pshift_controller {
     uint64_t start_ns;             /* of the period */
     uint64_t rounds;               /* for silence: plans but repeated ones */
     uint64_t round_ns, granted_ns; /* when the last of them was granted; the last plan, 0: it was not */
+    uint64_t begun;                /* round in which the period began */
     uint64_t tick;                 /* grows with each begin and plan; each time, a message to each server is due */
     uint64_t planned_period;
     uint32_t bucket_slots, record_slots, entries, laid_buckets;
@@ -3992,7 +4001,7 @@ QOS_API enum qos_status pshift_controller_init(struct pshift_controller *control
     controller->entries = sizes.entries;
     controller->info = no_info;
     controller->tick = controller->planned_period = controller->start_ns = 0;
-    controller->rounds = controller->round_ns = controller->granted_ns = 0;
+    controller->rounds = controller->begun = controller->round_ns = controller->granted_ns = 0;
     controller->laid_buckets = 0;
     controller->laid = false;
     for (i = 0; i < controller->bucket_slots; i++)
@@ -4134,7 +4143,8 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
     for (i = 0; i < c->info.records; i++) {
         const struct pshift_priv_pair old = c->pair[i], fresh = {old.id, 0, 0, 0, 0, old.bucket, QOS_NONE};
         struct pshift_priv_record x = c->record[i];
-        if ((pshift_priv_used(&x) == 0 && x.demand == 0) || pshift_priv_silent(c, &c->peer[x.server]))
+        if ((pshift_priv_used(&x) == 0 && x.demand == 0) || pshift_priv_silent(c, &c->peer[x.server]) ||
+            (old.seen_seq == 0 && c->peer[x.server].heard > c->begun))
             continue;
         x.demand = pshift_priv_expect(c, x.server, pshift_priv_used(&x), x.demand);
         c->peer[x.server].used = qos_sat_add(c->peer[x.server].used, pshift_priv_used(&x));
@@ -4157,6 +4167,7 @@ QOS_API enum qos_status pshift_controller_begin(struct pshift_controller *contro
     c->info.period = period;
     c->info.refused = 0;
     c->start_ns = start_ns;
+    c->begun = c->rounds;
     c->laid = false;
     c->tick++;
     return QOS_OK;
@@ -4566,6 +4577,12 @@ QOS_PRIV void pshift_priv_plan_rows(struct pshift_controller *c, const struct ps
     pshift_priv_half_solve(c, &c->l, n, fresh || n > most, options);
 }
 
+/* Has another start of the server reported, which must answer a grant first? */
+QOS_PRIV bool pshift_priv_awaited(const struct pshift_priv_peer *peer)
+{
+    return (peer->candidate.hi | peer->candidate.lo) != 0;
+}
+
 /* How many of `want` tokens may be issued. The server may spend `held` already; more must come from *budget. */
 QOS_PRIV uint64_t pshift_priv_issue(uint64_t want, uint64_t held, uint64_t *budget)
 {
@@ -4609,7 +4626,7 @@ QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b
         QOS_ASSERT(c->l.alloc[e] <= c->r.demand[e] - c->r.alloc[e]);
         c->info.withheld = qos_sat_add(c->info.withheld, c->r.alloc[e] - r + c->l.alloc[e] - l);
         QOS_ASSERT(budget <= r_budget); /* no more R-tokens than in the first pass */
-        if (!c->peer[x->server].silent)
+        if (!c->peer[x->server].silent && !pshift_priv_awaited(&c->peer[x->server]))
             pshift_priv_target(x, r, l);
     }
 }
@@ -4641,7 +4658,7 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
             continue;
         }
         for (e = c->row[b]; e < c->row[b] + c->contract[b].records; e++) {
-            if (!c->peer[c->server[e]].silent)
+            if (!c->peer[c->server[e]].silent && !pshift_priv_awaited(&c->peer[c->server[e]]))
                 pshift_priv_target(&c->record[c->holder[e]], c->r.alloc[e], QOS_UNLIMITED);
         }
     }
@@ -4701,7 +4718,7 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
     if (left_ns == 0 || c->info.period == 0)
         return QOS_EAGAIN;
     peer = &c->peer[server];
-    if ((peer->candidate.hi | peer->candidate.lo) != 0 && peer->asked != c->tick) {
+    if (pshift_priv_awaited(peer) && peer->asked != c->tick) {
         pshift_priv_challenge(c, server, left_ns, message);
         return QOS_OK;
     }
@@ -4747,7 +4764,7 @@ QOS_API enum qos_status pshift_controller_info(const struct pshift_controller *c
     uint32_t j;
     *out = controller->info;
     for (j = 0, out->awaited = 0; j < controller->config.servers; j++)
-        out->awaited += (controller->peer[j].candidate.hi | controller->peer[j].candidate.lo) != 0 ? 1u : 0u;
+        out->awaited += pshift_priv_awaited(&controller->peer[j]) ? 1u : 0u;
     return QOS_OK;
 }
 

@@ -171,12 +171,16 @@ static void starts(void)
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
     CHECK(memcmp(&got.boot, &first_boot, sizeof first_boot) == 0);
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &late, &g, 1), QOS_OK);
-    CHECK(memcmp(&late.boot, &second_boot, sizeof second_boot) == 0 && late.count == 1 && g.total == 60);
+    CHECK(memcmp(&late.boot, &second_boot, sizeof second_boot) == 0 &&
+          late.count == 0); /* nothing is given meanwhile */
     m = head(0, 100);
     m.boot = second_boot; /* this one answers: the other one was late */
     m.answers = late.seq;
     CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
     CHECK_EQ(state().awaited, 0);
+    plan();
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &late, &g, 1), QOS_OK);
+    CHECK(memcmp(&late.boot, &second_boot, sizeof second_boot) == 0 && late.count == 1 && g.total == 60);
     CHECK_EQ(bucket(1).ceiling, 60);
     m.boot = first_boot; /* a restart, with the tokens of the grant: they count as spent */
     m.seq = 1;
@@ -606,6 +610,68 @@ static void restarted_idle(void)
     close_controller();
 }
 
+/* What a server names no more is not expected for a third period. */
+static void unnamed(void)
+{
+    uint32_t k;
+    open_controller(2, 2, 4);
+    say(0, 100, needs(1, 0, 50));
+    say(0, 100, needs(2, 0, 50));
+    plan();
+    next_period();
+    for (k = 0; k < 3; k++) { /* its first report names the other bucket only */
+        say(0, 100, needs(2, 0, 50));
+        plan();
+    }
+    CHECK_EQ(state().records, 2);
+    next_period();
+    CHECK_EQ(state().records, 1);
+    close_controller();
+}
+
+/* A server that restarts between two periods costs the new one nothing: a plan gives no tokens to a start once another
+ * one has reported, whichever of the two turns out to live. Limit and reservation are 100: what is lost is gone. */
+static void restarted_between(bool late)
+{
+    const struct pshift_report_entry e = needs(1, 0, 100);
+    struct pshift_message m, got = blank;
+    struct pshift_grant_entry g;
+    uint32_t n;
+    open_controller(2, 2, 4);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 100, 100), QOS_OK);
+    say(0, 60, e);
+    say(1, 40, e);
+    plan();
+    CHECK_EQ(granted(0, 1, &n, &m).total, 60);
+    CHECK_EQ(granted(1, 1, &n, &m).total, 40);
+    next_period();
+    m = head(0, 60);
+    m.boot = second_boot;
+    m.seq = 1;
+    m.answers = m.period = 0; /* it has not heard of any */
+    m.owner = blank.owner;
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    say(1, 40, e);
+    plan();
+    CHECK(state().silent == 0 && state().awaited == 1);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
+    CHECK(got.count == 0 && memcmp(&got.boot, &second_boot, sizeof got.boot) == 0);
+    CHECK_EQ(granted(0, 1, &n, &m).total, 0);
+    CHECK_EQ(granted(1, 1, &n, &m).total, 40);
+    m = head(0, 60); /* of the first start: that report was an old one */
+    if (!late) {
+        m.boot = second_boot;
+        m.seq = 2;
+        m.answers = got.seq;
+    }
+    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    say(1, 40, e);
+    plan();
+    CHECK_EQ(state().awaited, 0);
+    CHECK_EQ(granted(0, 1, &n, &m).total, 60);
+    close_controller();
+}
+
 /* A contract that changes in a period holds from the next plan on, without any report. */
 static void new_contract(void)
 {
@@ -662,6 +728,9 @@ int main(void)
     late_capacity();
     room_for_buckets();
     restarted_idle();
+    unnamed();
+    restarted_between(false);
+    restarted_between(true);
     what_is_left();
     new_contract();
     starts();

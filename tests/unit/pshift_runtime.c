@@ -361,17 +361,65 @@ static void debts(void)
         CHECK(info.debt == (k == 1 ? 20 : 0) && info.l_tokens == (k == 1 ? 0 : k == 2 ? 10 : 30));
     }
     (void)pick;
-    pshift_agent_measure(&agent, 4000);
-    CHECK_EQ(pshift_agent_report(&agent, &message, report, 1), QOS_OK);
-    message.owner = nonce;
-    message.period = 4;
-    message.answers = message.seq = 8;
-    message.left_ns = 900;
-    message.count = 0;
-    (void)!pshift_agent_install(&agent, 4000, &message, &grant);
+    for (k = 4; k <= 5; k++) { /* the report that it is idle is acknowledged in 4 */
+        pshift_agent_measure(&agent, 1000 * k);
+        CHECK_EQ(pshift_agent_report(&agent, &message, report, 1), QOS_OK);
+        message.owner = nonce;
+        message.period = k;
+        message.answers = message.seq;
+        message.ack[0].first = 1;
+        message.ack[0].last = message.answers;
+        message.left_ns = 900;
+        message.count = 0;
+        CHECK_EQ(pshift_agent_open(&agent, 2, &q), QOS_EFULL);
+        CHECK_EQ(pshift_agent_install(&agent, 1000 * k, &message, &grant), QOS_OK);
+    }
     CHECK_EQ(pshift_agent_open(&agent, 2, &q), QOS_OK);
     CHECK_EQ(pshift_scheduler_info(&scheduler, 0, &info), QOS_OK);
     CHECK(info.debt == 0 && info.weight == 1 && info.l_tokens == 0);
+    CHECK(check_mem_free(&m));
+    CHECK(check_mem_free(&n));
+}
+
+/* The end of demand is told in the period that runs, again and again until the owner has heard it: only then the closed
+ * bucket's queue is free. A report from before the period is no such one: the owner expects what the last period had.
+ * deaf: an owner that never says what it heard. Then it is told in all of a period. */
+static void ended_demand(bool deaf)
+{
+    struct pshift_scheduler_config queues = {1, 0};
+    struct pshift_agent_config config = {NULL, 0, boot, 1000, 0, 0};
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+    struct pshift_message message = blank;
+    struct pshift_report_entry report[1];
+    struct check_mem m, n;
+    uint32_t q, k;
+    (void)MEM(m, pshift_scheduler_memsize(&queues));
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
+    config.scheduler = &scheduler;
+    (void)MEM(n, pshift_agent_memsize(&config));
+    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    CHECK_EQ(pshift_agent_open(&agent, 1, &q), QOS_OK);
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, q, 50), QOS_OK); /* no tokens come for them */
+    for (k = 1; k <= 5; k++) {
+        if (k == 2) {
+            CHECK_EQ(pshift_scheduler_cancel(&scheduler, q, 50), QOS_OK);
+            CHECK_EQ(pshift_agent_close(&agent, 1), QOS_OK);
+        }
+        pshift_agent_measure(&agent, 100 * k);
+        CHECK_EQ(pshift_agent_report(&agent, &message, report, 1), QOS_OK);
+        CHECK_EQ(message.count, k < 5 || deaf ? 1 : 0);
+        CHECK(message.count == 0 || (report[0].bucket == 1 && report[0].demand == (k == 1 ? 50 : 0)));
+        message.owner = nonce;
+        message.answers = message.seq;
+        message.period = k == 1 ? 1 : k < 5 ? 2 : 3; /* the second report meets an owner that is in period 2 already */
+        message.ack[0].first = message.ack[0].last = k == 3 || deaf ? 0 : message.seq; /* the third one is lost */
+        message.left_ns = 900;
+        message.count = 0;
+        CHECK_EQ(pshift_agent_open(&agent, 2, &q), QOS_EFULL);
+        CHECK_EQ(pshift_agent_install(&agent, 100 * k, &message, NULL), QOS_OK);
+    }
+    CHECK_EQ(pshift_agent_open(&agent, 2, &q), QOS_OK);
     CHECK(check_mem_free(&m));
     CHECK(check_mem_free(&n));
 }
@@ -687,6 +735,8 @@ int main(void)
     larger_period();
     debts();
     owners();
+    ended_demand(false);
+    ended_demand(true);
     a_million_buckets();
     controller_calls();
     failing_plans();
