@@ -1704,7 +1704,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
     if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
         phase = tokenpool_client_priv_opening(client, &kept, &spent);
         epoch = client->seen;
-        rises = !client->attached && client->report >> 59 == tokenpool_priv_tag(epoch) &&
+        /* from the report of a former engine, or its own, whose answer was lost */
+        rises = client->report >> 59 == tokenpool_priv_tag(epoch) &&
                 (tokenpool_priv_rests(client->report) || (client->report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES);
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
@@ -2098,7 +2099,8 @@ struct tokenpool_monitor {
     uint64_t window[TOKENPOOL_HISTORY_MAX]; /* W */
     uint64_t beat, beat_ns;                 /* waiting: last heartbeat and since when */
     uint64_t look_ns,
-        age_ns; /* first clock after the epoch was seen, QOS_NEVER: the next one; another's: its age then */
+        age_ns;             /* first clock after the epoch was seen, QOS_NEVER: the next one; another's: its age then */
+    uint64_t claimed_early; /* of this period, at the last check before the final reports */
     /* At the end of a period: */
     uint64_t of_pool, hidden;     /* pool tokens in reports; reservation of those who did not say their last */
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
@@ -2735,7 +2737,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     /* The last reports come up to final_ns before the end: what is served after them is not left. */
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
-    uint64_t known = used + monitor->hidden + qos_sat_sub(monitor->info.claimed, monitor->of_pool + final);
+    uint64_t known = used + monitor->hidden + qos_sat_sub(monitor->claimed_early, monitor->of_pool + final);
     uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
     uint64_t lower, some = qos_max(monitor->fallen / 5, omega / 128);
     bool unmet, vain, starved, stray, back, doubt, again;
@@ -2921,7 +2923,7 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
         monitor->contending += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] ? monitor->weight[i] : 0;
     }
     info->kept = info->left = reserved;
-    info->claimed = info->used = 0;
+    info->claimed = info->used = monitor->claimed_early = 0;
     initial = tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     info->reserved = reserved;
     info->bound = qos_max(info->capacity, reserved);
@@ -3069,8 +3071,9 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_pace(const struct tokenpool_monitor *mo
 QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uint64_t pool)
 {
     struct tokenpool_monitor_state *info = &monitor->info;
+    const struct tokenpool_config *config = &monitor->config;
     int64_t count = tokenpool_word_count(pool);
-    bool ordered = (monitor->config.flags & TOKENPOOL_ORDERED) != 0;
+    bool ordered = (config->flags & TOKENPOOL_ORDERED) != 0;
     uint64_t target;
     monitor->pool = pool;
     if (!ordered && count > (int64_t)info->put) { /* a stray store: what was claimed is unknown */
@@ -3078,6 +3081,9 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
         info->converting = true;
     }
     info->claimed = tokenpool_monitor_priv_count_claimed(monitor, pool);
+    if (tokenpool_monitor_priv_age_ns(monitor) + tokenpool_priv_final_ns(config->check_ns, config->period_ns) <
+        config->period_ns)
+        monitor->claimed_early = info->claimed;
     info->converting = info->converting || (ordered ? count > 0 : count < (int64_t)info->put); /* S2 */
     if (!info->converting)
         return;

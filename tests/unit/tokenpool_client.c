@@ -763,6 +763,39 @@ static void test_cleared_report(void)
     CHECK_EQ(tokenpool_client_held(&c), 39);
 }
 
+/* The first report of an epoch said that its client rests, and its answer was lost: what the monitor gave to others since
+ * then is not the client's, when it begins to take. */
+static void test_lost_opening(void)
+{
+    struct tokenpool_client b, c;
+    struct tokenpool_op op;
+    uint64_t now, took = 0;
+    base(100, 60, 0, 0, &c, &b);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 1, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+    for (now = 0; now <= 3 * S; now += S) {
+        rig_run(&monitor, now);
+        tokenpool_client_hint(&c);
+        while (now < 3 * S && tokenpool_client_next(&c, now, 0, &op))
+            tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    }
+    while (tokenpool_client_next(&c, 3 * S, 0, &op) && op.kind == TOKENPOOL_READ)
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK(op.kind == TOKENPOOL_COMPARE_SWAP);
+    (void)tokenpool_storage_run(storage, &op);
+    tokenpool_client_fail(&c);
+    CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, 0);
+    for (now = 3 * S; now < 3 * S + S / 2; now += MS) {
+        rig_run(&monitor, now);
+        while (tokenpool_client_take(&b, now, 1) == QOS_OK)
+            took++;
+    }
+    CHECK_GE(took, 60);
+    while (tokenpool_client_next(&c, now, 60, &op))
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK_GE(rig_client(&c).kept, 28);
+    CHECK_LE(took + rig_client(&c).kept + rig_client(&c).gained, 100);
+}
+
 /* A stray store of 0 into the period word, seen by an engine behind a transport that then sleeps: it does not count the
  * epochs from 0, and takes nothing after its epoch. */
 static void test_zero_period(void)
@@ -1042,6 +1075,7 @@ int main(void)
     test_zero_period();
     test_stray_period();
     test_cleared_report();
+    test_lost_opening();
     test_step_back();
     test_step_back_in_a_read();
     test_step_back_late();
