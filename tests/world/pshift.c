@@ -1230,6 +1230,8 @@ static void be_quiet(void)
     if (world_choice(run.w, F_SHRINKS) && run.servers > 1) { /* one leaves for good */
         server[0].node.up = false;
         server[0].node.gone = true;
+        if (world_value(run.w, F_LATE) != 0) /* a late report of it: it seems to live */
+            run.quiet_ns += of_T(world_value(run.w, F_LATE_BY));
     }
     for (i = 0; i < run.servers + run.controllers; i++) {
         const uint32_t number = i < run.servers ? i : SERVERS + i - run.servers;
