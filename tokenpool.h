@@ -87,9 +87,9 @@
  *   - The tokens of a client that dies end with their period. One that did not report in
  *     the last quarter of a period has no reservation until the period after it reports.
  *   - Two monitors of one storage fence each other. A takeover starts its first period at
- *     most T + lease_ns later (ORDERED: no pool until then). Without a monitor engines stop,
- *     or with TOKENPOOL_GO_ON go on with the reservations they had, on account of the next
- *     epoch of their slot (safe while those fit), and wait for a clock that went back.
+ *     most T + lease_ns later (ORDERED: no pool till then). Without one engines stop, or
+ *     with TOKENPOOL_GO_ON go on with the reservations they had, on account of the
+ *     slot's next epoch (safe while those fit), and wait for a clock that went back.
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what was
  *     given: a liar can have its own R issued twice, move the estimate by its own tokens,
  *     and by a forged report spend R at each start. Terms are clamped to client_capacity.
