@@ -336,7 +336,8 @@ struct twochoice_intake_state {
  * X_memsize: bytes, aligned to 64, that X_init wants; 0 if the configuration is wrong. X_init: QOS_ERANGE or QOS_EINVAL
  * (configuration), QOS_EINVAL (mem is NULL), QOS_EALIGN, QOS_EMEMORY. */
 
-/* Without a storage the table is ready after init, all at home; with one, call format or recover next. */
+/* Without a storage the table is ready after init, all at home; with one, call format or recover next. In
+ * pages of 2 MiB (madvise) finds in a large one take less time. */
 QOS_API const char *twochoice_table_config_error(const struct twochoice_table_config *config);
 QOS_API size_t twochoice_table_memsize(const struct twochoice_table_config *config);
 QOS_API QOS_NODISCARD enum qos_status twochoice_table_init(struct twochoice_table *table, void *mem, size_t size_bytes,
@@ -487,7 +488,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_begin(struct twochoice
  * such write. O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice_placement *placement, uint64_t now_ns,
                                                                 uint64_t request, uint32_t write, bool durable);
-/* An ANSWER or an ASK came. true: send *answer to message->server. message->server is who sent it: check that. O(1). */
+/* An ANSWER or an ASK came. true: send *answer to message->server, which is who sent it: check that. O(1). */
 QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, uint64_t now_ns,
                                        const struct twochoice_message *message, struct twochoice_message *answer);
 /* What to do now: one order a call. A write goes where a server asked for it; home, if it is small, no server is up or
@@ -512,7 +513,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_intake_init(struct twochoice_int
  * takes no writes sets answer->state. O(1) on average. */
 QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t now_ns,
                                     const struct twochoice_message *message, struct twochoice_message *answer);
-/* true: send *ask to ask->client. Call again until false. O(1) on average. */
+/* true: send *ask to ask->client. O(1) on average. */
 QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_ns, struct twochoice_message *ask);
 /* When to ask again, if nothing happens before; QOS_NEVER: when something does. O(1). */
 QOS_API uint64_t twochoice_intake_next_ns(struct twochoice_intake *intake, uint64_t now_ns);
@@ -528,15 +529,13 @@ QOS_API enum qos_status twochoice_intake_info(const struct twochoice_intake *int
 /* *len_bytes: written. QOS_ERANGE: a field is. QOS_EMEMORY: buf is smaller than TWOCHOICE_MESSAGE_BYTES. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_message_encode(const struct twochoice_message *message, void *buf,
                                                                size_t size_bytes, size_t *len_bytes);
-/* Of any bytes. QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Ids are not checked: check
- * them. */
+/* Of any bytes. QOS_ETRUNCATED, QOS_ECORRUPT, QOS_EVERSION. *message is set only on QOS_OK. Check its ids. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, size_t size_bytes,
                                                                struct twochoice_message *message);
 
 /* ==== chapter: table ====================================================================================
  *
- * A redirect table (Section V-B) maps bytes of objects to servers. What no fragment covers is at home, and takes no
- * space.
+ * A redirect table (Section V-B) maps bytes of objects to servers. What no fragment covers is at home.
  *
  * THE LIFE OF A BYTE
  *
@@ -587,11 +586,10 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   fetched at once: one miss a level. A change that a leaf cannot do alone reads it and, if it has too few for two,
  *   neighbours into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three
  *   (B*-tree), a full narrow one two. A fragment behind all of its object fills the leaf before: appends leave full
- *   ones. Inner nodes get room, or are refilled, likewise on the way down; the first are filled.
+ *   ones. Inner nodes get room, or are refilled, likewise on the way down.
  *
- *   Memory: a leaf holds at least 18 fragments, an inner node 29 of 48 children, except under a tiny root. So a
- *   fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take 46,
- *   narrow ones 22, even ones 15; appends 34, 17, 11. A large table is faster in huge pages.
+ *   Memory: a fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take
+ *   46, narrow ones 22, even ones 15; appends 34, 17, 11.
  *
  * LOG. Two logs of records of 48 bytes, little-endian, and a mark:
  *
@@ -603,8 +601,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *                     ended: bits 64..127; end: length of the longest redirect
  *     32  version     redirect: its stamp; ended: bit i is set if write version + i has ended; header, ceiling, end,
  *                     mark: no stamp above was given out when it was written
- *     40 how many records before it were not yet durable when it was written (32 bits) 44 0 (16 bits) 46 the marker, no
- *     byte of it is zero
+ *     40  how many records before it were not yet durable when it was written (32 bits)
+ *     44  0 (16 bits)
+ *     46  the marker: no byte of it is zero
  *
  *   The chain of CRCs ties each record to its place: one of another log never fits. The count of records not yet
  *   durable tells a tail that a crash cut (dropped) from a damaged record that was acknowledged (QOS_ECORRUPT). A log
@@ -691,6 +690,11 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
 
 struct twochoice_priv_range {
     uint64_t object, offset, end, tag; /* tag: version << 16 | target */
+};
+
+struct twochoice_priv_form { /* of a leaf; most: fragments */
+    uint32_t most, narrow;
+    uint64_t version;
 };
 
 struct twochoice_priv_node {
@@ -889,7 +893,7 @@ QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, 
     return half;
 }
 
-/* Prefetches, of an inner node what twochoice_priv_child reads: one trip to memory a level. */
+/* Of an inner node what twochoice_priv_child reads. */
 TWOCHOICE_PRIV_INLINE void twochoice_priv_prefetch(const struct twochoice_priv_node *n, bool leaf)
 {
     const char *line = (const char *)n;
@@ -1032,38 +1036,41 @@ QOS_PRIV bool twochoice_priv_before(const struct twochoice_priv_range *a, const 
     return a->object < b->object || (a->object == b->object && a->offset < b->offset);
 }
 
-/* How many of n entries one leaf can hold, with its `narrow` and the least stamp. */
-QOS_PRIV uint32_t twochoice_priv_fit(const struct twochoice_priv_range *e, uint32_t n, uint32_t *narrow,
-                                     uint64_t *least)
+/* How many of n entries one node can have, if not all with room for more, except in a narrow leaf; a leaf's form. */
+QOS_PRIV struct twochoice_priv_form twochoice_priv_fit(const struct twochoice_priv_range *e, uint32_t n, uint32_t level)
 {
-    uint64_t most = 0;
-    uint32_t i, form = TWOCHOICE_EVEN_SLOTS;
-    *least = UINT64_MAX;
-    for (i = 0; i < n; i++) {
-        *least = qos_min(*least, e[i].tag >> 16);
+    struct twochoice_priv_form is = {(uint32_t)qos_min(n, TWOCHOICE_INNER_SHARED), 0, 0};
+    uint64_t least = UINT64_MAX, most = 0;
+    uint32_t i, narrow = TWOCHOICE_EVEN_SLOTS;
+    for (i = 0; level == 0 && i < n; i++) {
+        least = qos_min(least, e[i].tag >> 16);
         most = qos_max(most, e[i].tag >> 16);
-        if (form && e[i].end - e[i].offset != e->end - e->offset)
-            form = TWOCHOICE_NARROW_SLOTS;
-        if (e[i].object != e->object || e[i].end - e->offset > UINT32_MAX || most - *least > UINT32_MAX)
-            form = 0;
-        if (i >= (form ? form : TWOCHOICE_WIDE_SLOTS))
+        if (narrow && e[i].end - e[i].offset != e->end - e->offset)
+            narrow = TWOCHOICE_NARROW_SLOTS;
+        if (e[i].object != e->object || e[i].end - e->offset > UINT32_MAX || most - least > UINT32_MAX)
+            narrow = 0;
+        if (i >= (narrow ? narrow : TWOCHOICE_WIDE_SLOTS))
             break;
-        *narrow = form;
+        is.narrow = narrow;
+        is.version = least;
+        is.most = i + 1;
     }
-    return i;
+    if (level == 0 && i < n && i <= TWOCHOICE_WIDE_SLOTS)
+        is.most = TWOCHOICE_WIDE_SHARED;
+    return is;
 }
 
 QOS_PRIV_NOINLINE void twochoice_priv_write_node(struct twochoice_priv_node *n, const struct twochoice_priv_range *f,
-                                                 uint32_t count, uint32_t level)
+                                                 uint32_t level, struct twochoice_priv_form form)
 {
-    uint64_t least;
+    const uint32_t count = form.most;
     uint32_t i;
     if (level == 0) {
         n->object = f->object;
-        (void)twochoice_priv_fit(f, count, &n->narrow, &least);
+        n->narrow = form.narrow;
         if (n->narrow) {
             n->u.narrow.base = f->offset - qos_min(f->offset, (UINT32_MAX - (f[count - 1].end - f->offset)) / 2);
-            n->u.narrow.version = least;
+            n->u.narrow.version = form.version;
             n->u.narrow.len = (uint32_t)(f->end - f->offset);
         }
     }
@@ -1111,25 +1118,21 @@ QOS_PRIV void twochoice_priv_drop_child(struct twochoice_table *t, struct twocho
     twochoice_priv_set_count(p, level + 1, p->count - 1);
 }
 
-/* How many of n entries one node can have; if not all, with room for more, except in a narrow leaf. */
-QOS_PRIV uint32_t twochoice_priv_most(const struct twochoice_priv_range *e, uint32_t n, uint32_t level)
-{
-    uint64_t least;
-    uint32_t narrow, most = level > 0 ? TWOCHOICE_INNER_SHARED : twochoice_priv_fit(e, n, &narrow, &least);
-    if (level > 0)
-        return (uint32_t)qos_min(n, most);
-    return most > TWOCHOICE_WIDE_SLOTS || most == n ? most : TWOCHOICE_WIDE_SHARED;
-}
-
-/* How many the first node for n entries gets: as many as the others, or (pack) all it can; they get their least. */
-QOS_PRIV uint32_t twochoice_priv_share(const struct twochoice_priv_range *e, uint32_t n, uint32_t level, bool pack)
+/* What the first node for n entries gets: as many as the others, or (pack) all it can; they get their least. */
+QOS_PRIV struct twochoice_priv_form twochoice_priv_share(const struct twochoice_priv_range *e, uint32_t n,
+                                                         uint32_t level, bool pack)
 {
     const uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST + 1 : TWOCHOICE_LEAF_LEAST;
-    const uint32_t most = twochoice_priv_most(e, n, level), parts = (n - 1) / most + 1;
-    const uint32_t gets = pack ? most : (n - 1) / parts + 1, rest = n - gets;
+    struct twochoice_priv_form is = twochoice_priv_fit(e, n, level);
+    uint32_t parts = (n - 1) / is.most + 1, gets = pack ? is.most : (n - 1) / parts + 1, rest = n - gets;
     if (rest > 0 && rest < least)
-        return n - least;
-    return rest < 2 * least && twochoice_priv_most(e + gets, rest, level) < rest ? n - 2 * least : gets;
+        gets = n - least;
+    else if (rest < 2 * least && twochoice_priv_fit(e + gets, rest, level).most < rest)
+        gets = n - 2 * least;
+    if (gets < is.most || !is.narrow) /* maybe denser */
+        is = twochoice_priv_fit(e, gets, level);
+    is.most = gets;
+    return is;
 }
 
 /* Shares the entries of child i of p anew; in a leaf f comes, or goes, before. If one node cannot hold them neighbours
@@ -1140,7 +1143,8 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct 
     const uint32_t least = level > 0 ? TWOCHOICE_INNER_LEAST + 1 : TWOCHOICE_LEAF_LEAST;
     struct twochoice_priv_node *n = &t->node[p->u.inner.child[i]];
     struct twochoice_priv_range *row = t->row;
-    uint32_t total = n->count, first = i, had = 1, at, gets, k = 0, shares = level > 0 ? 2 : 0;
+    struct twochoice_priv_form gets;
+    uint32_t total = n->count, first = i, had = 1, at, k = 0, shares = level > 0 ? 2 : 0;
     bool behind = level > 0;
     twochoice_priv_pack(p);
     twochoice_priv_read_node(row, n, level);
@@ -1156,8 +1160,8 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct 
     }
     if (p->count == 2 && t->node[p->u.inner.child[!i]].count < least)
         shares = 1;
-    while (had < p->count && (total < least || (twochoice_priv_most(row, total, level) < total &&
-                                                (total < 2 * least || had == shares)))) {
+    while (had < p->count && (total < least || ((total < 2 * least || had == shares) &&
+                                                twochoice_priv_fit(row, total, level).most < total))) {
         const bool before = first > 0;
         n = &t->node[p->u.inner.child[before ? first - 1 : first + had]];
         if (before)
@@ -1168,11 +1172,11 @@ QOS_PRIV_NOINLINE void twochoice_priv_regroup(struct twochoice_table *t, struct 
         had++;
     }
     QOS_ASSERT(total <= TWOCHOICE_PRIV_ROW);
-    for (at = 0; at < total; at += gets, k++) {
+    for (at = 0; at < total; at += gets.most, k++) {
         gets = twochoice_priv_share(row + at, total - at, level, behind && had > 1);
         if (k >= had)
             twochoice_priv_add_child(t, p, first + k - 1, level);
-        twochoice_priv_write_node(&t->node[p->u.inner.child[first + k]], row + at, gets, level);
+        twochoice_priv_write_node(&t->node[p->u.inner.child[first + k]], row + at, level, gets);
         if (k > 0) {
             p->u.inner.object[first + k] = row[at].object;
             p->u.inner.offset[first + k] = row[at].offset;
@@ -1254,8 +1258,7 @@ TWOCHOICE_PRIV_INLINE struct twochoice_priv_at twochoice_priv_descend(const stru
     return at;
 }
 
-/* The first fragment that ends after the byte, which belongs `at` there: with the byte or after it, maybe in another
- * object. *f: it, or nothing. */
+/* The first fragment that ends after the byte, which belongs `at` there; maybe of another object. *f: it, or none. */
 TWOCHOICE_PRIV_INLINE struct twochoice_priv_at twochoice_priv_around(const struct twochoice_table *t,
                                                                      struct twochoice_priv_at at, uint64_t object,
                                                                      uint64_t offset, struct twochoice_priv_range *f)
@@ -1308,7 +1311,8 @@ QOS_PRIV_NOINLINE bool twochoice_priv_insert(struct twochoice_table *t, const st
                           f->tag >> 16 < version || (f->tag >> 16) - version > UINT32_MAX)) ||
         (leaf->narrow == TWOCHOICE_EVEN_SLOTS && f->end - f->offset != leaf->u.narrow.len))
         return false;
-    twochoice_priv_leaf_shift(leaf, t->at.slot + 1, t->at.slot);
+    if (t->at.slot < leaf->count)
+        twochoice_priv_leaf_shift(leaf, t->at.slot + 1, t->at.slot);
     twochoice_priv_set(leaf, t->at.slot, *f);
     leaf->count++;
     twochoice_priv_lead(leaf, 0);
@@ -1338,22 +1342,19 @@ QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *t)
 /* Gives bytes the tag of f; 0: they are at home. */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    struct twochoice_priv_range old;
+    struct twochoice_priv_range old, rest;
     while (!twochoice_priv_find_gap(t, f)) {
-        uint64_t end;
-        old = twochoice_priv_get_at(t->at);
+        old = rest = twochoice_priv_get_at(t->at);
         if (!twochoice_priv_remove(t)) {
             twochoice_priv_restructure(t, &old, false);
             t->fragments--;
         }
-        end = old.end;
         old.end = f->offset;
         if (old.offset < old.end && twochoice_priv_find_gap(t, &old))
             twochoice_priv_add(t, &old);
-        old.end = end;
-        old.offset = f->end;
-        if (old.offset < old.end && twochoice_priv_find_gap(t, &old))
-            twochoice_priv_add(t, &old);
+        rest.offset = f->end;
+        if (rest.offset < rest.end && twochoice_priv_find_gap(t, &rest))
+            twochoice_priv_add(t, &rest);
     }
     if (f->tag != 0)
         twochoice_priv_add(t, f);
@@ -1696,8 +1697,7 @@ QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *t, ui
     return QOS_OK;
 }
 
-/* The latest mark, beside the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: none is intact,
- * or it does not fit. */
+/* The latest mark, beside the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: none fits. */
 QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint64_t there,
                                                  struct twochoice_priv_record *mark)
 {
@@ -1826,8 +1826,7 @@ QOS_PRIV enum qos_status twochoice_priv_outcome(const struct twochoice_table *t,
     return stamp > t->first_version ? QOS_ENOENT : QOS_ESTALE;
 }
 
-/* QOS_EAGAIN: all stamps up to the last durable bound were given out. QOS_EFULL: all of all time, or no room to raise
- * the bound. */
+/* QOS_EAGAIN: all stamps up to the durable bound were given out. QOS_EFULL: all of all time, or no room to raise it. */
 QOS_PRIV enum qos_status twochoice_priv_stamp(struct twochoice_table *t, uint64_t *stamp)
 {
     const struct twochoice_priv_log *next = &t->log[twochoice_priv_other(t)];
@@ -2204,7 +2203,6 @@ QOS_PRIV bool twochoice_priv_busy(const struct twochoice_table *t, const struct 
     return last && twochoice_priv_overlap(f, &last->f);
 }
 
-/* The open write; NULL: none. */
 QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twochoice_table *t, uint64_t stamp)
 {
     uint32_t at = t->stamped[stamp & t->stamps];
@@ -2213,7 +2211,6 @@ QOS_PRIV struct twochoice_priv_write *twochoice_priv_write_of(const struct twoch
     return at != QOS_NONE ? &t->write[at] : NULL;
 }
 
-/* With what is reserved for it. */
 QOS_PRIV void twochoice_priv_close_write(struct twochoice_table *t, struct twochoice_priv_write *w)
 {
     const uint32_t slot = (uint32_t)(w - t->write);
@@ -3465,7 +3462,6 @@ QOS_PRIV bool twochoice_priv_order(const struct twochoice_placement *p, const st
     return true;
 }
 
-/* The write goes to this server. */
 QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *p, struct twochoice_priv_request *r,
                                   const struct twochoice_priv_offer *o, uint32_t write, uint64_t now_ns,
                                   struct twochoice_place_order *out)
@@ -3551,8 +3547,7 @@ QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *p, struct t
     return next_ns;
 }
 
-/* The ask that ends first gets a write, or waits. Then the one that ends last, if declined: no other is unless it
- * is. */
+/* The ask that ends first gets a write, or waits. Then the one that ends last is declined, or none is. */
 QOS_PRIV bool twochoice_priv_choose(struct twochoice_placement *p, struct twochoice_priv_request *r, uint64_t now_ns,
                                     struct twochoice_place_order *out)
 {
@@ -3632,7 +3627,7 @@ QOS_PRIV bool twochoice_priv_reserve(struct twochoice_placement *p, struct twoch
         if (r->unbound == 0 || silent_ns <= now_ns) {
             bool tell = o->state >= TWOCHOICE_PRIV_WAITS && o->state <= TWOCHOICE_PRIV_ASKS;
             o->state = r->unbound ? TWOCHOICE_PRIV_REFUSED : TWOCHOICE_PRIV_UNUSED;
-            if (r->unbound && tell) {
+            if (r->unbound) {
                 p->service_ns[o->server] = p->timeout_ns;
                 qos_counter_add(&p->counters.refused, 1);
             }
@@ -3933,8 +3928,7 @@ QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *in, const struct
 
 /* -- times -- */
 
-/* How long the device completed nothing, as a part of what it does at once, if longer than one in flight takes; else
- * 0. */
+/* How long the device completed nothing, as a part of what it does at once; 0: no longer than one in flight takes. */
 QOS_PRIV uint64_t twochoice_priv_late_ns(const struct twochoice_intake *in, uint64_t now_ns)
 {
     uint64_t since;
