@@ -1037,7 +1037,8 @@ QOS_PRIV bool twochoice_priv_before(const struct twochoice_priv_range *a, const 
 }
 
 /* How many of n entries one node can have, if not all with room for more, except in a narrow leaf; a leaf's form. */
-QOS_PRIV struct twochoice_priv_form twochoice_priv_fit(const struct twochoice_priv_range *e, uint32_t n, uint32_t level)
+QOS_PRIV_NOINLINE struct twochoice_priv_form twochoice_priv_fit(const struct twochoice_priv_range *e, uint32_t n,
+                                                                uint32_t level)
 {
     struct twochoice_priv_form is = {(uint32_t)qos_min(n, TWOCHOICE_INNER_SHARED), 0, 0};
     uint64_t least = UINT64_MAX, most = 0;
@@ -1342,19 +1343,22 @@ QOS_PRIV_NOINLINE bool twochoice_priv_remove(struct twochoice_table *t)
 /* Gives bytes the tag of f; 0: they are at home. */
 QOS_PRIV_NOINLINE void twochoice_priv_apply(struct twochoice_table *t, const struct twochoice_priv_range *f)
 {
-    struct twochoice_priv_range old, rest;
+    struct twochoice_priv_range old;
     while (!twochoice_priv_find_gap(t, f)) {
-        old = rest = twochoice_priv_get_at(t->at);
+        uint64_t end;
+        old = twochoice_priv_get_at(t->at);
         if (!twochoice_priv_remove(t)) {
             twochoice_priv_restructure(t, &old, false);
             t->fragments--;
         }
+        end = old.end;
         old.end = f->offset;
         if (old.offset < old.end && twochoice_priv_find_gap(t, &old))
             twochoice_priv_add(t, &old);
-        rest.offset = f->end;
-        if (rest.offset < rest.end && twochoice_priv_find_gap(t, &rest))
-            twochoice_priv_add(t, &rest);
+        old.end = end;
+        old.offset = f->end;
+        if (old.offset < old.end && twochoice_priv_find_gap(t, &old))
+            twochoice_priv_add(t, &old);
     }
     if (f->tag != 0)
         twochoice_priv_add(t, f);
