@@ -175,8 +175,9 @@ struct htb_config {
                                     * at the root's rates; 0: 1 ns, one request at a time */
     uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(1 s, flight_min_ns). Give 50 ms, or
                                     * four of the largest requests if longer, where a device is fast for a while (a
-                                    * credit, a write cache), or one of its members is slow: else it may stay too wide
-                                    * for a minute and more, and rates and latency_ns are missed */
+                                    * credit, a write cache), loses what is in flight (TCP incast), or one of its
+                                    * members is slow: else it may be too wide for ten seconds and more, and a few
+                                    * requests are late, or a rate has three quarters of it */
     enum htb_order order;          /* of the dispatch queue */
     uint32_t dispatch_max;         /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64.
                                     * They are not called back when a class gets tokens */
@@ -585,18 +586,20 @@ struct htb_priv_flight {
     uint16_t narrow;                           /* what the late classes need: the least of theirs */
     uint16_t part;                             /* what the root lends has of the bound, of HTB_PRIV_WHOLE; logarithm */
     enum htb_priv_phase phase;
-    bool up, searching, full; /* direction of the trial; look for the knee; a request had to wait for room */
-    uint32_t step;            /* the bound changes by 1 + 2^-step */
-    uint32_t longer;          /* looks are 4^longer times as long, as the demand or the device varies */
-    uint32_t by;              /* class that the bound is narrowed for; QOS_NONE */
-    uint32_t had;             /* requests that are at the device still since the last gap that may be a pause */
-    bool failed;              /* the other direction, at this step */
-    bool hurts;               /* the trial delays own tokens */
-    bool draining;            /* more is in flight than a bound that was narrowed */
-    bool alone;               /* one class has the device for itself */
-    uint64_t base_ns;         /* the knee while another one is tried */
-    uint64_t from_speed;      /* before the bound was narrowed for classes */
-    uint64_t speed[3];        /* by phase: device time completed in 2^20 ns */
+    bool up, searching, full;       /* direction of the trial; look for the knee; a request had to wait for room */
+    uint32_t step;                  /* the bound changes by 1 + 2^-step */
+    uint32_t longer;                /* looks are 4^longer times as long, as the demand or the device varies */
+    uint32_t by;                    /* class that the bound is narrowed for; QOS_NONE */
+    uint32_t had;                   /* requests that are at the device still since the last gap that may be a pause */
+    bool failed;                    /* the other direction, at this step */
+    bool hurts;                     /* the trial delays own tokens */
+    bool draining;                  /* more is in flight than a bound that was narrowed */
+    bool alone;                     /* one class has the device for itself */
+    uint64_t base_ns;               /* the knee while another one is tried */
+    uint64_t look_speed;            /* the best of the looks at the knee, of late */
+    uint64_t wide_ns, wide_done_ns; /* time at the knee, of late, and what was completed in it */
+    uint64_t wide_at_ns;            /* so far that is counted, on the active clock */
+    uint64_t speed[3];              /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
     uint64_t asked, was_asked, found_for;      /* 64 times what is asked for, in the mean: so far; last; for the knee */
@@ -2234,8 +2237,12 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *       small a knee, too
  *       hopeless  the device is slower by an eighth than before, and the least bound is reached, or half of the bound
  *                 has twice not made requests faster there by an eighth: they do not wait in a queue of the device
+ *     before    the best of the looks at the knee, of late. A knee above burst_ns takes longer to fill and to drain
+ *               than a look: what is gained by the one is lost by the other (most of it waits in the slowest member).
+ *               So there it is the mean of the latest 1.6 s at the knee, drains included
  *     hurts     own tokens of other classes have waited for room for two bursts on end, and the device is slower by an
- *               eighth than it was before: they lose what is theirs
+ *               eighth than it was before: they lose what is theirs. A bound above burst_ns shows nothing of that while
+ *               it drains
  *
  *   alone     no other class has asked for lag_ns: the bound is as wide as a newcomer may wait for: burst_ns, half of
  *             the least latency_ns that any class has had, or the knee, if that is more. A narrower one is for nobody,
@@ -2386,6 +2393,12 @@ QOS_PRIV uint64_t htb_priv_least(const struct htb_priv_flight *f)
     return qos_max(f->min_ns, qos_sat_sub(f->dry_ns, (f->active_ns - f->dry_at_ns) / 64));
 }
 
+/* Is what the bound before let in still leaving? (In joined trees that is not known.) */
+QOS_PRIV bool htb_priv_drains(const struct htb *tree)
+{
+    return tree->flight.draining && !tree->joined.lease;
+}
+
 /* The bound to try in the present direction: wider by one request at least, or narrower than what was in flight. */
 QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 {
@@ -2430,6 +2443,23 @@ QOS_PRIV void htb_priv_search(struct htb_priv_flight *f, uint32_t step)
     f->failed = false;
 }
 
+/* Does the knee take longer to fill and to drain than own tokens are waited for? */
+QOS_PRIV bool htb_priv_is_deep(const struct htb *tree)
+{
+    return tree->flight.knee_ns > tree->set.burst_ns;
+}
+
+/* The speed before the bound was narrowed for classes; 0: not known. */
+QOS_PRIV uint64_t htb_priv_from_speed(const struct htb *tree)
+{
+    const struct htb_priv_flight *f = &tree->flight;
+    if (!htb_priv_is_deep(tree))
+        return f->look_speed;
+    if (f->found_for == QOS_NEVER || f->wide_ns == 0)
+        return 0;
+    return qos_mul_div_floor(f->wide_done_ns, UINT64_C(1) << 20, f->wide_ns);
+}
+
 /* What a class learned of a device that was slower or faster by a half does not count. */
 QOS_PRIV void htb_priv_rested(struct htb_priv_flight *f, uint64_t now_speed)
 {
@@ -2449,10 +2479,12 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
     uint64_t bound_ns = f->knee_ns, tried_ns = bound_ns;
     if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart = htb_priv_apart(f->speed[0], f->settled_speed);
-        f->from_speed = qos_max(f->speed[0], f->from_speed - f->from_speed / 16); /* single looks may show less */
+        f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
         if (!f->searching && apart > f->settled_speed / 4) { /* another device: what was learned does not count */
             htb_priv_search(f, 0);
-            f->from_speed = f->speed[0];
+            f->look_speed = f->speed[0];
+            f->wide_ns = f->active_ns - f->begun_ns;
+            f->wide_done_ns = f->done_ns;
         } else if (!f->searching && now_ns >= f->probe_ns) {
             htb_priv_search(f, HTB_PRIV_FINE);
         }
@@ -2667,7 +2699,7 @@ QOS_PRIV void htb_priv_give_up(struct htb *tree, struct htb_priv_late *c)
     uint32_t i;
     c->rest_ns = qos_min(qos_max(2 * c->rest_ns, 64 * (tree->flight.active_ns - c->begun_ns)), UINT64_C(64000000000));
     c->retry_ns = qos_sat_add(tree->now_ns, c->rest_ns);
-    c->speed = htb_priv_log2(tree->flight.from_speed);
+    c->speed = htb_priv_log2(htb_priv_from_speed(tree));
     c->bound = HTB_PRIV_WIDE;
     c->step = HTB_PRIV_STEP_MAX / 2;
     c->credit = 0;
@@ -2776,11 +2808,19 @@ QOS_PRIV void htb_priv_was_in_time(struct htb *tree, struct htb_priv_late *c)
     htb_priv_need(tree, c, bound);
 }
 
-/* Does the device complete less, by an eighth, than before the bound was narrowed? A few requests do by chance. */
-QOS_PRIV bool htb_priv_is_slower(const struct htb_priv_flight *f)
+/* Is a speed less, by an eighth, than before the bound was narrowed? */
+QOS_PRIV bool htb_priv_is_less(const struct htb *tree, uint64_t speed)
 {
+    const uint64_t before = htb_priv_from_speed(tree);
+    return speed < before - before / 8;
+}
+
+/* Does the device complete less than before the bound was narrowed? A few requests do by chance. */
+QOS_PRIV bool htb_priv_is_slower(const struct htb *tree)
+{
+    const struct htb_priv_flight *f = &tree->flight;
     const bool shows = f->phase == HTB_PRIV_BASE && f->n >= 64 && f->done_ns >= 2 * f->bound_ns;
-    return (shows ? htb_priv_speed(f) : f->speed[HTB_PRIV_BASE]) < f->from_speed - f->from_speed / 8;
+    return htb_priv_is_less(tree, shows ? htb_priv_speed(f) : f->speed[HTB_PRIV_BASE]);
 }
 
 /* The speed since the bound was narrowed for this class, which may be too short for a look. */
@@ -2837,7 +2877,7 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     c->behind_ns = asks ? qos_sat_sub(c->behind_ns + took_ns, own_ns - made_up_ns) : 0;
     octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, unit_ns / 2), 1024, unit_ns);
     if (c->bound == HTB_PRIV_WIDE) {
-        if (octaves == 0 || room || c->retry_ns > tree->now_ns || tree->flight.from_speed == 0)
+        if (octaves == 0 || room || c->retry_ns > tree->now_ns || htb_priv_from_speed(tree) == 0)
             return;
         /* The knee may be too small. (In joined trees a search has no end while others have the device.) */
         if (!tree->joined.lease && tree->flight.searching && tree->flight.step < 2 &&
@@ -2859,8 +2899,8 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         return;
     }
     bound = (uint32_t)qos_max(qos_sat_sub(c->from, octaves), htb_priv_log2(tree->flight.min_ns));
-    if ((vain && htb_priv_speed_since(&tree->flight, c) < tree->flight.from_speed - tree->flight.from_speed / 8) ||
-        (c->from < octaves + htb_priv_log2(tree->flight.min_ns) && htb_priv_is_slower(&tree->flight))) {
+    if ((vain && htb_priv_is_less(tree, htb_priv_speed_since(&tree->flight, c))) ||
+        (c->from < octaves + htb_priv_log2(tree->flight.min_ns) && htb_priv_is_slower(tree))) {
         htb_priv_give_up(tree, c);
     } else if (!room || bound > c->bound) { /* what waits for room is not helped by less of it */
         htb_priv_need(tree, c, bound);
@@ -2909,8 +2949,9 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
     const bool trial = f->phase == HTB_PRIV_TRIAL && f->knee_ns < f->base_ns;
     /* The class that the bound is narrowed for waits for what it gets by that. */
     const bool helped = f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
+    const bool drains = htb_priv_drains(tree) && f->bound_ns > tree->set.burst_ns;
     uint32_t i;
-    if (tree->own.count == helped || (!trial && f->bound_ns >= f->knee_ns))
+    if (tree->own.count == helped || drains || (!trial && f->bound_ns >= f->knee_ns))
         f->lent_ns = qos_max(f->lent_ns, f->active_ns);
     if (qos_sat_sub(f->active_ns, f->lent_ns) <=
         (trial ? tree->set.burst_ns / 2 : tree->set.burst_ns + tree->set.burst_ns / 2))
@@ -2921,7 +2962,7 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
         htb_priv_look(tree, now_ns);
         return true;
     }
-    if (!htb_priv_is_slower(f))
+    if (!htb_priv_is_slower(tree))
         return false; /* it is the device */
     for (i = 0; f->cls[i].id != f->by; i++)
         QOS_ASSERT(i + 1 < HTB_PRIV_LATE_MAX);
@@ -3019,6 +3060,22 @@ QOS_PRIV bool htb_priv_plainly_worse(const struct htb_priv_flight *f)
            htb_priv_speed(f) < before - before / (f->n == 64 ? 3 : 6);
 }
 
+/* The speed at the knee, which narrowing is judged by, is the mean of the latest 1.6 s and 16 bounds. What is won as a
+ * wider bound fills is lost as it drains: that counts, too. */
+QOS_PRIV void htb_priv_count_wide(struct htb *tree, const struct htb_request *r)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    if (!f->alone && (f->bound_ns >= f->knee_ns || htb_priv_drains(tree))) {
+        f->wide_ns = qos_sat_add(f->wide_ns, f->active_ns - f->wide_at_ns);
+        f->wide_done_ns = qos_sat_add(f->wide_done_ns, r->flight_ns);
+        if (f->wide_ns > 16 * HTB_PRIV_LOOK_NS && f->wide_done_ns > 16 * f->bound_ns) {
+            f->wide_ns /= 2;
+            f->wide_done_ns /= 2;
+        }
+    }
+    f->wide_at_ns = f->active_ns;
+}
+
 /* A request is complete, and has cost `tokens`: what does it show of its class, and of the bound? */
 QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
 {
@@ -3030,6 +3087,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
     if (r->generation != c->generation || htb_priv_hurt(tree, now_ns))
         return;
     f->sum_ns = qos_wrap_add(f->sum_ns, r->flight_ns);
+    htb_priv_count_wide(tree, r);
     took_ns = qos_elapsed_ns(r->since_ns, now_ns);
     took = htb_priv_log2(took_ns);
     if (c->u.leaf.latency_us != 0)
@@ -3084,10 +3142,10 @@ QOS_PRIV void htb_priv_others(struct htb *tree, uint64_t worst)
     const struct htb_priv_flight *f = &tree->flight;
     struct htb_priv_late *c = &tree->flight.cls[0];
     const uint32_t bound = HTB_PRIV_WIDE - (uint32_t)worst;
-    if (bound != c->bound && c->retry_ns <= tree->now_ns && f->from_speed != 0)
+    if (bound != c->bound && c->retry_ns <= tree->now_ns && htb_priv_from_speed(tree) != 0)
         htb_priv_need(tree, c, bound);
     if (c->bound != HTB_PRIV_WIDE && f->active_ns - c->begun_ns > 32 * HTB_PRIV_LOOK_NS &&
-        htb_priv_exp2(c->bound) <= f->cost_ns / 64 && htb_priv_speed_since(f, c) < f->from_speed / 4)
+        htb_priv_exp2(c->bound) <= f->cost_ns / 64 && htb_priv_speed_since(f, c) < htb_priv_from_speed(tree) / 4)
         htb_priv_give_up(tree, c);
 }
 
@@ -3767,8 +3825,8 @@ QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out)
     out->flight_bound_ns = tree->flight.bound_ns;
     out->flight_by = tree->flight.by;
     out->flight_cost_permille = 0;
-    if (tree->flight.by != QOS_NONE && tree->flight.from_speed != 0)
-        out->flight_cost_permille = qos_sat_sub(1000, tree->flight.speed[0] * 1000 / tree->flight.from_speed);
+    if (tree->flight.by != QOS_NONE && htb_priv_from_speed(tree) != 0)
+        out->flight_cost_permille = qos_sat_sub(1000, tree->flight.speed[0] * 1000 / htb_priv_from_speed(tree));
     return QOS_OK;
 }
 

@@ -1,7 +1,8 @@
 // proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though the
 // search for the knee does not end; one whose rate is out of reach and that comes and goes costs the others nothing; more
 // demand is seen when it comes; the search goes on where requests take half a second; requests that hang cost their room
-// and a second, and a pause costs no more by that
+// and a second, and a pause costs no more by that; a rate and latency_ns are kept after a time when the link was much
+// faster, and a rate on eight members of which one is slow
 // flags: -O2
 // variants: native
 #include "htb.h"
@@ -25,14 +26,17 @@ struct link {
     uint64_t joins_ns;  /* the third one asks from then on */
     uint32_t hang;      /* so many requests of the first one hang from hang_ns on: for back_ns */
     uint64_t hang_ns, back_ns;
-    uint64_t pause_ns; /* from hang_ns on nothing completes for so long */
+    bool raid;           /* eight members instead, requests hashed over them; the first has a fifth of the speed */
+    uint64_t pause_ns;   /* from hang_ns on nothing completes for so long */
+    uint64_t latency_ns; /* of the first tenant, which has one request at a time */
 };
 
 static struct htb tree;
 static struct htb_request request[REQUESTS_MAX];
 static uint64_t end_ns[REQUESTS_MAX];
 static bool idle[REQUESTS_MAX];
-static uint64_t extra_ns; /* device time that came to what was in flight, in the pause */
+static uint64_t asked_ns, late, judged; /* the first tenant's request; how many were late by far; of how many */
+static uint64_t extra_ns;               /* device time that came to what was in flight, in the pause */
 static unsigned char memory[1 << 16] __attribute__((aligned(64)));
 
 static bool asks(const struct link *l, uint32_t id, uint64_t now)
@@ -51,13 +55,14 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
     uint64_t resumes = 0, before_ns = 0;
     bool paused = false;
     double speed = 1, credit = (double)l->credit_ns;
+    uint64_t member_ns[8] = {0};
     uint32_t i, id, n = 0, hung = 0;
     memset(&config, 0, sizeof config);
     memset(&terms, 0, sizeof terms);
     memset(request, 0, sizeof request);
     memset(got, 0, 3 * sizeof *got);
     check_rng_init(&rng, seed);
-    config.rate_per_s[0] = l->steady_ns ? S * 33 / 100 : S * 9 / 10;
+    config.rate_per_s[0] = l->steady_ns ? S * 33 / 100 : l->raid ? S * 13 / 100 : S * 9 / 10;
     config.order = HTB_FIFO;
     config.start_ns = 1;
     config.dispatch_max = config.device_max = 256;
@@ -65,6 +70,7 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
     CHECK_EQ(htb_init(&tree, memory, sizeof memory, &config), QOS_OK);
     for (id = 1; id <= 3; id++) {
         terms.rate_per_s[0] = (uint64_t)(l->tenant[id - 1].rate * (double)S);
+        terms.latency_ns = id == 1 ? l->latency_ns : 0;
         CHECK_EQ(htb_reserve(&tree, now, id, &terms, NULL), QOS_OK);
         for (i = 0; i < l->tenant[id - 1].requests; i++, n++) {
             request[n].class_id = id;
@@ -83,6 +89,7 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
         for (i = 0; i < n; i++)
             if (idle[i] && asks(l, request[i].class_id, now)) {
                 idle[i] = false;
+                asked_ns = i == 0 ? now : asked_ns;
                 CHECK_EQ(htb_submit(&tree, now, &request[i]), QOS_OK);
             }
         while ((r = htb_dispatch(&tree, now)) != NULL) {
@@ -91,6 +98,11 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
             credit = (more < (double)l->credit_ns ? more : (double)l->credit_ns) - (double)r->tokens[0];
             worked_ns = at;
             end_ns[r - request] = at + l->rtt_ns + (uint64_t)(credit < 0 ? -credit / speed : 0);
+            if (l->raid) {
+                const uint64_t k = check_between(&rng, 0, 7);
+                member_ns[k] = qos_max(member_ns[k], now) + r->tokens[0] * (k == 0 ? 40 : 8);
+                end_ns[r - request] = member_ns[k] + l->rtt_ns;
+            }
             if (now >= l->hang_ns && r->class_id == 1 && hung < l->hang) {
                 hung++;
                 end_ns[r - request] = l->back_ns ? now + l->back_ns : QOS_NEVER;
@@ -122,6 +134,11 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
                     now > from_ns ? (double)request[i].tokens[0] / (double)(to_ns - from_ns) : 0;
                 CHECK_EQ(htb_complete(&tree, now, HTB_DONE, NULL, &request[i]), QOS_OK);
                 idle[i] = true;
+                if (i == 0 && l->latency_ns && now > from_ns) { /* its turn comes at most a request's time later */
+                    judged++;
+                    late +=
+                        now - asked_ns > l->latency_ns + (uint64_t)((double)l->tenant[0].cost_ns / l->tenant[0].rate);
+                }
             }
     }
 }
@@ -184,6 +201,14 @@ int main(void)
                                        .rtt_ns = 100000,
                                        .hang_ns = 10 * S,
                                        .pause_ns = S / 2};
+    static const struct link credit = {
+        .tenant = {{8, 333000, 0.18}, {32, 8400000, 0}, {64, 1050000, 0.12}}, .rtt_ns = 500000, .credit_ns = 20 * S};
+    static const struct link slow_member = {
+        .tenant = {{8, 512000, 0.039}, {32, 1290000, 0}, {64, 598000, 0.026}}, .rtt_ns = 1000, .raid = true};
+    static const struct link fast_once = {.tenant = {{1, 333000, 0.06}, {100, 1050000, 0}, {0, 1, 0}},
+                                          .rtt_ns = 2000000,
+                                          .credit_ns = 16 * S,
+                                          .latency_ns = 9900000};
     double got[3];
     uint64_t seed;
     size_t i;
@@ -199,6 +224,14 @@ int main(void)
     hangs("all of a class hang and never complete", &all_hang, 0, 0.9);
     hangs("many hang and never complete", &many_hang, 0.9, 0.9);
     hangs("large ones hang and never complete", &large_hang, 0.9, 0.9);
+    beside("fast at first, a rate", &credit, 2700000, 20 * S, 100 * S, 1, 0.99, 0.95);
+    for (seed = 1; seed <= 12; seed++) /* all of the rate in ten of them */
+        beside("a slow member", &slow_member, 8200000, 40 * S, 200 * S, seed, 0.7, 0.95);
+    CHECK_CONTEXT("fast at first, latency_ns");
+    run(&fast_once, 0, 21 * S, 76 * S, 1, got);
+    printf("fast at first: %u of %u late, total %.3f\n", (unsigned)late, (unsigned)judged, got[0] + got[1]);
+    CHECK_LE(100 * late, judged);
+    CHECK_WITHIN(got[0] + got[1], 0.95, 10);
     CHECK_CONTEXT("a pause");
     run(&pauses, 0, 11 * S, 12 * S, 1, got);
     printf("a pause lets %.3f ms more go\n", (double)extra_ns / 1e6);
