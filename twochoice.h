@@ -118,8 +118,9 @@ extern "C" {
 #define TWOCHOICE_LOCAL UINT32_MAX         /* target: the home server itself */
 #define TWOCHOICE_UNBOUND (UINT32_MAX - 1) /* target: not known yet */
 
-#define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30)     /* in one table */
-#define TWOCHOICE_OPEN_MAX 65536                        /* writes, or pulls, open at once in one table */
+#define TWOCHOICE_FRAGMENTS_MAX (UINT32_C(1) << 30) /* in one table */
+#define TWOCHOICE_OPEN_MAX 65536                    /* writes, or pulls, open at once in one table */
+
 #define TWOCHOICE_VERSION_MAX ((UINT64_C(1) << 48) - 1) /* stamps: 8.9 years at 10^6/s; a restart takes 2^21 */
 
 #define TWOCHOICE_RECORD_BYTES 48  /* every record of the log */
@@ -127,9 +128,10 @@ extern "C" {
 #define TWOCHOICE_MARK_LOG 2       /* beside the logs 0 and 1: 1024 bytes */
 #define TWOCHOICE_ACCEPT_PREFIX 1u /* recover: keep what is before the damage, and report it */
 
-#define TWOCHOICE_WRITES_MAX 1024              /* writes in one request */
-#define TWOCHOICE_REQUESTS_MAX 256             /* open at once */
-#define TWOCHOICE_RESERVATIONS_MAX 65536       /* at one server */
+#define TWOCHOICE_WRITES_MAX 1024        /* writes in one request */
+#define TWOCHOICE_REQUESTS_MAX 256       /* open at once */
+#define TWOCHOICE_RESERVATIONS_MAX 65536 /* at one server */
+
 #define TWOCHOICE_TIME_MAX (UINT64_C(1) << 42) /* 73 minutes: a longer time counts as this */
 #define TWOCHOICE_LEN_MAX (UINT64_C(1) << 36)  /* a longer write counts as this */
 #define TWOCHOICE_MESSAGE_MAGIC 0x4f484332u    /* "2CHO" */
@@ -555,7 +557,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *        '--------------------------------------------------------------------------------------------'
  *
  *   1. A stamp is never given twice, not even after a crash. It names the piece: a target stores (object, stamp) apart
- *      from all others and overwrites nothing. If it does not have a piece that it should read or drop, it says so; the
+ *      and overwrites nothing. If it does not have a piece that it should read or drop, it says so; the
  *      reader then asks the home again.
  *   2. A write counts from write_end on. The last write_end wins; after a commit it is acknowledged.
  *   3. At home, bytes are overwritten in place. So for any byte only one write at home, or one pull that writes there,
@@ -564,11 +566,11 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   4. A pull converts only bytes that still carry the stamp that it copied.
  *   5. A piece may be dropped when refers() says that no byte needs it, and the change that made it so is durable: ask
  *      refers() at once for each piece that write_end and pull_finish replaced, note counts.changes, and send the drop
- *      when counts.durable_changes has reached it. A lost, repeated or late drop does no harm.
+ *      when counts.durable_changes has reached it. A drop may be lost, repeated or late.
  *   6. Of pieces that a crash leaves behind: now and then a target lists what it holds, and the home answers with
  *      refers(), once all its changes so far are durable.
- *   7. Delete or truncate: a write at home, without data. begin; remove the bytes at home, durably; end; commit. In
- *      bounded steps: on QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
+ *   7. Delete or truncate: a write at home, without data. begin; remove the bytes at home, durably; end; commit. On
+ *      QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
  *
  * TREE. A B+tree with the key (object, offset) over a fixed pool of nodes of 1024 bytes. A query costs its cache
  * misses, so the first of a node's 16 lines shows which of the others to read:
@@ -580,13 +582,13 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     even leaf    96 fragments   | and the length of each   | start ... | stamp ... | target ... |
  *
  *   A leaf is narrow if its fragments are of one object, within 4 GiB and with stamps within 2^32: it has them less a
- *   base, that of starts with as much room on either side. It is even if all are of one length, too. An inner node is
+ *   base. It is even if all are of one length, too. An inner node is
  *   narrow if its bounds, but the first, are below 2^47 and their objects differ in the low 16 bits only: one key of 64
- *   bits has both. A search compares, without a branch, the leaders, then the keys of one group. The next node is
- *   fetched at once: one miss a level. A change that a leaf cannot do alone reads it and, if it has too few for two,
+ *   bits has both. A search compares, without a branch, the leaders, then the keys of one group. One miss a
+ *   level. A change that a leaf cannot do alone reads it and, if it has too few for two,
  *   neighbours into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three
- *   (B*-tree), a full narrow one two. A fragment behind all of its object fills the leaf before: appends leave full
- *   ones. Inner nodes get room, or are refilled, likewise on the way down.
+ *   and a full narrow one two. A fragment behind all of its object fills the leaf before: appends fill
+ *   them. Inner nodes get room, or are refilled, likewise on the way down.
  *
  *   Memory: a fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take
  *   46, narrow ones 22, even ones 15; appends 34, 17, 11.
@@ -612,7 +614,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     2. a compacted log has its end record: a compaction that lost anything has none;
  *     3. it has at least as many records as the mark of its identity states, and no mark is of a later identity.
  *        A mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart, one at most not
- *        synced. Of a damaged one, maybe by a crash, the other counts. compact_end writes a log's first: call it soon
+ *        synced. Of a damaged one the other counts. compact_end writes a log's first: call it soon
  *        after the swap, as until then damage that cuts off the new log's end looks like a crash.
  *   Stamps: a ceiling record raises the bound on stamps by 2^20; none above the last durable bound is given out.
  *   Recovery goes on above it. The header's layout is that of every future version.
@@ -632,7 +634,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *                                                                         swapped  +-------------------------+
  *
  *     - A failed write or sync is never tried twice: a second sync may report success wrongly. Nothing follows a torn
- *       tail: both mixed would look like damage. What a LOST log holds since its last good sync is unknown, for ever.
+ *       tail: both mixed would look like damage. What a LOST log holds since its last good sync is unknown.
  *     - Changes are recorded while the active log is SOUND and the other not DOUBTFUL; in COPYING those before the
  *       cursor to both, in COPIED and SWAPPING all.
  *     - A commit syncs the active log unless LOST, the other from COPIED on, and an unsynced mark.
@@ -641,8 +643,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     - The swap may begin when all acknowledged is durable in the other log. Until compact_end either may be the
  *       active one.
  *
- *   Recovery reads log 0 as LOST, and compacts it: it cuts and appends nothing. A power cut in it leaves the old log or
- *   the new one, which say the same.
+ *   Recovery reads log 0 as LOST, and compacts it: it cuts and appends nothing. A power cut in it leaves either,
+ *   and they say the same.
  *
  * MAINTAINER (Section V-C). It goes round the table, at most TWOCHOICE_PRIV_LOOKS fragments a step. Each server is
  * probed once per idle_ns, and pieces of idle ones are pulled, within a token bucket. After a round without a pull it
@@ -654,7 +656,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *
  *   1. Fragments do not overlap; offset < end; no target is the home.
  *   2. Leaves hold 18 to 30, 64 or 96 fragments, inner nodes 29 to 48 children, except under a root with one or two.
- *   3. Unused slots hold the largest key: a search need not know how many are in use. Leaders are copies.
+ *   3. Unused slots hold the largest key: a search need not know how many are in use.
  *   4. The active log has the contents of the table; while a compaction copies, the other one those before the cursor,
  *      and no more; afterwards all.
  *   5. What open writes have reserved (2 fragments and a record; at home 1 and 1) is free, in the active log and, from
@@ -833,8 +835,8 @@ QOS_PRIV uint32_t twochoice_priv_target(uint64_t tag)
     return (uint32_t)(tag & 0xffffu);
 }
 
-/* How many of n keys, `step` words apart, are at most the key? Without a branch. Searches add two halves, of different
- * widths: gcc would make one chain of both. */
+/* How many of n keys, `step` words apart, are at most the key? Without a branch. Two halves of different widths:
+ * gcc would make one chain of equal ones. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -1950,7 +1952,7 @@ QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 }
 
 /* The record at `bad` does not fit. QOS_OK: a crash cut it short, not acknowledged; else it is damaged. It was durable
- * if a whole record after it says so (whose CRC does not fit, either). *end: where the log ends. */
+ * if a whole record after it says so. *end: where the log ends. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t, uint64_t bad, uint64_t *end)
 {
     uint8_t record[TWOCHOICE_RECORD_BYTES];
@@ -2078,7 +2080,7 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
 }
 
 /* A new log says the same as log 0. After damage, what raised the bound on stamps may be missing: a mark is at most two
- * rounds of commits old, each of which raised it by 2^20 at most. */
+ * rounds of commits old: 2^21. */
 QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *t, const struct twochoice_priv_record *mark,
                                                bool damaged)
 {
