@@ -2643,9 +2643,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   At the end of each period, U the sum of all N, Omega the estimate, M = config.history:
  *
  *       tokens left      that clients want: U joins the last M records W; Omega = their mean
- *       none, clients waited, U within equal_within of Omega, or Omega below the profile's capacity
- *                        Omega grows by capacity_step; below the profile's each step in a row is twice the last; also
- *                        if Omega is not above the reservations, as then the pool has only what they return
+ *       none, clients waited, U within equal_within of Omega, or Omega not above the reservations (as then the pool has
+ *                        only what they return)
+ *                        Omega grows by capacity_step; below the profile's capacity each step in a row is twice the
+ *                        last, and U counts tokens that nobody's report tells of
  *       U above Omega    Omega = U: the overrun was used
  *       else             Omega stays: the demand was the limit
  *
@@ -2783,7 +2784,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     } else if (unmet && known && known < omega + within && !doubt) {
         tokenpool_monitor_priv_fall(monitor, used, known, left, within);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap &&
-               (qos_sat_add(used, within) >= omega || omega <= qos_max(monitor->info.reserved, config->capacity - 1))) {
+               (qos_sat_add(omega < config->capacity ? known : used, within) >= omega ||
+                omega <= monitor->info.reserved)) {
         tokenpool_monitor_priv_grow(monitor, used);
     } else if (used > omega) { /* with tokens of the overrun: the records are of a slower node */
         monitor->window_used = monitor->window_at = 0;
