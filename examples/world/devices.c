@@ -399,10 +399,11 @@ bool world_device_abort(struct world_device *d, uint64_t now_ns, struct world_io
 void world_device_stop(struct world_device *d, uint64_t now_ns, uint64_t until_ns)
 {
     const uint64_t from_ns = now_ns > d->stopped_ns ? now_ns : d->stopped_ns;
-    struct world_queue ends = {0};
+    struct world_queue ends;
     struct world_event e;
     if (until_ns <= from_ns)
         return;
+    memset(&ends, 0, sizeof ends);
     d->stopped_ns = until_ns;
     while (world_queue_take(&d->ends, WORLD_NEVER, &e)) {
         if (e.kind == CHANNEL)

@@ -302,15 +302,17 @@ static void by_turns(uint32_t trees, uint32_t channels, bool weights, uint32_t h
         if (now / step == FROM * S / step)
             for (k = 0, reserved = all = served[1]; k < trees; k++)
                 all += before[k] = served[borrower[k]];
-        for (i = 0; i < count; i++)
-            if (queue[i].end_ns <= now) {
-                struct htb_request *r = queue[i].r;
-                served[r->class_id] += r->tokens[0];
-                CHECK_EQ(htb_complete(&tree[queue[i].k], now, HTB_DONE, NULL, r), QOS_OK);
-                count--;
-                memmove(&queue[i], &queue[i + 1], (count - i) * sizeof queue[0]);
-                i--;
+        for (i = 0; i < count;) {
+            struct htb_request *r = queue[i].r;
+            if (queue[i].end_ns > now) {
+                i++;
+                continue;
             }
+            served[r->class_id] += r->tokens[0];
+            CHECK_EQ(htb_complete(&tree[queue[i].k], now, HTB_DONE, NULL, r), QOS_OK);
+            count--;
+            memmove(&queue[i], &queue[i + 1], (count - i) * sizeof queue[0]);
+        }
         for (k = 0; k < trees; k++) {
             struct htb_request *r;
             (void)htb_exchange(&tree[k], now);
