@@ -286,7 +286,7 @@ static void by_turns(uint32_t trees, uint32_t channels, bool weights, uint32_t h
         uint64_t end_ns;
         uint32_t k;
     } queue[TREES * 2 * OUT];
-    uint64_t now, before[TREES] = {0}, reserved = 0, all = 0, step = S / ROOT * 4096;
+    uint64_t now, before[TREES] = {0}, reserved = 0, all, step = S / ROOT * 4096;
     double share[TREES], one;
     uint32_t count = 0, hang = hung, busy, k, i, id;
     open_trees(trees, HTB_BY_FLIGHT, 2 * OUT, weights ? MS : 0);
@@ -300,8 +300,8 @@ static void by_turns(uint32_t trees, uint32_t channels, bool weights, uint32_t h
         }
     for (now = 0; now < TO * S; now += step) {
         if (now / step == FROM * S / step)
-            for (k = 0, reserved = all = served[1]; k < trees; k++)
-                all += before[k] = served[borrower[k]];
+            for (k = 0, reserved = served[1]; k < trees; k++)
+                before[k] = served[borrower[k]];
         for (i = 0; i < count;) {
             struct htb_request *r = queue[i].r;
             if (queue[i].end_ns > now) {
@@ -342,9 +342,9 @@ static void by_turns(uint32_t trees, uint32_t channels, bool weights, uint32_t h
                 busy++;
             }
     }
-    for (k = 0, all = served[1] - all; k < trees; k++)
-        all += served[borrower[k]];
     reserved = served[1] - reserved;
+    for (k = 0, all = reserved; k < trees; k++)
+        all += served[borrower[k]] - before[k];
     CHECK_CONTEXT("%u trees, %u channels, weights %u : 1, %u hang", trees, channels, weights ? 3 : 1, hung);
     printf("%u trees, %u channels, weights %u : 1, %u hang: reservation %.3f, in use %.3f, borrowed", trees, channels,
            weights ? 3 : 1, hung, (double)reserved / (TO - FROM) / (double)class[1].rate,
