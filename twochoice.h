@@ -515,7 +515,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_intake_init(struct twochoice_int
  * takes no writes sets answer->state. O(1) on average. */
 QOS_API bool twochoice_intake_heard(struct twochoice_intake *intake, uint64_t now_ns,
                                     const struct twochoice_message *message, struct twochoice_message *answer);
-/* true: send *ask to ask->client. O(1) on average. */
+/* true: send *ask to ask->client. Call again until false. O(1) on average. */
 QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_ns, struct twochoice_message *ask);
 /* When to ask again, if nothing happens before; QOS_NEVER: when something does. O(1). */
 QOS_API uint64_t twochoice_intake_next_ns(struct twochoice_intake *intake, uint64_t now_ns);
@@ -557,8 +557,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *        '--------------------------------------------------------------------------------------------'
  *
  *   1. A stamp is never given twice, not even after a crash. It names the piece: a target stores (object, stamp) apart
- *      and overwrites nothing. If it does not have a piece that it should read or drop, it says so; the
- *      reader then asks the home again.
+ *      and overwrites nothing. If it lacks a piece that it should read or drop, it says so; the reader then asks
+ *      the home again.
  *   2. A write counts from write_end on. The last write_end wins; after a commit it is acknowledged.
  *   3. At home, bytes are overwritten in place. So for any byte only one write at home, or one pull that writes there,
  *      is under way (QOS_EAGAIN for others), from write_begin or pull_ready until write_end, write_cancel or
@@ -567,8 +567,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   5. A piece may be dropped when refers() says that no byte needs it, and the change that made it so is durable: ask
  *      refers() at once for each piece that write_end and pull_finish replaced, note counts.changes, and send the drop
  *      when counts.durable_changes has reached it. A drop may be lost, repeated or late.
- *   6. Of pieces that a crash leaves behind: now and then a target lists what it holds, and the home answers with
- *      refers(), once all its changes so far are durable.
+ *   6. Pieces that a crash leaves behind: now and then a target lists what it holds, and the home answers with
+ *      refers(), once all its changes are durable.
  *   7. Delete or truncate: a write at home, without data. begin; remove the bytes at home, durably; end; commit. On
  *      QOS_EAGAIN cancel, and delete up to replaced[max - 1].end first.
  *
@@ -582,13 +582,12 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     even leaf    96 fragments   | and the length of each   | start ... | stamp ... | target ... |
  *
  *   A leaf is narrow if its fragments are of one object, within 4 GiB and with stamps within 2^32: it has them less a
- *   base. It is even if all are of one length, too. An inner node is
- *   narrow if its bounds, but the first, are below 2^47 and their objects differ in the low 16 bits only: one key of 64
- *   bits has both. A search compares, without a branch, the leaders, then the keys of one group. One miss a
- *   level. A change that a leaf cannot do alone reads it and, if it has too few for two,
- *   neighbours into a row, changes that, and writes it into as few leaves as hold it: two full wide ones become three
- *   and a full narrow one two. A fragment behind all of its object fills the leaf before: appends fill
- *   them. Inner nodes get room, or are refilled, likewise on the way down.
+ *   base. It is even if all are of one length, too. An inner node is narrow if its bounds, but the first, are below
+ *   2^47 and their objects differ in the low 16 bits only: one key of 64 bits has both. A search compares, without a
+ *   branch, the leaders, then the keys of one group. One miss a level. A change that a leaf cannot do alone reads it
+ *   and, if it has too few for two, neighbours into a row, changes that, and writes it into as few leaves as hold it:
+ *   two full wide ones become three and a full narrow one two. A fragment behind all of its object fills the leaf
+ *   before: appends fill them. Inner nodes get room, or are refilled, likewise on the way down.
  *
  *   Memory: a fragment costs at most 1024/18 * (1 + 1/29 + 1/29^2 + ...) = 58.9 bytes; in random order wide leaves take
  *   46, narrow ones 22, even ones 15; appends 34, 17, 11.
@@ -602,8 +601,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     24  end         header: 1 if the log is compacted; mark: how many of its records are durable;
  *                     ended: bits 64..127; end: length of the longest redirect
  *     32  version     redirect: its stamp; ended: bit i is set if write version + i has ended; header, ceiling, end,
- *                     mark: no stamp above was given out when it was written
- *     40  how many records before it were not yet durable when it was written (32 bits)
+ *                     mark: no stamp above was given out by then
+ *     40  how many records before it were not durable then (32 bits)
  *     44  0 (16 bits)
  *     46  the marker: no byte of it is zero
  *
@@ -614,9 +613,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *     2. a compacted log has its end record: a compaction that lost anything has none;
  *     3. it has at least as many records as the mark of its identity states, and no mark is of a later identity.
  *        A mark is written every mark_commits commits, in one of two slots in turn, 512 bytes apart, one at most not
- *        synced. Of a damaged one the other counts. compact_end writes a log's first: call it soon
- *        after the swap, as until then damage that cuts off the new log's end looks like a crash.
- *   Stamps: a ceiling record raises the bound on stamps by 2^20; none above the last durable bound is given out.
+ *        synced. Of a damaged one the other counts. compact_end writes a log's first. Call it soon:
+ *        until then damage that cuts off the new log's end looks like a crash.
+ *   Stamps: a ceiling record raises their bound by 2^20; none above the last durable bound is given out.
  *   Recovery goes on above it. The header's layout is that of every future version.
  *
  *   COMMITS. Each log, so each attempt at a compaction, has an identity. A commit notes those of the logs that it
@@ -646,7 +645,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_message_decode(const void *buf, 
  *   Recovery reads log 0 as LOST, and compacts it: it cuts and appends nothing. A power cut in it leaves either,
  *   and they say the same.
  *
- * MAINTAINER (Section V-C). It goes round the table, at most TWOCHOICE_PRIV_LOOKS fragments a step. Each server is
+ * MAINTAINER. It goes round the table, at most TWOCHOICE_PRIV_LOOKS fragments a step. Each server is
  * probed once per idle_ns, and pieces of idle ones are pulled, within a token bucket. After a round without a pull it
  * rests for idle_ns, unless there is a new write.
  *
@@ -1952,7 +1951,7 @@ QOS_PRIV bool twochoice_priv_looks_torn(const uint8_t *record, uint64_t pos)
 }
 
 /* The record at `bad` does not fit. QOS_OK: a crash cut it short, not acknowledged; else it is damaged. It was durable
- * if a whole record after it says so. *end: where the log ends. */
+ * if a whole record after it says so (whose CRC does not fit, either). *end: where the log ends. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_judge(struct twochoice_table *t, uint64_t bad, uint64_t *end)
 {
     uint8_t record[TWOCHOICE_RECORD_BYTES];

@@ -251,6 +251,18 @@ static void agent_calls(void)
     CHECK(check_mem_free(&n));
 }
 
+/* A scheduler, and its agent, each in its own memory. */
+static void open_agent(struct pshift_scheduler *scheduler, struct check_mem *m,
+                       const struct pshift_scheduler_config *queues, struct pshift_agent *agent, struct check_mem *n,
+                       struct pshift_agent_config *config)
+{
+    (void)MEM(*m, pshift_scheduler_memsize(queues));
+    CHECK_EQ(pshift_scheduler_init(scheduler, m->mem, m->size, queues), QOS_OK);
+    config->scheduler = scheduler;
+    (void)MEM(*n, pshift_agent_memsize(config));
+    CHECK_EQ(pshift_agent_init(agent, n->mem, n->size, config), QOS_OK);
+}
+
 /* A larger period voids all tokens, also those without a limit, before its own come. */
 static void larger_period(void)
 {
@@ -265,11 +277,7 @@ static void larger_period(void)
     struct pshift_pick pick;
     struct check_mem m, n;
     uint32_t q, k;
-    (void)MEM(m, pshift_scheduler_memsize(&queues));
-    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
-    config.scheduler = &scheduler;
-    (void)MEM(n, pshift_agent_memsize(&config));
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    open_agent(&scheduler, &m, &queues, &agent, &n, &config);
     for (k = 0; k < 2; k++) {
         CHECK_EQ(pshift_agent_open(&agent, 1 + k, &q), QOS_OK);
         CHECK_EQ(pshift_scheduler_arrive(&scheduler, k, 100), QOS_OK);
@@ -323,11 +331,7 @@ static void debts(void)
     struct pshift_pick pick;
     struct check_mem m, n;
     uint32_t q, k;
-    (void)MEM(m, pshift_scheduler_memsize(&queues));
-    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
-    config.scheduler = &scheduler;
-    (void)MEM(n, pshift_agent_memsize(&config));
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    open_agent(&scheduler, &m, &queues, &agent, &n, &config);
     CHECK_EQ(pshift_agent_open(&agent, 1, &q), QOS_OK);
     CHECK_EQ(pshift_scheduler_change(&scheduler, q, 9), QOS_OK);
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, q, 50), QOS_OK);
@@ -394,11 +398,7 @@ static void ended_demand(bool deaf)
     struct pshift_report_entry report[1];
     struct check_mem m, n;
     uint32_t q, k;
-    (void)MEM(m, pshift_scheduler_memsize(&queues));
-    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
-    config.scheduler = &scheduler;
-    (void)MEM(n, pshift_agent_memsize(&config));
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    open_agent(&scheduler, &m, &queues, &agent, &n, &config);
     CHECK_EQ(pshift_agent_open(&agent, 1, &q), QOS_OK);
     CHECK_EQ(pshift_scheduler_arrive(&scheduler, q, 50), QOS_OK); /* no tokens come for them */
     for (k = 1; k <= 5; k++) {
@@ -437,11 +437,7 @@ static void a_million_buckets(void)
     uint64_t period, id = UINT64_C(1) << 60;
     uint32_t k, queue = 0;
     queues.queues = width;
-    (void)MEM(m, pshift_scheduler_memsize(&queues));
-    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &queues), QOS_OK);
-    config.scheduler = &scheduler;
-    (void)MEM(n, pshift_agent_memsize(&config));
-    CHECK_EQ(pshift_agent_init(&agent, n.mem, n.size, &config), QOS_OK);
+    open_agent(&scheduler, &m, &queues, &agent, &n, &config);
     for (period = 1; period <= 100; period++) {
         struct pshift_message message = blank;
         pshift_agent_measure(&agent, period);
