@@ -177,7 +177,8 @@ struct tags_config {
     bool no_completions;            /* TAGS_PS: grants are final; nothing is completed, failed or cancelled */
     bool attribute;                 /* TAGS_REWARD: the header measures service times; see tags_complete */
     bool count_by_client;           /* tags_stats and counters of single clients: 112 bytes a client */
-    uint32_t channels;              /* attribute: requests that it works on at once; TAGS_CHANNELS_ALL; 0: not known */
+    uint32_t channels;              /* attribute: requests that the device works on at once; TAGS_CHANNELS_ALL; 0: not
+                                       known, and unless at_device_max is 1, cost is shared instead of time */
     uint32_t window;                /* the N of mean service times, 1..TAGS_WINDOW_MAX; 0: 5 */
     uint32_t lead_requests;         /* requests by which reservations let a share tag lead V, 1..65536; 0: 16 */
     uint32_t weight_share_permille; /* least part of the work that goes by weight, 0..999; 0: none */
@@ -187,12 +188,12 @@ struct tags_config {
     uint64_t limit_burst_ns;        /* unused limit that is kept; up to 2^62; 0: 100 ms; QOS_NOTHING */
     uint64_t reserve_lag_ns;        /* unserved reservation that is made up; up to 2^62; 0: 1 s; QOS_NOTHING */
     uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait that is accepted; 0: none */
-    uint64_t
-        force_debt_requests;    /* of cost_max (reward: of the mean time): may be owed, 1..65536; 0: 64; QOS_NOTHING */
-    uint64_t service_ns;        /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms. Until the
+    uint64_t force_debt_requests;   /* forced requests of cost_max (reward: of the mean service time) that a client
+                                       may owe, 1..65536; 0: 64; QOS_NOTHING */
+    uint64_t service_ns;            /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms. Until the
                                        first completion c is at least this */
-    uint64_t service_floor_ns;  /* TAGS_REWARD: least charge of a request, up to 1 s; 0: 100 ns; QOS_NOTHING */
-    struct tags_shared *shared; /* reservations and limits that several schedulers share; NULL: none */
+    uint64_t service_floor_ns;      /* TAGS_REWARD: least charge of a request, up to 1 s; 0: 100 ns; QOS_NOTHING */
+    struct tags_shared *shared;     /* reservations and limits that several schedulers share; NULL: none */
 };
 
 /* A client's terms. Requests per second; cost per second with count_cost. */
@@ -324,7 +325,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_change(struct tags *tags, uint64_t no
 QOS_API QOS_NODISCARD enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint32_t id,
                                                      const struct tags_client *terms, uint32_t first, uint32_t clients);
 /* Removes the client. Its queued requests are dropped (*dropped, which may be NULL: how many); an intrusive list stays
- * intact: take tags_head first to walk it. Grants at the device must still be completed, failed or cancelled. */
+ * intact: take tags_head first to walk it. Its reservation is free at once. Grants at the device must still be
+ * completed, failed or cancelled. */
 QOS_API QOS_NODISCARD enum qos_status tags_remove(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t *dropped);
 
 /* count (1 or more) requests of cost each (as in tags_dispatch) arrived. QOS_ELIMIT: refused at the limit, all of
@@ -367,7 +369,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_fail(struct tags *tags, uint64_t now_
                                                 uint64_t service_ns);
 /* It never reached the device: what it was charged is given back, as far as it was not overtaken meanwhile (by V, by
  * the clock, by limit_burst_ns). With attribute, its client pays the time in which it may have kept the device.
- * Takes O(requests that were dispatched after it). */
+ * It is not queued again. Takes O(requests that were dispatched after it). */
 QOS_API QOS_NODISCARD enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant);
 /* Gives up the oldest request at the device if it was dispatched at least age_ns ago; it counts as failed. Its
  * completion, should it come, is stale. QOS_EAGAIN: none is that old. *grant: which it was. */
