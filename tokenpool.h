@@ -87,7 +87,7 @@
  *   - The tokens of a client that dies end with their period. One that did not report in
  *     the last quarter of a period has no reservation until the period after it reports.
  *   - Two monitors of one storage fence each other. A takeover starts its first period at
- *     most T + lease_ns later (ORDERED: no pool till then). Without one engines stop, or
+ *     most T + lease_ns later, without fills till then. Without one engines stop, or
  *     with TOKENPOOL_GO_ON go on with the reservations they had, on account of the
  *     slot's next epoch (safe while those fit), and wait for a clock that went back.
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what was
@@ -2042,8 +2042,9 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *   An old reading bounds nothing, and the time until the clock is right again must not count twice.
  *
  *   Holding: another monitor started the running epoch, and its counts are lost; so the epoch ends without further
- *   fills. The heartbeat bounds its age: its value at the first look plus the time since. The new monitor continues the
- *   heartbeat, so that the period ends even if monitors restart all the time.
+ *   fills. In ordered mode tickets are served up to what nobody reserved. The heartbeat bounds the epoch's age: its
+ *   value at the first look plus the time since. The new monitor continues the heartbeat, so that the period ends even
+ *   if monitors restart all the time.
  *
  *   Invariants
  *     1. put = tokens given to the pool of this epoch; claimed = put - max(count, 0) <= put.
@@ -2871,11 +2872,12 @@ QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
  * theirs claim again before the others' are served. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_interval_ns(const struct tokenpool_monitor *monitor)
 {
-    uint64_t period_ns = monitor->config.period_ns, check_ns = monitor->config.check_ns, claims;
+    uint64_t period_ns = monitor->config.period_ns, check_ns = monitor->config.check_ns, claims, most;
     uint64_t age_ns = tokenpool_monitor_priv_age_ns(monitor);
     if (monitor->config.flags & TOKENPOOL_ORDERED) {
         claims = qos_max(monitor->weights, 1) * monitor->config.batch;
-        check_ns = qos_min(check_ns, qos_mul_div_ceil(period_ns, claims, 16 * qos_max(monitor->info.bound, claims)));
+        most = qos_max(monitor->info.bound, monitor->capacity_next); /* holding: no bound is known */
+        check_ns = qos_min(check_ns, qos_mul_div_ceil(period_ns, claims, 16 * qos_max(most, claims)));
         check_ns = qos_max(check_ns, period_ns / 1024 + 1);
     }
     check_ns = qos_min(check_ns, qos_max(age_ns, period_ns / 1024 + 1)); /* the first checks: what returns at once */
@@ -3057,16 +3059,35 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
     return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));
 }
 
-/* Ordered: how far tickets are served now. Not faster than the node, beside the reserved I/Os, so that there is always
- * a queue in which each client has one claim; what returns in one piece at most at twice that pace. */
-QOS_PRIV uint64_t tokenpool_monitor_priv_pace(const struct tokenpool_monitor *monitor)
+/* Ordered: how far tickets are served now, of `bound` tokens of which `used` were reserved. Not faster than the node,
+ * so that there is always a queue in which each client has one claim; what returns in one piece at most at twice that
+ * pace. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_pace(const struct tokenpool_monitor *monitor, uint64_t bound, uint64_t used,
+                                              uint64_t put)
 {
-    const struct tokenpool_monitor_state *info = &monitor->info;
     uint64_t period_ns = monitor->config.period_ns;
     uint64_t step_ns = qos_min(tokenpool_monitor_priv_interval_ns(monitor), period_ns);
     uint64_t to_ns = qos_min(tokenpool_monitor_priv_age_ns(monitor) + step_ns, period_ns);
-    uint64_t pace = qos_sat_sub(qos_mul_div_ceil(info->bound, to_ns, period_ns), info->kept - info->left);
-    return qos_min(pace, info->put + qos_mul_div_ceil(2 * info->bound, step_ns, period_ns));
+    uint64_t pace = qos_sat_sub(qos_mul_div_ceil(bound, to_ns, period_ns), used);
+    return qos_min(pace, put + qos_mul_div_ceil(2 * bound, step_ns, period_ns));
+}
+
+/* Holding, ordered: serves what nobody reserved, for which it needs no reports. The former monitor may still write
+ * more, by its counts: those are right, as K never rises within an epoch. */
+QOS_PRIV void tokenpool_monitor_priv_go_on(const struct tokenpool_monitor *monitor, uint64_t pool)
+{
+    uint64_t surplus = tokenpool_monitor_priv_see(monitor, TOKENPOOL_PRIV_OFFSET_SURPLUS);
+    uint64_t served = tokenpool_monitor_priv_see(monitor, TOKENPOOL_OFFSET_SERVED), most, to;
+    int64_t count = tokenpool_word_count(pool);
+    if (!(monitor->config.flags & TOKENPOOL_ORDERED) || tokenpool_word_epoch(surplus) != monitor->epoch ||
+        tokenpool_word_epoch(served) != monitor->epoch)
+        return;
+    most = qos_min(surplus >> 32, monitor->capacity_next); /* a stray store */
+    to = qos_min(count > 0 ? (uint64_t)count : 0,
+                 qos_min(most, tokenpool_monitor_priv_pace(monitor, most, 0, served >> 32)));
+    if (to > served >> 32)
+        (void)tokenpool_monitor_priv_put(monitor, TOKENPOOL_OFFSET_SERVED,
+                                         tokenpool_priv_word((int64_t)to, monitor->epoch, 0));
 }
 
 /* The pool word is `pool`, with our epoch and seq: decides whether to change it. */
@@ -3091,7 +3112,9 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
         return;
     target = tokenpool_monitor_priv_target(monitor);
     if (ordered) {
-        uint64_t served = qos_min(info->claimed + target, tokenpool_monitor_priv_pace(monitor));
+        uint64_t served =
+            qos_min(info->claimed + target,
+                    tokenpool_monitor_priv_pace(monitor, info->bound, info->kept - info->left, info->put));
         served = qos_min(served, count > 0 ? (uint64_t)count : 0);
         tokenpool_monitor_priv_serve(monitor, qos_max(served, info->put)); /* a stray store ends here */
         return;
@@ -3226,6 +3249,8 @@ QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, u
             tokenpool_monitor_priv_restore(monitor, tokenpool_word_epoch(pool) == monitor->epoch && !unsure);
         else if (monitor->role == TOKENPOOL_PRIV_ACTIVE)
             tokenpool_monitor_priv_fill(monitor, pool);
+        else
+            tokenpool_monitor_priv_go_on(monitor, pool);
     }
 }
 

@@ -474,7 +474,8 @@ static void test_weights(void)
         rig_tick(&b, i * S);
         if (i == 2)
             storage[word] ^= UINT64_C(1) << 40;
-        CHECK_EQ(tokenpool_client_take(&b, i * S, 1), QOS_EAGAIN);
+        /* the epoch that was taken over goes on for a while */
+        CHECK_EQ(tokenpool_client_take(&b, i * S, 1), i == 1 ? QOS_OK : QOS_EAGAIN);
         CHECK_EQ(rig_pool(), i == 2 ? 10 : 50); /* half of the pool; a word that cannot be read is a weight of 1 */
         if (i == 0) {
             CHECK_EQ(tokenpool_monitor_resume(&monitor, memory, sizeof memory, storage, sizeof storage, &config),
