@@ -4,7 +4,7 @@
 # input, slow clients, 10,000 connections and memcached's death; a hostile neighbour takes neither another's reservation
 # nor its memory, places or data
 # needs: loopback
-# usage: memcached_gate.sh [patience | room | metrics | reload | spin]: one section only; GATE=FILE is another gate
+# usage: memcached_gate.sh [greedy | patience | room | metrics | reload | spin]: one section only; GATE=FILE is another gate
 set -u
 . "$(dirname "$0")/../lib.sh"
 gate=${GATE:-$PWD/build/examples/memcached_gate}
@@ -41,8 +41,22 @@ stop() { # PID: on SIGTERM it ends by itself, with status 0
     expect "a gate that is stopped ends with status 0" [ $? = 0 ]
 }
 
+# What the gates say that no check has asked for. One file for all, which two tasks write: nothing is taken out of it.
+complaints() { grep -vE 'a client at 127\.0\.0\.[12] is refused: no place for bucket (other|evil) |gate\.conf:2: .* bad: |the settings are wrong; nothing changes' "$d/gate.err"; }
+
 # ---- sections that tests/plants/memcached_gate.sh repeats with a fault in the gate; each in front of the same memcached
 
+section_greedy() { # a hostile neighbour: what it may hold, and which bucket is charged
+    start $((base + 50)) $((base + 2)) --clients 200 --value 512k --memory 3M --bucket name=gold,key=gold:,from=127.0.0.1 --bucket name=evil,from=127.0.0.2
+    local run=$pid
+    $ask greedy $((base + 50)) "$run" 200 $((1 << 20))
+    case $? in
+    0) ;;
+    3) late "evil pays for what it sends: each try took longer than the gate's patience" ;;
+    *) failed=1 ;;
+    esac
+    stop "$run"
+}
 section_patience() { # clients that stall
     start $((base + 52)) $((base + 2)) --memory 12M --patience 1s --idle 3s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
     local run=$pid
@@ -76,10 +90,12 @@ s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.b
     done
     # Both places are taken; the local client's may be free only a moment after it left.
     within_s 30 is_served 8 $((base + 53)) && within_s 30 is_served 9 $((base + 53)) || bad "two clients are not served"
-    for _ in 1 2 3 4 5 6; do (exec 6<>"/dev/tcp/127.0.0.1/$((base + 53))"; timeout 20 cat <&6 | grep -q 'Too many') || bad "a client too many is not told"; done
-    expect "refused clients are logged, once a second" [ "$(grep -c 'a client at 127.0.0.1 is refused: no place for bucket other' "$d/gate.err")" -le 2 ]
-    expect "at all" grep -q 'a client at 127.0.0.1 is refused' "$d/gate.err"
-    sed -i '/is refused: no place/d' "$d/gate.err"
+    told() { grep -c 'a client at 127.0.0.1 is refused: no place for bucket other' "$d/gate.err"; }
+    local begin=$SECONDS before
+    before=$(told)
+    for _ in {1..20}; do (exec 6<>"/dev/tcp/127.0.0.1/$((base + 53))"; timeout 20 cat <&6 | grep -q 'Too many') || bad "a client too many is not told"; done
+    expect "refused clients are logged, once a second: $(told)" [ $(($(told) - before)) -le $((SECONDS - begin + 2)) ]
+    expect "at all" [ "$(told)" -gt 0 ]
     exec 8>&- 9>&-
     stop $fine
 }
@@ -91,7 +107,6 @@ section_reload() { # --check, SIGHUP, SIGTERM
     $ask reload $((base + 53)) $pid "$d/gate.conf" || failed=1
     expect "what is wrong with new settings is told" grep -q 'bad: reserve\|gate.conf:2: .*limit' "$d/gate.err"
     expect "and that nothing changes" grep -q 'nothing changes' "$d/gate.err"
-    sed -i '/gate.conf:2\|bad\|nothing changes/d' "$d/gate.err"
     $ask drain $((base + 53)) $reloaded || failed=1
     wait $reloaded
     expect "a gate that drains ends with status 0" [ $? = 0 ]
@@ -105,10 +120,10 @@ section_spin() {
 }
 case ${1:-all} in
 all) ;;
-patience | room | metrics | reload | spin)
+greedy | patience | room | metrics | reload | spin)
     daemon $((base + 2))
     "section_$1"
-    expect "the gate had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]
+    expect "the gate had nothing to complain of" [ -z "$(complaints)" ]
     finish $failed
     ;;
 *) echo "no section $1: see the head of $0" >&2; exit 2 ;;
@@ -157,15 +172,13 @@ for k in 0 1 2 3; do
     ports+=($((base + 20 + k)))
     four[k]=$pid
 done
-start $((base + 50)) $((base + 2)) --clients 200 --value 512k --memory 3M --bucket name=gold,key=gold:,from=127.0.0.1 --bucket name=evil,from=127.0.0.2
-evil=$pid
 
-buckets() { # of four gates; and a hostile neighbour: what it may hold, and which bucket is charged
+buckets() { # of four gates; and a hostile neighbour
     local failed=0
     $ask buckets $((base + 20)) $((base + 30)) || failed=1
     $ask hashing "${ports[@]}" || failed=1
     $ask flags $((base + 2)) $((base + 20)) || failed=1
-    $ask greedy $((base + 50)) $evil 200 $((1 << 20)) || failed=1
+    section_greedy
     section_patience
     section_room
     return $failed
@@ -217,7 +230,8 @@ wait $other
 status=$?
 cat "$d/buckets"
 expect "buckets, and a hostile neighbour" [ $status = 0 ]
-for p in "${four[@]}" $evil; do stop "$p"; done
+unsure=${unsure:-$(sed -n 's/^LATE: //p' "$d/buckets" | head -n 1)}
+for p in "${four[@]}"; do stop "$p"; done
 
 # ---- reservation and limit. Control: the total of the same clients without both.
 seconds=2
@@ -285,6 +299,5 @@ case $? in
 *) bad "gold's reservation beside gets of 1 MB" ;;
 esac
 stop $pid
-expect "the gates had nothing to complain of" [ -z "$(cat "$d/gate.err")" ]
-cat "$d/gate.err"
+expect "the gates had nothing to complain of" [ -z "$(complaints)" ]
 finish $failed
