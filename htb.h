@@ -661,6 +661,8 @@ struct htb_priv_joined {
     uint32_t slot;
     uint64_t exchange_ns, exchanged_ns; /* the next exchange; the last */
     uint64_t clock;                     /* what the root's ring's is moved by (wraps) */
+    uint32_t fits, least;               /* the bound told, as this tree has few places, HTB_PRIV_WIDE: none; the least
+                                         * that may be; logarithms */
 };
 
 struct htb {
@@ -3125,10 +3127,10 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
         htb_priv_look(tree, now_ns);
 }
 
-/* Exchanged with other trees: how much this one narrows the bound for its classes, 0: not. */
+/* Exchanged with other trees: how much this one narrows the bound, 0: not. */
 QOS_PRIV uint64_t htb_priv_worst(const struct htb *tree)
 {
-    uint32_t i, least = HTB_PRIV_WIDE;
+    uint32_t i, least = tree->joined.fits;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++)
         least = (uint32_t)qos_min(least, tree->flight.cls[i].bound);
     return HTB_PRIV_WIDE - least;
@@ -3493,6 +3495,7 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     tree->flight.knee_ns = tree->flight.bound_ns;
     tree->flight.alone_ns = qos_min(c.burst_ns, c.flight_max_ns);
     tree->flight.narrow = HTB_PRIV_WIDE;
+    tree->joined.fits = HTB_PRIV_WIDE;
     tree->flight.by = QOS_NONE;
     tree->flight.up = tree->flight.searching = true;
     tree->flight.found_for = QOS_NEVER;
@@ -3879,8 +3882,8 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *   surplus        idle: at most N / 128 of the root's rate, plus 3 * T of it for each move; by weight over all trees
  *   stopped tree   keeps its parts until it exchanges again, or another joins in its slot
  *   flight         every tree has at least one request in flight. What the root lends goes by the weights of those that
- *                  have more outstanding than their part, where dispatch_max and device_max have room for that; on a
- *                  slow device one may have twice its part
+ *                  have more outstanding than their part, as far as device_max of all trees together fills the device
+ *                  then; on a slow device one may have twice its part
  *
  * Invariants
  *   1. pool + what the trees hold <= HTB_PRIV_WHOLE. A tree lowers its buckets before it gives, and takes before it
@@ -3901,6 +3904,10 @@ struct htb_priv_member {
     qos_word_t seen_ns; /* its last exchange */
     qos_word_t late;    /* excess of its most late class; 0: none is late */
     qos_word_t clock;   /* of the root's ring, as compared with those of other trees */
+    qos_word_t done;    /* device time completed (wraps) */
+
+    uint64_t sum_ns, all_ns, looked_ns; /* its own: that time, in its tree as told; in all trees, as of then */
+    uint64_t best;                      /* its own: speed of all trees, of late: device time in 2^20 ns */
 };
 /* A tree's part of some time of the node: all of it, if it has not joined others. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns)
@@ -4035,7 +4042,7 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     shared->unused = 0;
     m = htb_priv_map_of(shared);
     for (k = 0; k < config->trees; k++)
-        m.member[k].seen_ns = m.member[k].late = m.member[k].clock = 0;
+        __builtin_memset(&m.member[k], 0, sizeof m.member[k]);
     for (k = 0; k < config->trees * (m.called_words[0] + m.called_words[1]); k++)
         m.called[k] = 0;
     for (i = 0; i < nodes; i++) {
@@ -4324,6 +4331,38 @@ QOS_PRIV void htb_priv_exchange_turns(struct htb *tree, const struct htb_priv_sh
         tree->flight.part = (uint16_t)((int64_t)HTB_PRIV_EVEN - kept * 1024 / unit);
 }
 
+/* By flight: a tree whose device_max holds less than its part of the bound tells the others a bound of which its part
+ * fits. If by that all trees complete less by a sixteenth than the best 1.6 s, of late, the device has too little: this
+ * bound is twice as wide then, and narrower again by an octave in 200 s. */
+QOS_PRIV void htb_priv_exchange_places(struct htb *tree, const struct htb_priv_shared_map *m, uint64_t now_ns)
+{
+    const struct htb_priv_flight *f = &tree->flight;
+    const uint32_t places = htb_priv_log2(tree->set.device_max * (f->cost_ns / 64));
+    struct htb_priv_joined *joined = &tree->joined;
+    struct htb_priv_member *own = &m->member[joined->slot];
+    uint64_t all_ns = 0, speed;
+    uint32_t i;
+    qos_atomic_store_relaxed(&own->done,
+                             qos_wrap_add(qos_atomic_load_relaxed(&own->done), qos_wrap_sub(f->sum_ns, own->sum_ns)));
+    own->sum_ns = f->sum_ns;
+    for (i = 0; i < joined->shared->trees; i++)
+        all_ns = qos_wrap_add(all_ns, qos_atomic_load_relaxed(&m->member[i].done));
+    if (qos_elapsed_ns(own->looked_ns, now_ns) > 16 * HTB_PRIV_LOOK_NS) {
+        speed = qos_mul_div_floor(qos_wrap_sub(all_ns, own->all_ns), UINT64_C(1) << 20, now_ns - own->looked_ns);
+        if (joined->fits != HTB_PRIV_WIDE && speed < own->best - own->best / 16)
+            joined->least = joined->fits + 1024u;
+        else
+            joined->least -= (uint32_t)qos_min(joined->least, 8);
+        own->best = qos_max(speed, own->best - own->best / 256);
+        own->all_ns = all_ns;
+        own->looked_ns = now_ns;
+    }
+    joined->fits = HTB_PRIV_WIDE;
+    if (f->part > HTB_PRIV_EVEN && htb_priv_log2(f->bound_ns) + f->part > HTB_PRIV_EVEN + places)
+        joined->fits =
+            (uint32_t)qos_min(qos_max(qos_sat_sub(HTB_PRIV_EVEN + places, f->part), joined->least), HTB_PRIV_WIDE);
+}
+
 QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
 {
     const struct htb_priv_shared_map m = htb_priv_map_of(tree->joined.shared);
@@ -4335,8 +4374,10 @@ QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
     joined->exchanged_ns = now_ns;
     joined->exchange_ns = qos_sat_add(now_ns, joined->shared->interval_ns);
     htb_priv_exchange_late(tree, m.member, now_ns);
-    if (tree->bound == HTB_BY_FLIGHT)
+    if (tree->bound == HTB_BY_FLIGHT) {
         htb_priv_exchange_turns(tree, &m);
+        htb_priv_exchange_places(tree, &m, now_ns);
+    }
     htb_priv_answer_calls(tree, &m);
     for (i = 0; i < joined->visits; i++) /* both note the groups above */
         htb_priv_use_up(tree, joined->visit[i]);
