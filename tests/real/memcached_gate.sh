@@ -29,8 +29,8 @@ daemon() { # PORT: a memcached; sets pid
     pids+=($pid)
     until_listens "$1"
 }
-start() { # PORT MEMCACHED-PORT OPTION...: sets pid
-    "$gate" --listen "127.0.0.1:$1" --memcached "127.0.0.1:$2" "${@:3}" >"$d/gate.out" 2>>"$d/gate.err" </dev/null &
+start() { # PORT MEMCACHED-PORT OPTION...: sets pid. On a busy machine memcached may be slow, and so may be the gate's end
+    "$gate" --listen "127.0.0.1:$1" --memcached "127.0.0.1:$2" --timeout 20s --drain 60s "${@:3}" >"$d/gate.out" 2>>"$d/gate.err" </dev/null &
     pid=$!
     pids+=($pid)
     until_listens "$1"
@@ -60,7 +60,12 @@ section_greedy() { # a hostile neighbour: what it may hold, and which bucket is 
 section_patience() { # clients that stall
     start $((base + 52)) $((base + 2)) --memory 12M --patience 1s --idle 3s --bucket name=gold,key=gold: --bucket name=bulk,key=bulk:
     local run=$pid
-    $ask patience $((base + 52)) || failed=1
+    $ask patience $((base + 52))
+    case $? in
+    0) ;;
+    3) late "who asks again and again stays: the test was late itself" ;;
+    *) failed=1 ;;
+    esac
     stop "$run"
 }
 section_room() { # half requests and a bucket's memory
@@ -104,9 +109,8 @@ section_reload() { # --check, SIGHUP, SIGTERM
     expect "--check: right" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings "$d/gate.conf")
     start $((base + 53)) $((base + 2)) --settings "$d/gate.conf" --threads 2
     reloaded=$pid
-    $ask reload $((base + 53)) $pid "$d/gate.conf" || failed=1
+    $ask reload $((base + 53)) $pid "$d/gate.conf" "$d/gate.err" || failed=1
     expect "what is wrong with new settings is told" grep -q 'bad: reserve\|gate.conf:2: .*limit' "$d/gate.err"
-    expect "and that nothing changes" grep -q 'nothing changes' "$d/gate.err"
     $ask drain $((base + 53)) $reloaded || failed=1
     wait $reloaded
     expect "a gate that drains ends with status 0" [ $? = 0 ]
@@ -164,7 +168,7 @@ daemon $((base + 1)); behind=$pid
 daemon $((base + 2))
 files=$(ulimit -Hn) # of each process
 many=$((files > 10500 ? 10000 : files - 500))
-start $((base + 10)) $((base + 1)) --clients $((many + 100)) --allow-flush --timeout 500ms --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
+start $((base + 10)) $((base + 1)) --clients $((many + 100)) --allow-flush --stats "$d/stats" --bucket name=gold,key=gold:; one=$pid
 ports=()
 for k in 0 1 2 3; do
     start $((base + 20 + k)) $((base + 2)) --bucket name=gold,key=gold: --bucket name=vip,key=gold:vip: \
@@ -206,9 +210,14 @@ section_reload
 section_spin
 expect "the memcached of the conformance tests still runs" kill -0 $behind
 
+# ---- many connections
+(ulimit -Sn "$files"; $ask crowd $((base + 10)) $one $many) || failed=1
+stop $one
+
 # ---- memcached dies
+start $((base + 11)) $((base + 1)) --timeout 500ms; short=$pid
 mkfifo "$d/again"
-$ask outage $((base + 10)) $behind $((base + 1)) <"$d/again" >"$d/outage" &
+$ask outage $((base + 11)) $behind $((base + 1)) <"$d/again" >"$d/outage" &
 outage=$!
 exec 7>"$d/again"
 within_s 60 grep -q killed "$d/outage"
@@ -220,10 +229,7 @@ status=$?
 cat "$d/outage"
 expect "memcached hung, and was killed" [ $status = 0 ]
 exec 7>&-
-
-# ---- many connections
-(ulimit -Sn "$files"; $ask crowd $((base + 10)) $one $many) || failed=1
-stop $one
+stop $short
 
 # ---- the other task
 wait $other
