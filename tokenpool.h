@@ -1313,8 +1313,9 @@ QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *c
         return TOKENPOOL_PRIV_EARLY;
     if (client->report >> 59 == tokenpool_priv_tag(client->seen)) {
         *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
-        *spent = phase == TOKENPOOL_PRIV_FINAL ? limit : reported; /* it does not say what was spent */
-        *spent = qos_min(*spent, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
+        if (phase == TOKENPOOL_PRIV_FINAL) /* it does not say what was spent */
+            reported = limit;
+        *spent += qos_min(reported, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
         return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
     }
     if (phase == TOKENPOOL_PRIV_ADVANCE)
@@ -1353,7 +1354,8 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     if (!client->attached && client->report >> 59) /* a former engine: it may have emptied the pool */
         client->may_claim = false;
     if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen))
-        client->gained += qos_sat_sub(spent, kept);
+        client->gained += qos_sat_sub(spent - client->carried, kept);
+    client->carried = spent; /* not its own: put_back */
     if (!early)
         client->tickets = 0;
     client->early_epoch = 0;
@@ -1933,7 +1935,7 @@ QOS_API enum qos_status tokenpool_client_put_back(struct tokenpool_client *clien
     tokenpool_client_priv_tick(client, tokenpool_client_priv_clock(client, now_ns));
     current = tokenpool_client_priv_has(client) && epoch == client->epoch;
     if (current) {
-        n = qos_min(n, tokenpool_client_priv_spent(client));
+        n = qos_min(n, qos_sat_sub(tokenpool_client_priv_spent(client), client->carried));
         client->held += qos_sat_sub(n, client->debt);
         client->debt = qos_sat_sub(client->debt, n);
         tokenpool_client_priv_allow(client);
@@ -2721,7 +2723,7 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
     monitor->grown = 0;
     tokenpool_monitor_priv_record(monitor, known);
     /* what was kept and not wanted took no part */
-    monitor->capacity_next = qos_max(monitor->capacity_next, qos_sat_sub(omega, 2 * left));
+    monitor->capacity_next = qos_min(qos_max(monitor->capacity_next, qos_sat_sub(omega, 2 * left)), omega);
     if (monitor->trusted) {
         monitor->trusted--;
     } else if (monitor->capacity_next + within / 4 < omega) {

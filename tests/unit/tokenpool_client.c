@@ -796,6 +796,29 @@ static void test_lost_opening(void)
     CHECK_LE(took + rig_client(&c).kept + rig_client(&c).gained, 100);
 }
 
+/* What was forced before an engine has its first epoch is a debt in it, beside what its slot's report says; neither is its
+ * own to put back. */
+static void test_forced_before(void)
+{
+    struct tokenpool_client a, c;
+    struct tokenpool_op op;
+    struct qos_stats s;
+    base(100, 60, 0, 0, &a, NULL);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 1, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+    CHECK_EQ(tokenpool_client_force(&c, MS, 10), QOS_OK);
+    while (tokenpool_client_next(&c, MS, 1, &op))
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK_EQ(tokenpool_client_held(&c), 60 - 30 - 10); /* X is 30 */
+    CHECK_EQ(tokenpool_client_put_back(&c, MS, 1, 10), QOS_OK);
+    CHECK_EQ(tokenpool_client_held(&c), 20);
+    CHECK_EQ(tokenpool_client_take(&c, MS, 5), QOS_OK);
+    CHECK_EQ(tokenpool_client_put_back(&c, MS, 1, 10), QOS_OK);
+    CHECK_EQ(tokenpool_client_held(&c), 20);
+    tokenpool_client_run(&a, 2 * MS, 0);
+    CHECK_EQ(tokenpool_client_stats(&c, QOS_NONE, &s), QOS_OK);
+    CHECK_LE(s.granted, 5);
+}
+
 /* A stray store of 0 into the period word, seen by an engine behind a transport that then sleeps: it does not count the
  * epochs from 0, and takes nothing after its epoch. */
 static void test_zero_period(void)
@@ -1076,6 +1099,7 @@ int main(void)
     test_stray_period();
     test_cleared_report();
     test_lost_opening();
+    test_forced_before();
     test_step_back();
     test_step_back_in_a_read();
     test_step_back_late();

@@ -569,7 +569,7 @@ static void attach(struct slot *t, struct engine *g)
         world_fail(run.w, "attach", ps->now_ns, "client %" PRIu32 " begins with tokens", t->id);
 }
 
-/* A call of the engine ended; its clock had been read at `read`. */
+/* A call of the engine begins or ended; its clock had been read at `read`. */
 static void called(struct slot *t, uint64_t read)
 {
     if (ps->current != t->engine)
@@ -618,6 +618,7 @@ static enum qos_status take(struct slot *t, struct engine *g, uint64_t n, uint64
         *shown = read_clock(g, &read);
     }
     for (k = 0; !use_reference && t->remote && k < 300 && tokenpool_client_next(&g->client, *shown, n, &op); k++) {
+        called(t, read); /* the engine is called now, perhaps for the first time (seed 26000014539) */
         perform(t, g, &op);
         (void)has_slot(t, g, &info);   /* many slow operations come before the take, seed 934460 */
         *shown = read_clock(g, &read); /* the take has the last one: a lower one would need an operation first */

@@ -313,7 +313,7 @@ static void x_judge_weights(void)
     uint64_t claims = 0;
     uint32_t i, j;
     for (i = 0; i < x.slots; i++)
-        claims += x.slot[i].joined ? x.slot[i].weight * x.batch : 0;
+        claims += x.slot[i].joined && x.slot[i].wants != IDLE ? x.slot[i].weight * x.batch : 0; /* seed 23000026382 */
     if (claims * min_of(128, x.T / x.check_ns) < 4 * x.C || x.heavy)
         return; /* "small batches are slow" */
     for (i = 0; x.ordered && !x.twins && !x.taken && !x_strayed() && x.number > 2 && i < x.slots; i++)
@@ -1173,9 +1173,10 @@ static void x_account(struct x_engine *g, int64_t n, uint64_t report)
         g->spent = g->first || (g->found >> 59 != x_tag(info.epoch) && x_phase(g->found) != 3)
                        ? g->carried + g->before
                        : allowance - info.held - spent;
-        g->before = 0;
         g->kept = info.reservation;
-        g->vague = (s->lies && x.lied) || x_strayed() || (g->vague && s->forced);
+        g->vague = (s->lies && x.lied) || x_strayed() || (g->vague && s->forced) ||
+                   (!g->first && g->before && g->found >> 59 == x_tag(info.epoch));
+        g->before = 0;
         g->took = g->open = 0;
         x_counts_begin(g, &info);
         if (!g->first)
