@@ -2356,6 +2356,7 @@ QOS_PRIV void htb_priv_bind(struct htb *tree)
         f->settle_ns = f->now_ns;
     f->draining = f->draining || (bound_ns < f->bound_ns && htb_priv_counts_ns(tree) > bound_ns);
     f->bound_ns = bound_ns;
+    f->gate_end_ns = qos_min(f->gate_end_ns, qos_sat_add(tree->now_ns, bound_ns)); /* what is only taken to be there */
 }
 
 /* A look begins at this bound. What the old bound let in is no evidence. */
@@ -2688,8 +2689,10 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
         f->took_ns = f->took_ns - f->took_ns / 64 + qos_min(qos_elapsed_ns(r->sent_ns, now_ns), HTB_BURST_MAX_NS);
         f->cost_ns = f->cost_ns - f->cost_ns / 64 + qos_min(r->flight_ns, HTB_BURST_MAX_NS);
     }
-    f->gap_ns = f->gap_ns == 0 ? gap_ns /* the first one shows what is usual */
-                               : qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
+    if (f->gap_ns == 0)
+        f->gap_ns = gap_ns; /* the first one shows what is usual */
+    else if (!htb_priv_hangs(f, r))
+        f->gap_ns = qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
     f->last_ns = now_ns;
     if (gap_ns <= most_ns && f->had != 0 && r->sent_ns < f->gap_end_ns && --f->had == 0)
         htb_priv_doubt_pause(tree, now_ns);

@@ -787,7 +787,7 @@ static void completed(const struct world_io *io, bool aborted)
         undone(owner[id]);
     if (run.now - run.done_ns < 50 * MS ||
         !hangs_now()) /* what is usual: a gap in which all hung may have made it twice as long */
-        run.patience_ns = fmax(run.patience_ns, 32 * (double)(run.now - run.done_ns));
+        run.patience_ns = fmax(run.patience_ns, 16 * (double)(run.now - run.done_ns));
     run.done_ns = run.moved_ns = run.now;
     run.at_device--;
     if (!io->hung && (double)(io->end_ns - io->begin_ns) > fmax(run.burst_ns, run.long_ns))
