@@ -160,7 +160,7 @@ struct twochoice_storage {
     int (*create)(void *ctx, int log);
     /* Up to len_bytes at offset; *got is 0 only at the end. */
     int (*read)(void *ctx, int log, uint64_t offset, void *buf, size_t len_bytes, size_t *got);
-    /* At offset, which is never beyond the end; not yet durable. Of 512 bytes a crash keeps a prefix. */
+    /* At offset, never beyond the end; not yet durable. A crash keeps a prefix, or whole sectors (512 bytes) of it. */
     int (*write)(void *ctx, int log, uint64_t offset, const void *buf, size_t len_bytes);
     /* Returns when all created and written before is durable. In any thread. After a failure all calls for this log
      * fail until create, for the mark until its next write: a kernel reports lost data once, perhaps to another
@@ -373,9 +373,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_recover(struct twochoice_t
  *            begin again. QOS_EFULL: a write at home that was promised nothing has no room now: pull or compact, and
  *            call again. QOS_EIO: compact, and call again or cancel. QOS_EINVAL: it is not bound. O(log n) a piece
  *            replaced. Again after QOS_OK: QOS_OK, *n = 0, and nothing changes. QOS_ESTALE: too old to know whether it
- *            counted: 16 * max_writes newer ones were begun. Or it was begun before a restart and did not count, or
- *            replaced nothing at home, or the log had no room to tell: half of max_log_bytes wants 48 bytes a fragment,
- *            12 for each of max_writes, and 336. Read before writing again.
+ *            counted: 16 * max_writes newer ones were begun (a restart is 128 of them). Or it was begun before a
+ *            restart and did not count, or replaced nothing at home, or the log had no room to tell: half of
+ *            max_log_bytes wants 48 bytes a fragment, 12 for each of max_writes, and 336. Read before writing again.
  *   cancel   not to be. At home, only when the device is done with its data. QOS_ENOENT. QOS_EIO: an end of it failed,
  *            a crash may bring its record back: compact first.
  *   next     the open write with the smallest stamp above `stamp`; false: none. Of clients that died: cancel what is
@@ -406,8 +406,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_table_commit_end(struct twochoic
 /* Where the byte is, and the end of the range for which that holds. offset < UINT64_MAX. O(log n). */
 QOS_API void twochoice_table_find(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                   struct twochoice_piece *piece);
-/* The pieces of [offset, offset + len_bytes), in order, without gaps, with those at home; neighbours of equal target
- * may be apart. Returns how many, at most max; only if that is max, some may be missing. */
+/* The pieces of [offset, offset + len_bytes), or to UINT64_MAX, in order, without gaps, with those at home; neighbours
+ * of equal target may be apart. Returns how many, at most max; only if that is max, some may be missing. */
 QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64_t object, uint64_t offset,
                                      uint64_t len_bytes, struct twochoice_piece *pieces, size_t max);
 /* The first redirected bytes at or behind (object, offset); false: none. */
@@ -465,7 +465,7 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
                                                                 uint64_t local_load, struct twochoice_order *order);
-/* The answer of a target to TWOCHOICE_ASK_LOAD. */
+/* The answer of a target to TWOCHOICE_ASK_LOAD. It counts for idle_ns: a step that comes later asks again. */
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
                                               uint64_t load);
 
@@ -834,8 +834,7 @@ QOS_PRIV uint32_t twochoice_priv_target(uint64_t tag)
     return (uint32_t)(tag & 0xffffu);
 }
 
-/* How many of n keys, `step` words apart, are at most the key? Without a branch. Two halves of different widths:
- * gcc would make one chain of equal ones. */
+/* How many of n keys, `step` words apart, are at most the key? No branch. Unequal halves: gcc chains equal ones. */
 QOS_PRIV uint32_t twochoice_priv_count(const uint64_t *objects, const uint64_t *offsets, uint32_t step, uint32_t n,
                                        uint64_t object, uint64_t offset)
 {
@@ -875,8 +874,7 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
     return rank;
 }
 
-/* The last child whose lower bound is not above the key; the first's never is. If a narrow node's objects have other
- * high bits objects alone decide. */
+/* The last child whose lower bound is at most the key. If a narrow node's objects have other high bits they decide. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *lead = inner->u.inner.lead, *o = inner->u.inner.object, *f = inner->u.inner.offset;
@@ -1410,8 +1408,7 @@ QOS_PRIV void twochoice_priv_table_layout(struct qos_layout *layout, void *mem, 
     t->max_fragments = (uint32_t)qos_default(config->max_fragments, TWOCHOICE_MAX_FRAGMENTS);
     t->max_writes = (uint32_t)qos_default(config->max_writes, TWOCHOICE_MAX_WRITES);
     t->max_pulls = (uint32_t)qos_default(config->max_pulls, TWOCHOICE_MAX_PULLS);
-    /* With as few entries in each as may be; three for the root and two below, one for a root that comes while its leaf
-     * changes. */
+    /* As few entries in each as may be; 3 for the root and two below, 1 for a root that comes as its leaf changes. */
     leaves = t->max_fragments / TWOCHOICE_LEAF_LEAST + 2;
     t->node_count = leaves + leaves / (TWOCHOICE_INNER_LEAST - 1) + 4;
     QOS_LAYOUT_SET(layout, t->node, t->node_count + (size_t)1);
@@ -1494,7 +1491,6 @@ enum {
 #define TWOCHOICE_PRIV_STAMPS (UINT64_C(1) << 20) /* given out above the last durable ceiling, at most */
 #define TWOCHOICE_PRIV_BITS 128u                  /* stamps in a group */
 #define TWOCHOICE_PRIV_MARK_SLOT 512u
-#define TWOCHOICE_PRIV_MARK_BYTES 1024u
 
 struct twochoice_priv_record {
     uint8_t format, type;
@@ -1707,12 +1703,10 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint
                                                  struct twochoice_priv_record *mark)
 {
     const uint64_t id = t->log[0].id;
-    uint8_t b[TWOCHOICE_PRIV_MARK_BYTES];
+    uint8_t b[2 * TWOCHOICE_PRIV_MARK_SLOT];
     size_t got = 0, at;
     if (twochoice_priv_read(t, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != QOS_OK)
         return QOS_EIO;
-    if (got == 0) /* an unfinished format wrote at most a header */
-        return there <= 1 ? QOS_ENOENT : QOS_ECORRUPT;
     for (at = 0; at + TWOCHOICE_RECORD_BYTES <= got; at += TWOCHOICE_PRIV_MARK_SLOT) {
         struct twochoice_priv_record r;
         if (!twochoice_priv_intact(b + at, 0))
@@ -1724,6 +1718,10 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint
         *mark = r;
         t->mark_slot = at == 0;
     }
+    /* An unfinished format wrote at most a header, and nothing into the second slot. */
+    if (mark->type != TWOCHOICE_PRIV_MARK && there <= 1 &&
+        (got < sizeof b || b[sizeof b / 2 + TWOCHOICE_RECORD_BYTES - 1] == 0))
+        return QOS_ENOENT;
     if (mark->type != TWOCHOICE_PRIV_MARK || there == 0 || mark->f.offset > id)
         return QOS_ECORRUPT;
     return mark->f.offset == id && there < mark->f.end ? QOS_ECORRUPT : QOS_OK;
@@ -1763,8 +1761,7 @@ QOS_PRIV void twochoice_priv_follow(struct twochoice_table *t, struct twochoice_
         twochoice_priv_fail(t, next, QOS_EFULL);
 }
 
-/* One change: room and record, of what is reserved only that of the write w; NULL: of a pull. The caller applies it to
- * the tree, which cannot fail. */
+/* One change: room and record, of what is reserved only w's (NULL: a pull's). The caller applies it: cannot fail. */
 QOS_PRIV_NOINLINE enum qos_status twochoice_priv_change(struct twochoice_table *t, const struct twochoice_priv_range *f,
                                                         uint64_t version, struct twochoice_priv_write *w)
 {
@@ -2052,6 +2049,8 @@ QOS_PRIV enum qos_status twochoice_priv_replay(struct twochoice_table *t, struct
             l->ceiling = qos_max(l->ceiling, d.version);
         }
     }
+    if (needs_end)
+        t->longest_bytes = UINT64_MAX; /* what is there may be parts of longer pieces */
     return status == QOS_OK && needs_end ? QOS_ECORRUPT : status;
 }
 
@@ -2432,9 +2431,9 @@ QOS_API size_t twochoice_table_query(const struct twochoice_table *table, uint64
 {
     struct twochoice_priv_range f;
     struct twochoice_priv_at at;
-    uint64_t end;
+    const uint64_t end = qos_sat_add(offset, len_bytes);
     size_t n = 0;
-    if (len_bytes == 0 || !qos_checked_add(offset, len_bytes, &end) || max == 0)
+    if (offset >= end || max == 0)
         return 0;
     at = twochoice_priv_reach(table, object, offset, &f);
     for (;;) {
@@ -2787,10 +2786,10 @@ QOS_API enum qos_status twochoice_maintainer_init(struct twochoice_maintainer *m
     return qos_bucket_init(&maintainer->bucket, 0, m.limited ? rate : 0, m.piece_bytes);
 }
 
-/* Has span_ns passed? A time in the future is of a clock that jumped: long past. */
+/* Has span_ns passed? A time as far ahead is of a clock that jumped: long past. */
 QOS_PRIV bool twochoice_priv_passed(uint64_t since_ns, uint64_t now_ns, uint64_t span_ns)
 {
-    return since_ns > now_ns || now_ns - since_ns >= span_ns;
+    return (since_ns > now_ns ? since_ns - now_ns : now_ns - since_ns) >= span_ns;
 }
 
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,

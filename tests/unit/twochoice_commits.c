@@ -657,6 +657,67 @@ static void recover_that_stops(void)
     end();
 }
 
+/* Until the first format has ended there was never a log, whichever of its operations a kill or a power cut met. */
+static void format_that_stops(bool power)
+{
+    uint64_t k = 1;
+    enum qos_status st = QOS_EIO;
+    for (; st != QOS_OK; k++) {
+        int i;
+        start(100, 0, 0);
+        for (i = 0; i <= TWOCHOICE_MARK_LOG; i++)
+            disk_resize(&disk.log[i], 0);
+        disk.mark_len = 0;
+        disk.operations = 0;
+        disk.stop_after = k;
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+        st = twochoice_table_format(&t);
+        disk.stopped = false;
+        disk.stop_after = 0;
+        for (i = 0; power && i <= TWOCHOICE_MARK_LOG; i++)
+            disk_resize(&disk.log[i], disk.log[i].durable);
+        disk_restart(&disk);
+        if (st == QOS_OK)
+            CHECK(k > 8);
+        CHECK_EQ(twochoice_table_init(&t, mem, twochoice_table_memsize(&config), &config), QOS_OK);
+        const enum qos_status found = twochoice_table_recover(&t, 0, NULL);
+        CHECK(found == QOS_OK || (found == QOS_ENOENT && st != QOS_OK));
+        if (found == QOS_ENOENT)
+            CHECK_EQ(twochoice_table_format(&t), QOS_OK);
+        write_some(7, 3);
+        CHECK_EQ(power_cut(0), QOS_OK);
+        CHECK_EQ(redirected(7, 3), 3);
+        end();
+    }
+}
+
+/* A compacted log lost its last record, and the owner takes what is there: of a piece two far parts are in use. A new
+ * write replaces one of them; the other is still of the piece. */
+static void parts_without_an_end(void)
+{
+    struct twochoice_piece p[8];
+    uint64_t whole, stamp;
+    size_t n;
+    start(100, 0, 0);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, 3, 0, 1000000, &whole), QOS_OK);
+    CHECK_EQ(twochoice_table_write_end(&t, whole, p, 8, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_write_begin(&t, 7, TWOCHOICE_LOCAL, 1000, 998000, &stamp), QOS_OK);
+    CHECK_EQ(twochoice_table_write_end(&t, stamp, p, 8, &n), QOS_OK);
+    CHECK_EQ(twochoice_table_commit(&t), QOS_OK);
+    CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
+    disk.log[disk.active].data[disk.log[disk.active].len - 20] ^= 1;
+    CHECK_EQ(power_cut(0), QOS_ECORRUPT);
+    CHECK_EQ(power_cut(TWOCHOICE_ACCEPT_PREFIX), QOS_OK);
+    CHECK_EQ(redirect(&t, 7, 0, 1000, 4), QOS_OK);
+    twochoice_table_find(&t, 7, 999500, &p[0]);
+    CHECK_EQ(p[0].version, whole);
+    CHECK(twochoice_table_refers(&t, 7, whole, 0, 1000));
+    CHECK_EQ(twochoice_table_compact(&t), QOS_OK);
+    CHECK_EQ(power_cut(0), QOS_OK);
+    CHECK(twochoice_table_refers(&t, 7, whole, 0, 1000));
+    end();
+}
+
 int main(void)
 {
     int how;
@@ -684,5 +745,8 @@ int main(void)
     compacts_seldom(8, 100);
     compacts_seldom(64, 8);
     recover_that_stops();
+    format_that_stops(false);
+    format_that_stops(true);
+    parts_without_an_end();
     return check_end();
 }

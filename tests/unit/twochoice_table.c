@@ -86,6 +86,9 @@ static void arguments(void)
     CHECK_EQ(twochoice_table_write_end(&t, stamp, &p, 1, &n), QOS_OK); /* a repeated message */
     CHECK_EQ(twochoice_table_query(&t, 1, 0, UINT64_MAX, &p, 1), 1);
     CHECK(p.end == UINT64_MAX && p.target == 2 && p.version == stamp);
+    CHECK_EQ(twochoice_table_query(&t, 1, 10, UINT64_MAX, &p, 1), 1); /* to the end */
+    CHECK(p.offset == 10 && p.end == UINT64_MAX && p.target == 2 && p.version == stamp);
+    CHECK_EQ(twochoice_table_query(&t, 1, UINT64_MAX, 1, &p, 1), 0); /* no byte is there */
     CHECK_EQ(twochoice_table_pull_start(&t, 1, 0, 0, &id, &p), QOS_EINVAL);
     CHECK_EQ(twochoice_table_pull_start(&t, 2, 0, 1, &id, &p), QOS_ENOENT);
     CHECK_EQ(twochoice_table_pull_ready(&t, 0, &p, 1, &n), QOS_ENOENT); /* no such pull */

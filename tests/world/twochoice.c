@@ -1499,7 +1499,7 @@ static void recover(void)
                   "recover says %" PRIu64 " records, %" PRIu64 " valid bytes and %" PRIu64 " dropped of %" PRIu64,
                   recovery.records, recovery.valid_bytes, recovery.dropped_bytes, length);
         me->formatted = me->formatted || st == QOS_OK;
-        if (!me->formatted && (st == QOS_ENOENT || st == QOS_ECORRUPT)) {
+        if (!me->formatted && (st == QOS_ENOENT || (st == QOS_ECORRUPT && (WORLD_V02 || damage != SOUND)))) {
             st =
                 twochoice_table_format(&me->table); /* it was never made: the power went, or a call failed, in format */
             me->formatted = st == QOS_OK && !me->disk.off;
