@@ -23,13 +23,18 @@ within_s 60 begun || { bad "the cluster does not begin"; tail -n 3 "$d/said" "$d
 export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:$base
 each=2 ports=($((base + 21)) $((base + 22)) web:$((base + 31)) web:$((base + 32)))
 web() { echo "http://127.0.0.1:$((base + 30 + $1))"; }
+in_force() { etcdctl --command-timeout=30s get --print-value-only "qos/status/tenant/$1" | grep -q -- "^in force: $2\$"; }
+# The controller puts it in force within a second, or, on a busy machine, is so much later.
 contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
-    local begun
+    local begun written late
     begun=$(date +%s%3N)
     etcdctl --command-timeout=30s put "qos/config/tenant/$1" "$2" >>"$d/log/etcd" || bad "the contract of $1 is not written"
-    echo "$begun ${3:-0} $(date +%s%3N)" >>"$d/$1.limits"
+    written=$(date +%s%3N)
+    within_s 30 in_force "$1" "$2" || bad "the contract of $1 is not in force"
+    late=$(($(date +%s%3N) - written - 1000))
+    echo "$begun ${3:-0} $((written + (late > 0 ? late : 0)))" >>"$d/$1.limits"
+    expect_time "the contract of $1 is in force within 2 s" [ $late -le 1000 ]
 }
-in_force() { etcdctl get --print-value-only "qos/status/tenant/$1" | grep -q -- "^in force: $2\$"; }
 of() { sed -n "s/^$1 //p" "$d/pids" | tail -n 1; } # NAME: its process
 served() { awk -v p="${1:-}" '$3 == 1 && (p == "" || p == $2)' "$d/gold.seen" 2>/dev/null | wc -l; }
 more() { [ "$(served "${2:-}")" -gt $(($1 + 10)) ]; } # BEFORE [PORT]
@@ -40,6 +45,11 @@ stopped() { # [PORT]: after the period that was begun
     before=$(served "${1:-}")
     sleep 0.6
     [ "$(served "${1:-}")" = "$before" ]
+}
+stops() { # WHAT [PORT]
+    if stopped "${@:2}"; then ok "$1"
+    elif within_s 10 stopped "${@:2}"; then expect_time "$1 after the period" false
+    else bad "$1"; fi
 }
 # PERCENT OF THE LIMIT: prints requests, windows above two limits, the fullest
 judge() { awk -v percent="$1" -v each=$((4 * each)) -f tests/real/peers/windows.awk "$d/gold.limits" "$d/gold.seen"; }
@@ -52,43 +62,44 @@ limit() {
     [ "$only" = all ] || sleep 3
 }
 kills() {
-    local before wrk at
+    local before wrk at begun
     # while wrk runs: what wrk and the client get together, in its seconds and the periods that they touch
     contract gold limit=200 100
-    within_s 5 in_force gold limit=200
     sleep 1
     before=$(served) at=$(date +%s%3N)
+    watch_mark
     wrk -t1 -c8 -d6 -H 'X-Tenant: gold' "$(web 1)/small" >"$d/wrk" &
     wrk=$!
     sleep 3
+    begun=$(($(date +%s%3N) - at))
     contract gold limit=800 400
     wait $wrk
     at=$(($(date +%s%3N) - at)) before=$(($(served) - before))
     wrk=$(sed -n 's/^ *\([0-9]*\) requests in.*/\1/p' "$d/wrk")
     echo "in $at ms wrk was served $wrk requests, the other client $before; its limit went from 200 to 800 a second"
     expect "while wrk runs etcdctl raises the limit, and it holds for all clients together" \
-        [ $((wrk + before)) -le $((200 * 3 + 800 * (at - 3000) / 1000 + 2 * 400 + 4 * each + 8)) ]
-    expect "wrk was served" [ "${wrk:-0}" -gt 100 ]
-    expect "and more than the old limit gives" [ $((wrk + before)) -gt $((200 * (at + 1000) / 1000)) ]
+        [ $((wrk + before)) -le $((200 * begun / 1000 + 800 * (at - begun) / 1000 + 2 * 400 + 4 * each + 8)) ]
+    expect_time "wrk was served" [ "${wrk:-0}" -gt 100 ]
+    expect_time "and more than the old limit gives" [ $((wrk + before)) -gt $((200 * (at + 1000) / 1000)) ]
 
     kill -9 $(pgrep -P "$(of n1)")
     expect "after all workers of an nginx were killed it serves" serves $((base + 31))
     kill -HUP "$(of n2)"
     expect "after a reload it serves" serves $((base + 32))
     kill -9 "$(of a1)"
-    expect "without an agent nothing is served under a limit" stopped $((base + 31))
+    stops "without an agent nothing is served under a limit" $((base + 31))
     expect "while the others are" serves $((base + 32))
     build/examples/cluster_agent --name n1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" --tokens "$d/tokens1" >>"$d/log/a1" 2>&1 &
     pid[a1]=$!
     expect "with an agent it is" serves $((base + 31))
-    expect "of two agents with one file the second is refused" grep -q 'another cluster_agent has it' <<<"$(timeout 10 \
+    expect "of two agents with one file the second is refused" grep -q 'another cluster_agent has it' <<<"$(timeout 60 \
         build/examples/cluster_agent --name n1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" --tokens "$d/tokens1" 2>&1)"
-    (while curl -s -m 5 -o "$d/answer" -w '%{http_code}\n' -H 'X-Tenant: bulk' "$(web 1)/small" >>"$d/bulk.seen"; do sleep 0.05; done) & pid[bulk]=$!
-    within_s 10 test -s "$d/bulk.seen"
+    (while :; do curl -s -m 5 -o "$d/answer" -w '%{http_code}\n' -H 'X-Tenant: bulk' "$(web 1)/small" >>"$d/bulk.seen"; sleep 0.05; done) & pid[bulk]=$!
+    within_s 30 grep -qs 200 "$d/bulk.seen"
     kill -9 "$(of c1)"
-    expect "without a controller nothing is served under a limit" stopped
+    stops "without a controller nothing is served under a limit"
     : >"$d/bulk.seen"
-    expect "but who has none is served" within_s 5 grep -q 200 "$d/bulk.seen"
+    expect "but who has none is served" within_s 30 grep -q 200 "$d/bulk.seen"
     kill "${pid[bulk]}"
     wait "${pid[bulk]}" 2>/dev/null
     unset "pid[bulk]"
@@ -96,32 +107,33 @@ kills() {
     pid[c1]=$!
     expect "with one it is" serves $((base + 31))
     contract gold limit=40 20
-    within_s 5 in_force gold limit=40
     sleep 1
+    watch_mark
     wrk -t1 -c4 -d2 -H 'X-Tenant: gold' "$(web 2)/now/small" >"$d/wrk"
-    expect "over=429 refuses what would have to wait for a token" [ "$(sed -n 's/.*Non-2xx or 3xx responses: //p' "$d/wrk")" -gt 100 ]
+    expect_time "over=429 refuses what would have to wait for a token" [ "$(sed -n 's/.*Non-2xx or 3xx responses: //p' "$d/wrk" | grep . || echo 0)" -gt 100 ]
     etcdctl del qos/config/tenant/gold >>"$d/log/etcd"
     echo "$(date +%s%3N) 0 $(date +%s%3N)" >>"$d/gold.limits"
-    expect "a tenant that is removed is not served" stopped
+    stops "a tenant that is removed is not served"
     contract gold limit=400 200
     expect "and is, when it is there again" serves $((base + 32))
 }
 bytes() {
-    local a b got
+    local got at
     watch_mark # of what is judged by time, not of all before it
+    at=$(date +%s%3N)
     for k in 1 2; do
         curl -s -m 5 -o "$d/large$k" -H 'X-Tenant: files' "$(web $k)/large" & pid[large$k]=$!
     done
     wait "${pid[large1]}" "${pid[large2]}"
     got=$(($(stat -c %s "$d/large1") + $(stat -c %s "$d/large2")))
-    echo "a limit of 8 MiB a second, in blocks of 64 KiB: $got bytes in 5 s at two servers"
+    at=$(($(date +%s%3N) - at))
+    echo "a limit of 8 MiB a second, in blocks of 64 KiB: $got bytes in $at ms at two servers"
     # the two periods at its ends, and a block of each worker
-    expect "a limit of bytes holds over both servers" [ "$got" -le $((6 * 8388608 + 4 * 65536)) ]
+    expect "a limit of bytes holds over both servers" [ "$got" -le $(((at + 1000) * 8388608 / 1000 + 4 * 65536)) ]
     expect_time "and is used" [ "$got" -ge $((5 * 8388608 * 8 / 10)) ]
     for t in bulk files; do
         contract $t "$([ $t = bulk ] || echo reserve=40M,)token=64k"
     done
-    within_s 5 in_force files reserve=40M,token=64k
     for k in 1 2 3 4; do
         (while curl -s -o "$d/bulk$k" -H 'X-Tenant: bulk' "$(web 1)/large"; do :; done) & pid[bulk$k]=$!
     done
