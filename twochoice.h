@@ -3190,11 +3190,9 @@ QOS_PRIV uint64_t twochoice_priv_remembered(const struct twochoice_placement *p,
 }
 
 /* What the server said counts a sixteenth in what is typical. */
-QOS_PRIV void twochoice_priv_remember(struct twochoice_placement *p, uint32_t server, uint64_t service_ns)
+QOS_PRIV void twochoice_priv_remember(struct twochoice_placement *p, uint64_t service_ns)
 {
-    uint64_t typical = p->typical_ns;
-    service_ns = qos_min(service_ns, p->timeout_ns);
-    p->service_ns[server] = service_ns;
+    const uint64_t typical = p->typical_ns;
     if (typical == 0) /* others count as faster: the first to speak may be a slow one */
         p->typical_ns = service_ns - service_ns / 4;
     else if (service_ns > 4 * typical)
@@ -3334,7 +3332,7 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
     o = twochoice_priv_offer_of(r, message);
     service_ns = message->service_ns;
     if (service_ns)
-        twochoice_priv_remember(placement, message->server, service_ns);
+        placement->service_ns[message->server] = qos_min(service_ns, placement->timeout_ns);
     else
         service_ns = placement->typical_ns * (r && r->careful ? 2 : 1);
     if (!o) { /* nobody waits for it any more */
@@ -3350,6 +3348,8 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
         uint64_t took = qos_elapsed_ns(o->at_ns, now_ns), old = placement->round_trip_ns;
         placement->round_trip_ns = old ? old - old / 8 + took / 8 : took;
     }
+    if (message->service_ns) /* once a reservation: one that repeats itself, or was not asked, is not what is typical */
+        twochoice_priv_remember(placement, qos_min(service_ns, placement->timeout_ns));
     r->due_ns = now_ns;
     if (message->state != TWOCHOICE_UP) {
         o->state = TWOCHOICE_PRIV_REFUSED;

@@ -655,6 +655,64 @@ static void hangs_once_more(void)
     CHECK_EQ(reserved, 10);
 }
 
+/* What no reservation waits for teaches nothing about others: of two equal clients one hears, in between, what it did not
+ * ask for, from a server that is down. Both give the same orders. */
+static void unasked(uint64_t service_ns)
+{
+    static struct twochoice_placement two[2];
+    struct twochoice_placement_config config;
+    struct twochoice_place_order o[2];
+    struct twochoice_message said, reply;
+    struct twochoice_write w[4];
+    uint64_t id[2], ns = 0, begun, orders = 0;
+    void *mem[2];
+    uint32_t k, r;
+    memset(&config, 0, sizeof config);
+    memset(w, 0, sizeof w);
+    config.servers = 16;
+    config.timeout_ns = TIMEOUT;
+    for (k = 0; k < 2; k++) {
+        mem[k] = aligned_alloc(64, twochoice_placement_memsize(&config));
+        CHECK_EQ(twochoice_placement_init(&two[k], mem[k], twochoice_placement_memsize(&config), &config), QOS_OK);
+        CHECK_EQ(twochoice_placement_set_server(&two[k], 15, TWOCHOICE_DOWN), QOS_OK);
+    }
+    for (k = 0; k < 4; k++)
+        w[k].len_bytes = 1 << 20;
+    for (r = 0; r < 300; r++) {
+        for (k = 0; k < 2; k++)
+            CHECK_EQ(twochoice_placement_begin(&two[k], ns, w, 4, 0, &id[k]), QOS_OK);
+        for (begun = ns; ns < begun + TIMEOUT / 4; ns += TIMEOUT / 200) {
+            memset(&said, 0, sizeof said);
+            said.type = TWOCHOICE_ANSWER;
+            said.server = 15;
+            said.service_ns = service_ns;
+            CHECK(!twochoice_placement_heard(&two[1], ns, &said, &reply));
+            for (;;) {
+                for (k = 0; k < 2; k++)
+                    twochoice_placement_step(&two[k], ns, &o[k]);
+                CHECK(o[0].todo == o[1].todo);
+                if (o[0].todo == TWOCHOICE_PLACE_WAIT || o[1].todo != o[0].todo)
+                    break;
+                orders++;
+                CHECK(o[0].server == o[1].server && o[0].write == o[1].write && o[0].again == o[1].again);
+                for (k = 0; k < 2; k++) {
+                    if (o[k].todo == TWOCHOICE_PLACE_BIND) {
+                        (void)!twochoice_placement_ended(&two[k], ns, id[k], o[k].write, true);
+                    } else if (o[k].message.type == TWOCHOICE_RESERVE) { /* a fifth of the servers is slow */
+                        said = o[k].message;
+                        said.type = o[k].server % 5 == 4 && r % 8 ? TWOCHOICE_ANSWER : TWOCHOICE_ASK;
+                        said.service_ns = o[k].server % 5 == 4 ? TIMEOUT / 4 : TIMEOUT / 100;
+                        (void)twochoice_placement_heard(&two[k], ns, &said, &reply);
+                    }
+                }
+            }
+        }
+    }
+    CHECK(orders > 3000);
+    free(mem[0]);
+    free(mem[1]);
+}
+
 int main(void)
 {
     uint64_t i, worlds;
@@ -663,6 +721,8 @@ int main(void)
     not_believed();
     declined_for_long();
     hangs_once_more();
+    unasked(TWOCHOICE_TIME_MAX);
+    unasked(1);
     worlds = check_scaled(400);
     for (i = 0; i < worlds; i++)
         run(1000 * check_seed() + i, 30);
