@@ -741,20 +741,6 @@ QOS_PRIV uint32_t tags_priv_t_top(const struct tags_priv_pool *pool, const struc
     return pool->first + i;
 }
 
-/* The least key but that of id. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_t_second(const struct tags_priv_pool *pool, const struct tags_priv_tree *tree,
-                                              uint32_t id)
-{
-    uint64_t least = TAGS_PRIV_ABSENT;
-    uint32_t k, j, i = id - pool->first;
-    for (k = 0; k < pool->t_levels; k++, i >>= 3) {
-        const uint64_t *node = tree->key + 8 * (pool->t_base[k] + (i >> 3));
-        for (j = 0; j < 8; j++)
-            least = qos_min(least, j == (i & 7) ? TAGS_PRIV_ABSENT : node[j]);
-    }
-    return least;
-}
-
 /* -- limit and reservation tags */
 
 /* Due from this ns on: rounded up, so never early. */
@@ -961,11 +947,6 @@ QOS_PRIV struct qos_u128 tags_priv_key(const struct tags *tags, uint32_t id)
         key = tags_priv_tag_key(tags->surplus[id], id);
     key.hi |= TAGS_PRIV_AT_LIMIT;
     return key;
-}
-
-QOS_PRIV_NOINLINE void tags_priv_s_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
-{
-    tags_priv_s_put(pool, id, tags_priv_key(tags, id), false);
 }
 
 /* V rises to the smallest share tag of the clients that wait. */
@@ -1436,27 +1417,23 @@ QOS_PRIV void tags_priv_measure(struct tags *tags, uint32_t id, uint64_t service
     tags->first_mean = qos_min(tags->config.service_ns << 8, m->amount);
 }
 
-/* A share tag that the request of a slot was charged to moves by plus - minus, amounts without the weight. */
-TAGS_PRIV_INLINE void tags_priv_recharge_one(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                             uint32_t flags, uint64_t plus, uint64_t minus)
-{
-    const struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 *tag = tags_priv_axis(tags, id, flags);
-    uint32_t rest = 0;
-    if (flags & TAGS_PRIV_NO_SHARE)
-        return;
-    tags_priv_move(tag, tags_priv_axis_v(pool, flags), tags_priv_per_weight(h, plus, &rest));
-    rest = 0;
-    *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus, &rest));
-    if (h->queued)
-        tags_priv_s_set(tags, pool, id);
-}
-
-QOS_PRIV_NOINLINE void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
+/* The share tags that the request of a slot was charged to move by plus - minus, amounts without the weight. */
+QOS_PRIV void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
 {
     uint32_t id = tags->slot[i].client, level = 0;
-    for (; id != QOS_NONE; id = tags_priv_up(tags, id))
-        tags_priv_recharge_one(tags, tags_priv_pool_of(tags, id), id, tags->slot[i].flags[level++], plus, minus);
+    for (; id != QOS_NONE; id = tags_priv_up(tags, id)) {
+        const uint32_t flags = tags->slot[i].flags[level++];
+        struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
+        struct qos_u128 *tag = tags_priv_axis(tags, id, flags);
+        uint32_t rest = 0;
+        if (flags & TAGS_PRIV_NO_SHARE)
+            continue;
+        tags_priv_move(tag, tags_priv_axis_v(pool, flags), tags_priv_per_weight(&tags->hot[id], plus, &rest));
+        rest = 0;
+        *tag = tags_priv_lead(*tag, tags_priv_per_weight(&tags->hot[id], minus, &rest));
+        if (tags->hot[id].queued)
+            tags_priv_s_put(pool, id, tags_priv_key(tags, id), false);
+    }
 }
 
 /* A client's part of an amount, by weight, among those that wait and itself. */
@@ -1515,10 +1492,7 @@ TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t 
     tags_priv_measure(tags, slot->client, qos_min(work >> 8, QOS_TOKENS_MAX));
     if (QOS_UNLIKELY(tags->config.weight_share_permille))
         tags_priv_credit_weight(tags, slot, work, estimate);
-    if (QOS_UNLIKELY(tags->grouped))
-        tags_priv_recharge(tags, i, work, estimate);
-    else
-        tags_priv_recharge_one(tags, &tags->root, slot->client, slot->flags[0], work, estimate);
+    tags_priv_recharge(tags, i, work, estimate);
 }
 
 /* The device does not stand still. */
@@ -1542,22 +1516,6 @@ QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
     tags->slot[i].entered = tags->passed;
     tags->worked_last = i;
     tags->worked++;
-}
-
-/* It leaves; if it was at work, the next one is. */
-QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
-{
-    const struct tags_priv_slot *slot = &tags->slot[i];
-    uint32_t next;
-    if (slot->flags[0] & TAGS_PRIV_AT_WORK) {
-        next = tags->slot[tags->worked_last].next;
-        tags->worked--;
-        if (i == tags->worked_last)
-            tags->worked_last = slot->prev;
-        if (next != QOS_NONE)
-            tags_priv_begin_work(tags, next);
-    }
-    tags_priv_slot_free(tags, i);
 }
 
 /* Divides the time up to now among `parts`; what each gets. */
@@ -1586,6 +1544,18 @@ QOS_PRIV void tags_priv_take_for(struct tags *tags, uint32_t most)
     }
     for (; next != QOS_NONE && tags->worked < most; next = tags->slot[next].next)
         tags_priv_begin_work(tags, next);
+}
+
+/* It leaves; if it was at work, the next one is. */
+QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
+{
+    if (tags->slot[i].flags[0] & TAGS_PRIV_AT_WORK) {
+        tags->worked--;
+        if (i == tags->worked_last)
+            tags->worked_last = tags->slot[i].prev;
+    }
+    tags_priv_slot_free(tags, i);
+    tags_priv_take_for(tags, tags->at_work_max);
 }
 
 /* The time that was spent on the request of this slot, in 1/256 ns. */
@@ -2275,14 +2245,15 @@ QOS_API enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32
 /* -- choice */
 
 /* The client is first in r. Has no other one that is due an earlier deadline? */
-QOS_PRIV bool tags_priv_alone(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id, uint64_t clock)
+QOS_PRIV_NOINLINE bool tags_priv_alone(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                       uint64_t clock)
 {
     uint64_t second;
-    if (pool->d.least != TAGS_PRIV_ABSENT)
-        return false;
     if (!tags->reserve_units && tags->reserve[id].rate_per_s == pool->rate_max)
         return true;
-    second = tags_priv_t_second(pool, &pool->r, id);
+    tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT);
+    second = pool->r.least;
+    tags_priv_t_put(pool, &pool->r, id, tags_priv_rate_key(&tags->reserve[id]));
     return second > clock || tags_priv_deadline(tags, id) <= second + QOS_NS_PER_S / pool->rate_max;
 }
 
@@ -2309,7 +2280,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
         }
         choice->client = id;
         choice->phase = TAGS_PHASE_RESERVATION;
-        if (!begins || tags_priv_alone(tags, pool, id, clock))
+        if (!begins || (pool->d.least == TAGS_PRIV_ABSENT && tags_priv_alone(tags, pool, id, clock)))
             return QOS_OK;
         if (!tags_priv_move_left(moves))
             return QOS_EBUSY; /* one that was not moved may have an earlier deadline */
@@ -2339,13 +2310,6 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
     return QOS_OK;
 }
 
-/* Work is due to the weight phase. What is above limits is not meant. */
-QOS_PRIV_NOINLINE enum qos_status tags_priv_by_credit(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
-{
-    enum qos_status status = tags_priv_by_weight(tags, &tags->root, moves, choice);
-    return status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT ? QOS_EAGAIN : status;
-}
-
 QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uint32_t *moves,
                                                           struct tags_choice *choice)
 {
@@ -2372,8 +2336,10 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_choose(struct tags *tags, uint64_t no
     tags_priv_now(tags, now_ns);
     if (root->l.least <= tags->now_ns)
         tags_priv_release(tags, root, &moves);
-    if (QOS_UNLIKELY(tags->weight_credit > 0))
-        status = tags_priv_by_credit(tags, &moves, choice);
+    if (QOS_UNLIKELY(tags->weight_credit > 0)) /* work is due to the weight phase; what is above limits is not meant */
+        status = tags_priv_by_weight(tags, root, &moves, choice);
+    if (status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT)
+        status = QOS_EAGAIN;
     if (status == QOS_EAGAIN)
         status = tags_priv_by_reservation(tags, root, &moves, choice);
     if (status == QOS_EAGAIN)
@@ -2650,12 +2616,11 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
 }
 
 /* With groups or without: two copies are compiled. */
-TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool grouped,
-                                                       const struct tags_choice *choice, uint64_t cost, uint32_t rho,
-                                                       uint32_t delta, struct tags_grant *grant)
+TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool grouped, uint32_t i,
+                                                       enum tags_phase phase, struct tags_grant *grant)
 {
-    const uint32_t id = choice->client, i = tags_priv_room(tags, id, cost, rho, delta);
-    if (!tags_priv_send(tags, grouped, id, i, choice->phase, grant)) {
+    const uint32_t id = tags->slot[i].client;
+    if (!tags_priv_send(tags, grouped, id, i, phase, grant)) {
         tags_priv_timed(tags, &tags->root, id); /* of shared tags, without groups */
         return QOS_EAGAIN;
     }
@@ -2666,22 +2631,23 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool g
     return QOS_OK;
 }
 
-QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, const struct tags_choice *choice,
-                                                             uint64_t cost, uint32_t rho, uint32_t delta,
+QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, uint32_t i, enum tags_phase phase,
                                                              struct tags_grant *grant)
 {
-    return tags_priv_dispatch_as(tags, true, choice, cost, rho, delta, grant);
+    return tags_priv_dispatch_as(tags, true, i, phase, grant);
 }
 
 /* After tags_priv_now. The choice comes by address: loaded right after its halves were stored, a value costs 5 ns. */
 TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
                                                     uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {
+    uint32_t i;
     if (tags->config.attribute)
         tags_priv_catch_up(tags);
+    i = tags_priv_room(tags, choice->client, cost, rho, delta);
     if (tags->grouped)
-        return tags_priv_dispatch_grouped(tags, choice, cost, rho, delta, grant);
-    return tags_priv_dispatch_as(tags, false, choice, cost, rho, delta, grant);
+        return tags_priv_dispatch_grouped(tags, i, choice->phase, grant);
+    return tags_priv_dispatch_as(tags, false, i, choice->phase, grant);
 }
 
 QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const struct tags_choice *choice,
@@ -2958,8 +2924,6 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
 QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_t age_ns, struct tags_grant *grant)
 {
     const struct tags_priv_slot *slot;
-    struct tags_grant found;
-    enum qos_status status;
     uint64_t took_ns;
     QOS_ASSERT(tags);
     if (!grant || !tags->config.at_device_max)
@@ -2973,15 +2937,13 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     took_ns = qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags));
     if (took_ns < age_ns)
         return QOS_EAGAIN;
-    found.client = slot->client;
-    found.phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
-    found.slot = tags->oldest;
-    found.cost = slot->cost;
-    found.serial = slot->serial;
-    status = tags_fail(tags, now_ns, &found, took_ns);
-    tags_priv_count(tags, found.client, offsetof(struct tags_priv_counters, given_up), 1);
-    *grant = found;
-    return status;
+    grant->client = slot->client;
+    grant->phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
+    grant->slot = tags->oldest;
+    grant->cost = slot->cost;
+    grant->serial = slot->serial;
+    tags_priv_count(tags, grant->client, offsetof(struct tags_priv_counters, given_up), 1);
+    return tags_fail(tags, now_ns, grant, took_ns);
 }
 
 /* -- intrusive requests */
@@ -3000,10 +2962,7 @@ QOS_API enum qos_status tags_push(struct tags *tags, uint64_t now_ns, uint32_t i
     request->client = id;
     request->next = NULL;
     request->prev = q->tail;
-    if (q->tail)
-        q->tail->next = request;
-    else
-        q->head = request;
+    *(q->tail ? &q->tail->next : &q->head) = request;
     q->tail = request;
     return QOS_OK;
 }
@@ -3013,10 +2972,7 @@ QOS_PRIV void tags_priv_unqueue(struct tags *tags, struct tags_request *request)
 {
     struct tags_priv_queue *q = &tags->queue[request->client];
     const bool first = q->head == request;
-    if (first)
-        q->head = request->next;
-    else
-        request->prev->next = request->next;
+    *(first ? &q->head : &request->prev->next) = request->next;
     if (q->tail == request)
         q->tail = first ? NULL : request->prev;
     else if (!first)
