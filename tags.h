@@ -2787,7 +2787,8 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     return QOS_OK;
 }
 
-/* What a client, or its group, was charged is given back (invariant 5 of the tags). What it was charged later moves. */
+/* What a client, or its group, was charged is given back (invariant 5 of the tags), and what it was charged later moves;
+ * the caller places it. */
 QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
@@ -2825,7 +2826,6 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
         if (((tags->slot[i].flags[level] ^ flags) & TAGS_PRIV_SURPLUS) == 0)
             later->share = tags_priv_lead(later->share, share);
     }
-    tags_priv_place(tags, pool, id);
 }
 
 /* It is complete and took another cost than was said: what it was charged by cost is corrected. */
@@ -2856,7 +2856,7 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
             tags_priv_rate_charge(&tags->reserve[id], 0, reserved);
         if (more && limited && !tags->config.shared)
             tags_priv_charge_limit(tags, id, limited);
-        tags_priv_timed(tags, tags_priv_pool_of(tags, id), id);
+        tags_priv_place(tags, tags_priv_pool_of(tags, id), id);
         slot->flags[level] = flags;
     }
     if (more)
@@ -2908,8 +2908,11 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
     if (status != QOS_OK)
         return status;
     id = tags->slot[i].client;
-    for (level = 0; level < tags->levels; level++)
+    for (level = 0; level < tags->levels; level++) {
+        const uint32_t at = tags_priv_id_at(tags, i, level);
         tags_priv_refund(tags, i, level);
+        tags_priv_place(tags, tags_priv_pool_of(tags, at), at);
+    }
     tags_priv_tell_group(tags, id);
     tags_priv_credit_weight(tags, &tags->slot[i], 0, tags->slot[i].amount);
     if (tags->config.attribute) {
