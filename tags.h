@@ -2787,8 +2787,8 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     return QOS_OK;
 }
 
-/* What a client, or its group, was charged is given back (invariant 5 of the tags), and what it was charged later moves;
- * the caller places it. */
+/* What a client, or its group, was charged is given back (invariant 5 of the tags), and what it was charged later
+ * moves; the caller places it. */
 QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
