@@ -139,9 +139,9 @@ struct tokenpool_config {
                                * What its client leaves of a claim ends with the period;
                                * TOKENPOOL_ORDERED: weight x batch, or less: half of a client's part of the pool of a
                                * period, where that is taken for at least an eighth of the period's tokens;
-                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's): too small to
-                               * keep weights if the capacity is above 7000 x clients, and to use it with
-                               * TOKENPOOL_ORDERED if it is above some 500 claims a client and period */
+                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's);
+                               * TOKENPOOL_ORDERED: at least capacity / (64 x clients), as a client makes some 500
+                               * claims in a period at most */
     uint32_t flags;          /* TOKENPOOL_GUARD | ... */
     uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
     uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
@@ -158,7 +158,8 @@ struct tokenpool_config {
     uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 %; QOS_NOTHING: none */
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
-                               * QOS_NOTHING: none. Backlogged clients use them in every period */
+                               * QOS_NOTHING: none. Backlogged clients use them in every period, not with
+                               * TOKENPOOL_ORDERED */
     uint64_t equal_within;    /* a total so close to the estimate counts as all of it, 1..TOKENPOOL_TOKENS_MAX; default
                                * clients x batch, at most 2 %; QOS_NOTHING: exactly */
     uint64_t debt_max;        /* of force(), 1..TOKENPOOL_TOKENS_MAX; default batch; QOS_NOTHING: no debt */
@@ -606,9 +607,12 @@ QOS_API uint64_t tokenpool_storage_run(void *storage, const struct tokenpool_op 
 /* Zero becomes the default; named values stay. */
 QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tokenpool_config *config)
 {
-    uint64_t capacity = config->capacity, parts = 7 * qos_max((uint64_t)config->clients, 1);
+    uint64_t capacity = config->capacity, parts = 7 * qos_max((uint64_t)config->clients, 1), batch;
     *out = *config;
-    out->batch = config->batch ? config->batch : (uint32_t)qos_min(qos_sat_add(capacity, parts - 1) / parts, 1000);
+    batch = qos_min(qos_sat_add(capacity, parts - 1) / parts, 1000);
+    if (config->flags & TOKENPOOL_ORDERED) /* a claim is slow */
+        batch = qos_max(batch, qos_min(capacity / (64 * (parts / 7)), TOKENPOOL_BATCH_MAX));
+    out->batch = config->batch ? config->batch : (uint32_t)batch;
     out->history = config->history ? config->history : 5;
     out->alert_periods = config->alert_periods ? config->alert_periods : 10;
     out->silent_periods = qos_default(config->silent_periods, 1);
@@ -2330,12 +2334,19 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_admit(struct tokenpool_monitor *
     return QOS_EADMISSION;
 }
 
+/* Ordered: tokens of a period at the node's pace. With those of the overrun tickets would be served before there is a
+ * queue, and who asks more often would get more; but what the guard held back needs them. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_most(const struct tokenpool_monitor *monitor)
+{
+    return monitor->config.flags & TOKENPOOL_GUARD ? monitor->info.bound : monitor->info.capacity;
+}
+
 /* Ordered: tokens of a claim, so that all who have a demand get two served in a period: what is not served ends with
  * it, and in the next one the same client may come first again. What reservations return makes the pool larger. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_claim(const struct tokenpool_monitor *monitor, uint64_t weight)
 {
     const struct tokenpool_monitor_state *info = &monitor->info;
-    uint64_t pool = qos_max(qos_sat_sub(info->bound, monitor->busy_left), info->bound / 8);
+    uint64_t pool = qos_max(qos_sat_sub(tokenpool_monitor_priv_most(monitor), monitor->busy_left), info->bound / 8);
     uint64_t claim = qos_mul_div_floor(pool, weight, 2 * qos_max(monitor->contending, weight));
     return qos_min(info->bound ? qos_max(claim, 1) : TOKENPOOL_TOKENS_MAX,
                    qos_min(weight * monitor->config.batch, TOKENPOOL_TOKENS_MAX));
@@ -3114,9 +3125,8 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
         return;
     target = tokenpool_monitor_priv_target(monitor);
     if (ordered) {
-        uint64_t served =
-            qos_min(info->claimed + target,
-                    tokenpool_monitor_priv_pace(monitor, info->bound, info->kept - info->left, info->put));
+        uint64_t most = tokenpool_monitor_priv_most(monitor), used = info->kept - info->left, served;
+        served = qos_min(info->claimed + target, tokenpool_monitor_priv_pace(monitor, most, used, info->put));
         served = qos_min(served, count > 0 ? (uint64_t)count : 0);
         tokenpool_monitor_priv_serve(monitor, qos_max(served, info->put)); /* a stray store ends here */
         return;

@@ -2076,7 +2076,10 @@ static void x_draw(void)
     c->clients = x.clients;
     c->capacity = x.C;
     c->period_ns = x.T;
-    x.batch = c->batch ? c->batch : min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)), 1000);
+    x.batch = min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)), 1000);
+    if (world_choice(w, F_ORDERED))
+        x.batch = max_of(x.batch, x.C / (64 * c->clients));
+    x.batch = c->batch ? c->batch : x.batch;
     c->check_ns = parts ? x.T / parts : 0;
     x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / 8);
     x.overrun = world_choice(w, F_OVERRUN) == 0 ? 0 : max_of(x.C / 5, 1);
