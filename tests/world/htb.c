@@ -4,7 +4,7 @@
 #define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted scale_free"
 #define WORLD_FIELDS(X)                                                                                                \
-    X(PROGRAM, "program", "device calls trees shares loops late")                                                      \
+    X(PROGRAM, "program", "device calls trees shares loops late settings phases joined")                               \
     X(STEPS, "steps", "5 20 60 120 250")                                                                               \
     X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
     X(QUEUES, "queues", "no yes")                                                                                      \
@@ -1349,7 +1349,7 @@ static void later_drawn(struct world *w, struct world_rng *r)
 /* Small programs are many, as they are short: a world of devices takes as long as a hundred of them. */
 static void htb_drawn(struct world *w, uint64_t random)
 {
-    struct world_rng r = {random};
+    struct world_rng r = {random}, more;
     uint64_t kind = world_between(&r, 0, 999);
     if (!WORLD_V02 && kind >= 990) {
         later_drawn(w, &r);
@@ -1366,6 +1366,11 @@ static void htb_drawn(struct world *w, uint64_t random)
         return;
     }
     w->choice[F_PROGRAM] = kind < 80 ? 2 : kind < 240 ? 3 : kind < 320 ? 4 : kind < 340 ? 5 : 1;
+    world_rng_init(&more, w->seed, 0x5e77); /* by own numbers: the others keep their seeds */
+    if (w->choice[F_PROGRAM] == 1 && !WORLD_V02) {
+        kind = world_between(&more, 0, 999);
+        w->choice[F_PROGRAM] = kind < 12 ? 7 : kind < 40 ? 8 : kind < 450 ? 6 : 1;
+    }
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
     w->choice[F_QUEUES] = (uint8_t)world_between(&r, 0, 1);
@@ -1374,11 +1379,11 @@ static void htb_drawn(struct world *w, uint64_t random)
 
 static void world_run(struct world *w)
 {
-    if (world_choice(w, F_PROGRAM) == 1) {
+    if (world_choice(w, F_PROGRAM) == 1 || world_choice(w, F_PROGRAM) == 6) {
         calls_run(w);
         return;
     }
-    if (world_choice(w, F_PROGRAM) == 2) {
+    if (world_choice(w, F_PROGRAM) == 2 || world_choice(w, F_PROGRAM) == 8) {
         trees_run(w);
         return;
     }
@@ -1390,7 +1395,7 @@ static void world_run(struct world *w)
         loops_run(w);
         return;
     }
-    if (world_choice(w, F_PROGRAM) == 5) {
+    if (world_choice(w, F_PROGRAM) == 5 || world_choice(w, F_PROGRAM) == 7) {
         late_run(w);
         return;
     }

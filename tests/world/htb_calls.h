@@ -4,7 +4,8 @@
  * times that go on, stand, go back or jump to what was told. The account refills every bucket at every step and looks
  * at all of them for every answer; it is written from the contract and the chapters' public comments, in 128 bits. What
  * the contract leaves open (who waited in a queue earns more, who lent) is an interval: low..high. In a tree without
- * queues low is high. What is answered must be possible in the interval.
+ * queues low is high. What is answered must be possible in the interval. `settings`: the same with settings that the
+ * other programs leave alone.
  */
 #ifndef QOS_TESTS_WORLD_HTB_CALLS_H
 #define QOS_TESTS_WORLD_HTB_CALLS_H
@@ -53,6 +54,7 @@ struct acc_request {
     uint64_t order, since_ns;
     uint64_t n[HTB_RESOURCES_MAX];
     wide flight_ns;
+    uint32_t call, passed; /* of htb_dispatch, when it was moved; later ones that were given since */
 };
 
 static struct {
@@ -69,7 +71,10 @@ static struct {
     uint64_t submits, early, granted, rounded;     /* granted: since the maximizer's last look */
     uint64_t slow_from, slow_looks;                /* where a class missed its rate before */
     enum tri lacked, was_capped; /* since that, the root had no tokens for somebody; it capped at that look */
-    uint32_t step, urgent;
+    uint32_t step;
+    bool settings, swept; /* swept: a sweep is at head */
+    uint32_t dispatches;
+    uint64_t head, done_ns; /* done_ns: something was done last, or nothing was in flight */
 } acc;
 static struct htb acc_tree;
 static struct htb_request acc_queue[ACC_REQUESTS];
@@ -605,6 +610,8 @@ static struct htb_class acc_draw_terms(uint32_t id, bool change)
     if (parent == ACC_NONE)
         parent = acc.root;
     t.parent = parent == acc.root ? 0 : parent;
+    if (acc.settings && !t.group && acc_chance(400))
+        *latency_of(&t) = world_scale(&acc.rng, 1, UINT64_C(1000000000));
     t.weight = acc_chance(300) ? 0 : acc_chance(100) ? (uint32_t)acc_any(1, 1000000) : 1u << acc_any(0, 4);
     t.burst_ns = acc_chance(600) ? 0 : world_scale(&acc.rng, 1000, acc.config.burst_ns * 10);
     t.expires_ns = !t.group && id != 0 && acc_chance(150) ? acc.now + 1 + acc_span() : 0;
@@ -1293,11 +1300,68 @@ static uint32_t acc_count(enum acc_life life)
     return n;
 }
 
+/* Request k is given. Of the dispatch queue the one that came first goes; in elevator order the next one in the sweep, or,
+ * if none is there, the lowest; but one that bypass_max others have passed goes first. */
+static void acc_given_in_order(uint32_t k)
+{
+    const uint32_t bypass = acc.config.bypass_max ? acc.config.bypass_max : 64;
+    struct acc_request *h = &acc.request[k];
+    const uint64_t at = acc_queue[k].offset;
+    const bool sweeps = acc.config.order == HTB_ELEVATOR && h->passed < bypass;
+    uint32_t i;
+    for (i = 0; i < ACC_REQUESTS; i++) {
+        struct acc_request *q = &acc.request[i];
+        const uint64_t other = acc_queue[i].offset;
+        if (q->life != R_DISPATCHED || q->gate || i == k)
+            continue;
+        q->passed += q->call <= h->call || acc.config.order == HTB_ELEVATOR;
+        if (acc.config.order == HTB_FIFO && q->call < h->call)
+            ACC_FAIL("order", "step %" PRIu32 ": a request is given before one that came earlier", acc.step);
+        if (sweeps && acc.swept && other > acc.head && (at < acc.head || at > other))
+            ACC_FAIL("order",
+                     "step %" PRIu32 ": the sweep from %" PRIu64 " goes to %" PRIu64 ", and one is at %" PRIu64,
+                     acc.step, acc.head, at, other);
+        if (q->passed > bypass + acc.config.dispatch_max)
+            ACC_FAIL("order", "step %" PRIu32 ": %" PRIu32 " others go before one", acc.step, q->passed);
+    }
+    acc.swept = sweeps;
+    acc.head = at;
+}
+
+/* `room`: at most dispatch_max are dispatched and not complete; by flight the next one goes only while less than the bound
+ * is in flight, or nothing, or if nothing was done for 100 ms. before: this call, moved_ns: the most of what it moved. */
+static void acc_judge_room(const struct htb_state *before, wide moved_ns)
+{
+    struct htb_state s;
+    wide flight, bound;
+    uint32_t i, there = 0;
+    for (i = 0, flight = 0; i < ACC_REQUESTS; i++)
+        if ((acc.request[i].life == R_DISPATCHED || acc.request[i].life == R_AT_DEVICE) && !acc_queue[i].urgent) {
+            flight += acc.request[i].flight_ns;
+            there++;
+        }
+    if (there > acc.config.dispatch_max)
+        ACC_FAIL("room", "step %" PRIu32 ": %" PRIu32 " are dispatched, allowed %" PRIu32, acc.step, there,
+                 acc.config.dispatch_max);
+    (void)htb_info(&acc_tree, &s);
+    flight -= moved_ns + (wide)(s.hung_ns > before->hung_ns ? s.hung_ns : before->hung_ns);
+    bound = s.flight_bound_ns > before->flight_bound_ns ? s.flight_bound_ns : before->flight_bound_ns;
+    if (!acc.by_rate && moved_ns > 0 && flight > 40 && flight >= bound + 40 && acc.now < acc.done_ns + 100000000)
+        ACC_FAIL("room", "step %" PRIu32 ": %" PRIu64 " ns are in flight, and one goes, with a bound of %" PRIu64,
+                 acc.step, (uint64_t)flight, (uint64_t)bound);
+}
+
 /* One call of htb_dispatch. Returns whether it gave a request. */
 static bool acc_dispatch_one(void)
 {
-    struct htb_request *h = htb_dispatch(&acc_tree, acc_shown());
-    uint32_t k = h ? (uint32_t)(h - acc_queue) : ACC_NONE, i, moved = 0, only = ACC_NONE;
+    struct htb_state before;
+    struct htb_request *h;
+    uint32_t k, i, moved = 0, only = ACC_NONE;
+    wide most_ns = 0;
+    (void)htb_info(&acc_tree, &before);
+    h = htb_dispatch(&acc_tree, acc_shown());
+    k = h ? (uint32_t)(h - acc_queue) : ACC_NONE;
+    acc.dispatches++;
     acc_see_ends();
     acc_say("dispatches", k, h ? h->tokens[0] : 0);
     if (h && (k >= ACC_REQUESTS || acc.request[k].life == R_IDLE || acc.request[k].life == R_AT_DEVICE)) {
@@ -1310,7 +1374,11 @@ static bool acc_dispatch_one(void)
         if (acc.request[i].life == R_QUEUED && acc_queue[i].state != HTB_QUEUED) {
             moved++;
             only = i;
+            acc.request[i].call = acc.dispatches;
+            most_ns = acc_largest(most_ns, acc_queue[i].gate ? 0 : acc_device_ns(acc.request[i].n));
         }
+    if (before.flight_ns == 0)
+        acc.done_ns = acc.now;
     if (moved == 1)
         acc_moved(only, true);
     for (i = 0; moved > 1 && i < ACC_REQUESTS; i++)
@@ -1322,9 +1390,14 @@ static bool acc_dispatch_one(void)
         acc.node[i].granted = s.granted;
         acc.node[i].borrowed = s.borrowed;
     }
+    if (h && acc.request[k].life == R_DISPATCHED && !h->urgent && !acc.request[k].gate)
+        acc_given_in_order(k);
+    if (h)
+        acc.request[k].life = R_AT_DEVICE;
+    if (!h || !acc.request[k].gate)
+        acc_judge_room(&before, most_ns);
     if (!h)
         return false;
-    acc.request[k].life = R_AT_DEVICE;
     if (acc.request[k].gate) {
         uint64_t from = acc.gate_end > acc.now ? acc.gate_end : acc.now;
         acc.request[k].life = R_IDLE;
@@ -1379,6 +1452,8 @@ static void acc_complete(uint32_t k)
     acc_say("completes", q->slot, is[0]);
     if (s != QOS_OK || acc_queue[k].state != HTB_IDLE)
         ACC_FAIL("once", "step %" PRIu32 ": a completion says %s", acc.step, qos_strerror(s));
+    if (q->flight_ns > 0 && !acc_queue[k].urgent)
+        acc.done_ns = acc.now;
     if (q->generation == c->generation && c->used) {
         struct qos_stats stats;
         c->outstanding--;
@@ -1496,7 +1571,7 @@ static void acc_judge_tree(void)
 {
     struct htb_state s;
     wide flight = 0;
-    uint32_t r, i;
+    uint32_t r, i, there = 0;
     (void)htb_info(&acc_tree, &s);
     for (i = 0; i < ACC_REQUESTS; i++)
         if (acc.request[i].life == R_DISPATCHED || acc.request[i].life == R_AT_DEVICE)
@@ -1508,6 +1583,11 @@ static void acc_judge_tree(void)
                      " and %" PRIu64,
                      acc.step, acc.node[acc.root].rate[r].rate, acc_sum(acc.root, r, ACC_NONE), s.rate_per_s[r],
                      s.reserved_per_s[r]);
+    for (i = 0; i < ACC_REQUESTS; i++)
+        there += acc.request[i].life == R_AT_DEVICE && !acc_queue[i].urgent;
+    if (there > acc.config.device_max)
+        ACC_FAIL("room", "step %" PRIu32 ": %" PRIu32 " are at the device, allowed %" PRIu32, acc.step, there,
+                 acc.config.device_max);
     if (s.queued != acc_count(R_QUEUED) || s.dispatched != acc_count(R_DISPATCHED) ||
         s.at_device != acc_count(R_AT_DEVICE))
         ACC_FAIL("info", "step %" PRIu32 ": queued %" PRIu64 ", dispatched %" PRIu32 ", at the device %" PRIu32,
@@ -1517,7 +1597,8 @@ static void acc_judge_tree(void)
                  (uint64_t)flight, s.flight_ns);
     if (acc.by_rate ? s.flight_bound_ns != QOS_UNLIMITED
                     : s.flight_bound_ns < acc.config.flight_min_ns || s.flight_bound_ns > acc.config.flight_max_ns)
-        ACC_FAIL("info", "step %" PRIu32 ": the bound in flight is %" PRIu64, acc.step, s.flight_bound_ns);
+        ACC_FAIL("info", "step %" PRIu32 ": the bound in flight is %" PRIu64 ", its range %" PRIu64 " to %" PRIu64,
+                 acc.step, s.flight_bound_ns, acc.config.flight_min_ns, acc.config.flight_max_ns);
 }
 
 static enum htb_wait acc_waits_for(uint32_t id, bool *sure)
@@ -1624,6 +1705,7 @@ static void acc_reset_clock(void)
     for (i = 0; i < ACC_REQUESTS; i++)
         if (acc.request[i].life == R_QUEUED) /* when it began to wait is another clock's time */
             acc.node[acc.request[i].slot].waited_unsure = true;
+    acc.done_ns = 0;
     acc.gate_end = acc.gate_end > acc.now ? to + (acc.gate_end - acc.now) : 0;
     acc.was_capped = acc.lacked = MAYBE;
     acc.now = acc.seen_ns = to;
@@ -1783,6 +1865,21 @@ static void acc_judge_ranges(void)
 
 /* ---- the program ------------------------------------------------------------------------------------------------- */
 
+/* Settings that are not drawn elsewhere. */
+static void acc_settings(struct htb_config *c)
+{
+    c->flight_min_ns = acc_chance(500) ? 0 : world_scale(&acc.rng, 1, 100000000);
+    c->flight_max_ns = acc_chance(500) ? 0 : c->flight_min_ns + world_scale(&acc.rng, 10000, UINT64_C(2000000000));
+    c->dispatch_max = acc_chance(200) ? 1 : (uint32_t)acc_any(2, 12);
+    c->device_max = acc_chance(400) ? 0 : (uint32_t)acc_any(1, c->dispatch_max);
+    c->bypass_max = acc_chance(300) ? 0 : (uint32_t)acc_any(1, 4);
+    c->best_effort.weight = (uint32_t)acc_any(0, 9);
+    if (acc_chance(200))
+        c->best_effort.limit_per_s[0] = c->best_effort.rate_per_s[0] + c->rate_per_s[0] / acc_any(2, 9) + 1;
+    c->best_effort.burst_ns = acc_chance(600) ? 0 : world_scale(&acc.rng, 1000, 100000000);
+    *latency_of(&c->best_effort) = acc_chance(700) ? 0 : world_scale(&acc.rng, 1, 100000000);
+}
+
 static bool acc_begin(void)
 {
     struct htb_config c;
@@ -1815,13 +1912,16 @@ static bool acc_begin(void)
     c.maximize_rate_max = acc_chance(500) ? 0 : c.rate_per_s[0] + c.rate_per_s[0] / 16;
     if (c.maximize_rate_max > UINT64_C(1) << 40)
         c.maximize_rate_max = 0;
+    if (acc.settings)
+        acc_settings(&c);
     acc.config = c;
+    acc.config.device_max = c.device_max ? c.device_max : c.dispatch_max;
     acc.config.burst_ns = c.burst_ns ? c.burst_ns : 10000000;
     acc.config.debt_ns = c.debt_ns ? c.debt_ns : 1000000000;
     acc.config.lag_ns = c.lag_ns ? c.lag_ns : 1000000000;
     acc.config.depth_max = c.depth_max ? c.depth_max : 8;
-    acc.config.flight_min_ns = 1;
-    acc.config.flight_max_ns = WORLD_V02 ? 20000000 : 1000000000;
+    acc.config.flight_min_ns = c.flight_min_ns ? c.flight_min_ns : 1;
+    acc.config.flight_max_ns = c.flight_max_ns ? c.flight_max_ns : WORLD_V02 ? 20000000 : 1000000000;
     acc.config.maximize_step = c.maximize_step ? c.maximize_step : 32;
     acc.config.maximize_interval_ns = c.maximize_interval_ns ? c.maximize_interval_ns : 100000000;
     acc.root_max = c.maximize_rate_max ? c.maximize_rate_max : UINT64_C(1) << 40;
@@ -1917,6 +2017,7 @@ static void calls_run(struct world *w)
     acc.resources = acc_chance(700) ? 1 : (uint32_t)acc_any(2, 4);
     acc.by_rate = world_choice(w, F_BOUND) == 1;
     acc.queues = world_choice(w, F_QUEUES) == 1;
+    acc.settings = world_choice(w, F_PROGRAM) == 6;
     acc.tags_unsure = acc.queues;
     acc.slop = 1;
     acc_told_id = ACC_NONE;

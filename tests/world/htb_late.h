@@ -1,7 +1,8 @@
 /* htb_late.h - promises in time: classes with latency_ns beside bulk, on a device of equal channels with one queue
  *
  * A token is a nanosecond of the root. Classes ask in open loops below their rates or in closed loops, for all of the
- * run or a part of it; in some worlds they are divided over two trees that have joined, of which one stops. The account
+ * run or a part of it; in some worlds they are divided over two trees that have joined, of which one stops. `phases`: one
+ * tree, and in each phase of seconds another speed, pauses, a class in trouble, or a demand that grows. The account
  * is of when each request came, was due (S + latency_ns, as the contract says) and was complete; accounts are doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_LATE_H
 #define QOS_TESTS_WORLD_HTB_LATE_H
@@ -11,6 +12,8 @@
 #define LA_CHANNELS 16u
 #define LA_TREES 2u
 #define LA_TIMES 192u
+#define LA_PHASES 8u
+#define LA_IN_TIME 8000u /* requests: each raises the bound */
 
 struct la_request {
     struct htb_request htb;
@@ -24,6 +27,7 @@ struct la_class {
     uint32_t tree, depth;
     double turn_ns;                /* S of its next request is not before */
     uint64_t judged, late;         /* requests in the last quarter */
+    uint64_t in_time;              /* the latest of them that were, on end */
     uint64_t asked_ns, since_done; /* it had a request last; requests of its tree that are complete since then */
     bool was_late, behind;         /* a request took longer than latency_ns; it was behind its rate */
     double behind_ns;              /* rate only: how far it is behind its rate, since it had no request */
@@ -43,7 +47,11 @@ static struct {
     bool plain;                                            /* all requests cost the same, and all ask all the time */
     struct la_request *at[LA_CHANNELS], *queue[LA_CLASSES * LA_DEPTH];
     uint64_t done, flight[LA_TREES];
-    double used; /* tokens complete in the last quarter */
+    double used; /* tokens complete in the last quarter; of phases, since judged_ns */
+    bool phases, was_quiet;
+    uint32_t phase, limit;                                       /* limit: the last class has so many outstanding now */
+    uint64_t phase_ns, judged_ns, trouble_ns, grows_ns, grow_ns; /* the phase ends; one more is asked for; each */
+    double speed, slower, ratios;
 } la;
 static struct htb la_tree[LA_TREES];
 static unsigned char la_memory[LA_TREES][32768] __attribute__((aligned(64)));
@@ -105,7 +113,7 @@ static void la_complete(uint32_t channel)
     for (i = 1; i < la.classes; i++)
         la.class_of[i].since_done += la.class_of[i].tree == c->tree;
     la.flight[c->tree] -= r->htb.tokens[0];
-    if (la.now > la.end_ns / 4 * 3)
+    if (la.now > (la.phases ? la.judged_ns : la.end_ns / 4 * 3))
         la.used += (double)r->htb.tokens[0];
     if (la_stopped(c->tree)) { /* nobody tells it */
         memset(&r->htb, 0, sizeof r->htb);
@@ -120,6 +128,7 @@ static void la_complete(uint32_t channel)
     if (latency <= 0)
         return;
     c->was_late = c->was_late || (double)(la.now - r->came_ns) > latency - 1000;
+    c->in_time = (double)la.now > r->turn_ns + latency ? 0 : c->in_time + 1;
     if (la.now > la.end_ns / 4 * 3) {
         c->judged++;
         c->late += (double)la.now > r->turn_ns + latency + 1000;
@@ -154,6 +163,8 @@ static uint64_t la_ask(uint32_t id)
     if (la.now >= c->to_ns || la_stopped(c->tree))
         return UINT64_MAX;
     for (i = 0; i < c->depth; i++) {
+        if (la.phases && id + 1 == la.classes && i >= la.limit)
+            break;
         if (c->request[i].htb.state != HTB_IDLE || (c->interval_ns > 0 && la.now < c->next_ns))
             continue;
         if (c->interval_ns > 0)
@@ -207,8 +218,9 @@ static void la_judge_times(uint32_t id, const struct htb_class_state *s)
                 c->longest_ns, s->p99_ns);
 }
 
-/* `late_why`: what is in flight is narrowed only for a class that was late, or behind its rate; not for one that has
- * asked nothing for lag_ns, but for the looks that it takes to see this (judged if it is the only one: moves for others
+/* `late_why`: what is in flight is narrowed only for a class that was late, or behind its rate; not for one of which all
+ * are in time for very long, as each of these raises the bound; not for one that has asked nothing for lag_ns, but for the
+ * looks that it takes to see this (judged if it is the only one: moves for others
  * may begin each look anew); nor for one of a tree that is gone. */
 static void la_judge(uint32_t k)
 {
@@ -230,6 +242,10 @@ static void la_judge(uint32_t k)
             continue;
         if (!why)
             LA_FAIL("late_why", "the bound is narrowed for class %" PRIu32 ", which was not late", id);
+        if (c->in_time > LA_IN_TIME)
+            LA_FAIL("late_why",
+                    "the bound is narrowed for class %" PRIu32 ", of which the latest %" PRIu64 " were in time", id,
+                    c->in_time);
         if (la.now > c->asked_ns + 2 * la.config.lag_ns && c->since_done > 4000 && la.trees == 1 && whys == 1)
             LA_FAIL("late_why", "the bound is narrowed for class %" PRIu32 ", which has asked nothing for %.1f ms", id,
                     (double)(la.now - c->asked_ns) / 1e6);
@@ -238,6 +254,16 @@ static void la_judge(uint32_t k)
         LA_FAIL("late_why", "the bound is narrowed for classes of another tree, which were not late");
     if (s.flight_by != QOS_NONE && s.flight_by > la.config.classes)
         LA_FAIL("info", "the bound is narrowed for class %" PRIu32, s.flight_by);
+}
+
+/* Of the device's speed, what is used under a knee that trials move: of 1, 2, 4, 8, 16 channels. */
+static double la_least(void)
+{
+    static const double least[] = {0.95, 0.45, 0.65, 0.65, 0.65};
+    uint32_t channels = 0;
+    while (1u << channels < la.channels)
+        channels++;
+    return least[channels];
 }
 
 static double la_service_ns(uint64_t n)
@@ -251,12 +277,9 @@ static double la_service_ns(uint64_t n)
  * for trials: of two channels a long one uses the half. */
 static void la_judge_all(void)
 {
-    static const double least[] = {0.95, 0.45, 0.65, 0.65, 0.65}; /* of 1, 2, 4, 8, 16 channels */
     double largest = 0;
     bool why = false, rates = false;
-    uint32_t id, channels = 0;
-    while (1u << channels < la.channels)
-        channels++;
+    uint32_t id;
     for (id = 1; id < la.classes; id++) {
         const struct la_class *c = &la.class_of[id];
         largest = fmax(largest, la_service_ns(c->n));
@@ -273,9 +296,119 @@ static void la_judge_all(void)
             (double)c->late > 0.1 * (double)c->judged + 10)
             LA_FAIL("late", "class %" PRIu32 ": of %" PRIu64 " requests %" PRIu64 " were late", id, c->judged, c->late);
     }
-    if (la.plain && la.trees == 1 && !why && la.used < least[channels] * la.capacity * (double)la.end_ns / 4)
+    if (la.plain && la.trees == 1 && !why && la.used < la_least() * la.capacity * (double)la.end_ns / 4)
         LA_FAIL("knee", "of the device's %.2f tokens per ns %.2f are used", la.capacity,
                 la.used / (double)la.end_ns * 4);
+}
+
+/* ---- phases ---- */
+
+/* `knee`: of what is asked for and the device can do, in the last third of each phase, 0.6 is used in the mean of all
+ * phases. Open: where one request was asked for at a time, and suddenly many, now and then a half or a quarter is used
+ * until the next probe, in many phases: so more is asked for bit by bit. */
+static void la_phase_judge(void)
+{
+    const double asked = fmin(1, (double)la.limit / la.channels);
+    la.ratios += fmin(1, la.used / ((double)(la.now - la.judged_ns) * la.capacity * asked));
+    if (la.phase == LA_PHASES && la.ratios < 0.6 * la.phase)
+        LA_FAIL("knee", "of what is asked for and the device can do, %.2f is used", la.ratios / la.phase);
+}
+
+/* Speed, demand and trouble of the next phase; after a quiet one there is demand. */
+static void la_phase_begin(void)
+{
+    const double n = (double)la.class_of[1].n;
+    const bool quiet = la.phase % 2 == 0 && world_chance(&la.rng, 400);
+    double ns;
+    la.phase++;
+    la.used = 0;
+    la.capacity = la.speed / (double)(1u << world_between(&la.rng, 0, 2));
+    ns = (double)world_between(&la.rng, 6000, 12000) * n / la.capacity;
+    la.limit = quiet ? 1 : 1u << world_between(&la.rng, la.phase % 2 ? 0 : 2, 6);
+    la.grow_ns = 0;
+    if (quiet) { /* for long */
+        ns = fmax(ns, 4000 * n * la.channels / la.capacity);
+    } else if (la.was_quiet || world_chance(&la.rng, 200)) { /* more and more is asked for */
+        la.limit = 1;
+        la.grow_ns = (uint64_t)(ns / 2 / LA_DEPTH);
+    }
+    la.was_quiet = quiet;
+    la.grows_ns = la.now + la.grow_ns;
+    la.phase_ns = la.now + (uint64_t)ns;
+    la.trouble_ns = !quiet && la.phase < 5 && world_chance(&la.rng, 700) ? la.now + (uint64_t)(ns / 3) : UINT64_MAX;
+    la.judged_ns = la.now + (uint64_t)(ns / 3 * 2);
+}
+
+/* A pause of the device, or it is slow until each class with latency_ns was late some times. */
+static void la_trouble(void)
+{
+    const double longest = (double)la.class_of[1].terms.latency_ns * 3, third = (double)(la.phase_ns - la.judged_ns);
+    uint32_t i;
+    if (la.slower > 1) {
+        la.capacity *= la.slower;
+        la.slower = 1;
+        la.trouble_ns = UINT64_MAX;
+    } else if (world_chance(&la.rng, 300)) {
+        for (i = 0; i < la.channels; i++)
+            if (la.at[i])
+                la.at[i]->end_ns += (uint64_t)(third / (double)world_between(&la.rng, 2, 50));
+        la.trouble_ns = UINT64_MAX;
+    } else {
+        la.slower = 60;
+        la.capacity /= la.slower;
+        la.trouble_ns = la.now + (uint64_t)fmin(third / 2, fmax(longest, 20 * la_service_ns(la.class_of[1].n)));
+    }
+}
+
+/* Returns when it looks again. */
+static uint64_t la_phase(void)
+{
+    if (la.now >= la.phase_ns) {
+        if (la.phase)
+            la_phase_judge();
+        la_phase_begin();
+    }
+    if (la.now >= la.trouble_ns)
+        la_trouble();
+    if (la.grow_ns && la.now >= la.grows_ns && la.limit < LA_DEPTH / 2) {
+        la.limit++;
+        la.grows_ns += la.grow_ns;
+    }
+    return la.trouble_ns < la.phase_ns ? la.trouble_ns : la.phase_ns;
+}
+
+static void la_phases_draw(void)
+{
+    const uint64_t n = world_scale(&la.rng, 100000, 1000000);
+    uint32_t id;
+    la.speed = (double)world_between(&la.rng, 11, 20) / 10;
+    la.slower = 1;
+    la.channels = 1u << world_between(&la.rng, 0, 4);
+    la.spread = world_chance(&la.rng, 500) ? 0 : 10;
+    la.classes = (uint32_t)world_between(&la.rng, 3, 4);
+    la.config.classes = LA_CLASSES;
+    la.config.rate_per_s[0] = 1000000000;
+    la.config.order = HTB_FIFO;
+    la.config.dispatch_max = la.config.device_max = LA_CLASSES * LA_DEPTH;
+    la.burst_ns = 1e7;
+    la.trees = 1;
+    la.end_ns = UINT64_MAX;
+    for (id = 1; id < la.classes; id++) {
+        struct la_class *c = &la.class_of[id];
+        c->n = n;
+        c->to_ns = UINT64_MAX;
+        c->depth = LA_DEPTH;
+        if (id + 1 == la.classes)
+            break;
+        c->interval_ns = (double)n / 0.12;
+        if (world_chance(&la.rng, 700)) { /* more than it needs, at a quarter of the speed */
+            c->terms.rate_per_s[0] = 200000000;
+            c->terms.latency_ns = (uint64_t)((double)n * (4.0 * la.channels + 16) / la.speed * 4 *
+                                             (double)world_between(&la.rng, 10, 20) / 10) /
+                                      1000 * 1000 +
+                                  1000;
+        }
+    }
 }
 
 /* ---- the world ---- */
@@ -373,12 +506,16 @@ static void late_run(struct world *w)
     memset(&la, 0, sizeof la);
     la.w = w;
     world_rng_init(&la.rng, w->seed, 109);
-    la_draw();
+    la.phases = world_choice(w, F_PROGRAM) == 7;
+    if (la.phases)
+        la_phases_draw();
+    else
+        la_draw();
     la.now = 1;
     if (!la_begin())
         return;
-    while (la.now < la.end_ns && !w->broken) {
-        uint64_t next = la.end_ns;
+    while (la.now < la.end_ns && la.phase <= LA_PHASES && !w->broken) {
+        uint64_t next = la.phases ? la_phase() : la.end_ns;
         for (i = 0; i < la.channels; i++)
             if (la.at[i] && la.at[i]->end_ns <= la.now)
                 la_complete(i);
@@ -401,7 +538,7 @@ static void late_run(struct world *w)
         la_behind(next - la.now);
         la.now = next;
     }
-    if (!w->broken)
+    if (!w->broken && !la.phases)
         la_judge_all();
 }
 

@@ -2,7 +2,9 @@
  *
  * Two to four trees take turns, one after the other, at moments a fraction of the interval of exchanges apart. The
  * device takes all at once. Which class has demand in which tree changes now and then; a tree may be gone, and another
- * join in its slot; a tree may exchange late, or at a wrong time, an hour ahead, whereupon its clock is reset. The account is of what each class was given by all trees, in doubles. */
+ * join in its slot; a tree may exchange late, or at a wrong time, an hour ahead, whereupon its clock is reset. `joined`:
+ * demand goes to and fro between trees, or stays where it is; or each tree has a slow device. The account is of what each
+ * class was given by all trees, in doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_TREES_H
 #define QOS_TESTS_WORLD_HTB_TREES_H
 
@@ -18,9 +20,13 @@ struct jo_class {
     double since_s, given_then;   /* since its demand moved */
 };
 
+enum jo_kind { JO_ANY = 0, JO_TO_AND_FRO, JO_STEADY, JO_SLOW };
+
 static struct {
     struct world *w;
     struct world_rng rng, more;
+    enum jo_kind kind;
+    double given_then[JO_CLASSES];  /* steady, slow: when it has settled */
     uint32_t trees, classes, apart; /* apart: ids of classes, so that there may be thousands of nodes */
     struct htb_config config;
     struct htb_shared_config shared;
@@ -150,6 +156,21 @@ static void jo_open(uint32_t k)
             JO_FAIL("admission", "a tree that has joined refuses what fits");
 }
 
+/* Class id has all its requests in the queue of tree k, if it has demand there. */
+static void jo_ask(uint32_t id, uint32_t k)
+{
+    uint32_t i;
+    for (i = 0; jo.class_of[id].want[k] && i < JO_DEPTH; i++) {
+        struct htb_request *r = &jo_request[k][id][i];
+        if (r->state != HTB_IDLE)
+            continue;
+        r->class_id = id * jo.apart;
+        r->tokens[0] = jo.class_of[id].n;
+        if (htb_submit(&jo_tree[k], jo.now, r) != QOS_OK)
+            JO_FAIL("submit", "a request is refused");
+    }
+}
+
 /* One pass through the loop of thread k. */
 static void jo_turn(uint32_t k)
 {
@@ -167,13 +188,8 @@ static void jo_turn(uint32_t k)
         if (!jo.queues)
             for (i = 0; i < 1000 && htb_take(&jo_tree[k], jo.now, id * jo.apart, c->n) == QOS_OK; i++)
                 jo_given(id, (double)c->n);
-        for (i = 0; jo.queues && i < JO_DEPTH; i++)
-            if (jo_request[k][id][i].state == HTB_IDLE) {
-                jo_request[k][id][i].class_id = id * jo.apart;
-                jo_request[k][id][i].tokens[0] = c->n;
-                if (htb_submit(&jo_tree[k], jo.now, &jo_request[k][id][i]) != QOS_OK)
-                    JO_FAIL("submit", "a request is refused");
-            }
+        if (jo.queues)
+            jo_ask(id, k);
     }
     for (i = 0; i < 2000 && jo.queues && (r = htb_dispatch(&jo_tree[k], jo.now)) != NULL && !jo.w->broken; i++) {
         jo_given(r->class_id / jo.apart, (double)r->tokens[0]);
@@ -197,6 +213,74 @@ static void jo_move(uint32_t id, uint32_t k)
             htb_cancel(&jo_tree[k], jo.now, &jo_request[k][id][i]) != QOS_OK)
             JO_FAIL("once", "a queued request cannot be cancelled");
     jo_begin(id);
+}
+
+/* All demand of a class is in another tree from now on. */
+static void jo_carry(uint32_t id)
+{
+    uint32_t k, to = (uint32_t)world_between(&jo.more, 0, jo.trees - 1);
+    if (jo.class_of[id].want[to])
+        to = (to + 1) % jo.trees;
+    for (k = 0; k < jo.trees; k++)
+        if (jo.class_of[id].want[k] != (k == to))
+            jo_move(id, k);
+}
+
+/* `trees_weights`: what the root lends goes by weight over all trees, in the mean. `trees_slow`: a slower device cuts all to
+ * the same part of R, also those who have only a part of it in each tree. */
+static void jo_judge_shares(void)
+{
+    double least = 1e300, most = 0, share;
+    uint32_t id;
+    for (id = 1; id < jo.classes; id++) {
+        const struct jo_class *c = &jo.class_of[id];
+        share =
+            (c->given - jo.given_then[id]) / (jo.kind == JO_SLOW ? (double)c->terms.rate_per_s[0] : c->terms.weight);
+        least = fmin(least, share);
+        most = fmax(most, share);
+    }
+    if (most > (jo.kind == JO_SLOW ? 1.15 : 2) * least)
+        JO_FAIL(jo.kind == JO_SLOW ? "trees_slow" : "trees_weights",
+                "by weight or rate one has %.3f of what another has", least / most);
+}
+
+/* Each tree has a class of its own and a part of one that asks in all of them, and a device that does a part of that, one
+ * request at a time. */
+static void jo_slow(void)
+{
+    const uint32_t shared = jo.trees + 1;
+    const double part = (double)world_between(&jo.more, 20, 80) / 100;
+    const double per_s = part * ((double)jo.class_of[1].terms.rate_per_s[0] +
+                                 (double)jo.class_of[shared].terms.rate_per_s[0] / jo.trees);
+    struct htb_request *at[JO_TREES] = {NULL};
+    uint64_t end_ns[JO_TREES] = {0};
+    const uint64_t settled_ns = jo.now + (uint64_t)(20e9 * jo.interval_s),
+                   end = jo.now + (uint64_t)(80e9 * jo.interval_s);
+    uint32_t k, id;
+    while (jo.now < end && !jo.w->broken) {
+        uint64_t next = UINT64_MAX;
+        for (id = 1; id < jo.classes && jo.now < settled_ns; id++)
+            jo.given_then[id] = jo.class_of[id].given;
+        for (k = 0; k < jo.trees; k++) {
+            uint64_t exchange = htb_exchange(&jo_tree[k], jo.now);
+            next = exchange < next ? exchange : next;
+            if (at[k] && end_ns[k] <= jo.now) {
+                jo.class_of[at[k]->class_id / jo.apart].given += (double)at[k]->tokens[0];
+                if (htb_complete(&jo_tree[k], jo.now, HTB_DONE, NULL, at[k]) != QOS_OK)
+                    JO_FAIL("once", "a completion is refused");
+                at[k] = NULL;
+            }
+            for (id = 1; id < jo.classes; id++)
+                jo_ask(id, k);
+            if (!at[k] && (at[k] = htb_dispatch(&jo_tree[k], jo.now)) != NULL)
+                end_ns[k] = jo.now + (uint64_t)((double)at[k]->tokens[0] * 1e9 / per_s) + 1;
+            next = at[k] && end_ns[k] < next ? end_ns[k] : next;
+        }
+        jo.w->events++;
+        jo.now = next > jo.now ? next : jo.now + 1;
+    }
+    if (!jo.w->broken)
+        jo_judge_shares();
 }
 
 /* Thread k shows a time an hour ahead, once, and resets its clock. What was exchanged then counts as a move. */
@@ -253,9 +337,44 @@ static void jo_draw(void)
     }
 }
 
+/* The terms of `joined`. */
+static void jo_kind_draw(void)
+{
+    uint64_t root = jo.config.rate_per_s[0];
+    uint32_t id, k;
+    jo.kind = world_chance(&jo.more, 400) ? JO_TO_AND_FRO : world_chance(&jo.more, 500) ? JO_STEADY : JO_SLOW;
+    jo.config.burst_ns = (uint64_t)(jo.interval_s * 1e9) * world_between(&jo.more, 2, 30);
+    jo.burst_s = (double)jo.config.burst_ns / 1e9;
+    if (jo.kind == JO_TO_AND_FRO) { /* in some worlds of two limits that the root has tokens for */
+        jo.classes = world_chance(&jo.more, 500) ? 3 : jo.classes;
+        for (id = 1; id < jo.classes && jo.classes == 3; id++)
+            jo.class_of[id].terms.limit_per_s[0] =
+                jo.class_of[id].terms.rate_per_s[0] + (root - jo.class_of[id].terms.rate_per_s[0]) / 6;
+        return;
+    }
+    root += 1000000; /* many requests an interval */
+    jo.config.rate_per_s[0] = root;
+    jo.queues = true;
+    jo.classes = jo.kind == JO_SLOW ? jo.trees + 2 : jo.classes < 3 ? 3 : jo.classes;
+    jo.config.dispatch_max = 1;
+    for (id = 1; id < jo.classes; id++) {
+        struct jo_class *c = &jo.class_of[id];
+        memset(c->terms.limit_per_s, 0, sizeof c->terms.limit_per_s);
+        c->terms.group = false;
+        c->terms.parent = 0;
+        c->terms.weight = 1u << world_between(&jo.more, 0, 2);
+        c->terms.rate_per_s[0] = jo.kind == JO_STEADY ? 0 : root / (id == jo.trees + 1 ? 3 : 2 * jo.trees);
+        c->n = (uint64_t)((double)root * jo.interval_s / 64 * (double)world_between(&jo.more, 50, 100) / 100) + 1;
+        for (k = 0; k < jo.trees; k++)
+            c->want[k] = jo.kind == JO_SLOW ? id == k + 1 || id == jo.trees + 1 : world_chance(&jo.more, 400);
+        if (jo.kind == JO_STEADY)
+            c->want[world_between(&jo.more, 0, jo.trees - 1)] = true;
+    }
+}
+
 static void trees_run(struct world *w)
 {
-    uint64_t step_ns, steps = (uint64_t)world_value(w, F_STEPS) * 8, i;
+    uint64_t step_ns, steps = (uint64_t)world_value(w, F_STEPS) * 8, i, carry;
     uint32_t k, moves;
     memset(&jo, 0, sizeof jo);
     jo.w = w;
@@ -264,22 +383,39 @@ static void trees_run(struct world *w)
     world_rng_init(&jo.rng, w->seed, 101);
     world_rng_init(&jo.more, w->seed, 107);
     jo_draw();
+    if (world_choice(w, F_PROGRAM) == 8)
+        jo_kind_draw();
     jo.now = 1000000;
     if (htb_shared_memsize(&jo.shared) > sizeof jo_shared ||
         htb_shared_init((struct htb_shared *)(void *)jo_shared, sizeof jo_shared, &jo.shared) != QOS_OK)
         JO_FAIL("init", "shared memory within the ranges is refused");
     for (k = 0; k < jo.trees; k++)
         jo_open(k);
+    if (jo.kind == JO_SLOW) {
+        jo_slow();
+        return;
+    }
+    steps = jo.kind == JO_TO_AND_FRO ? 3 * steps : jo.kind == JO_STEADY ? 1000 + steps : steps;
     step_ns = (uint64_t)(jo.interval_s * 1e9 / (double)world_between(&jo.rng, 3, 8));
     jo.all_in_time = true;
+    carry = (uint64_t)(jo.burst_s * 1e9) / step_ns * world_between(&jo.more, 2, 8) / 2 + 1;
     moves = (uint32_t)world_between(&jo.rng, 2, 8);
-    for (k = 1; k < jo.classes; k++)
+    for (k = 1; k < jo.classes && jo.kind != JO_STEADY; k++)
         jo_move(k, (uint32_t)world_between(&jo.rng, 0, jo.trees - 1));
     for (i = 1; i <= steps && !w->broken; i++) {
         for (k = 0; k < jo.trees && !w->broken; k++)
             jo_turn(k);
         if (i % 16 == 0)
             jo_judge();
+        if (jo.kind == JO_STEADY) {
+            jo.now += step_ns;
+            for (k = 1; k < jo.classes && i == steps / 2; k++)
+                jo.given_then[k] = jo.class_of[k].given;
+            continue;
+        }
+        for (k = 1; k < jo.classes && jo.kind == JO_TO_AND_FRO && i % carry == 0; k++)
+            if (jo.classes == 3 || world_chance(&jo.more, 700))
+                jo_carry(k);
         if (steps / moves && i % (steps / moves) == 0 && jo.classes > 1)
             jo_move((uint32_t)world_between(&jo.rng, 1, jo.classes - 1),
                     (uint32_t)world_between(&jo.rng, 0, jo.trees - 1));
@@ -298,6 +434,8 @@ static void trees_run(struct world *w)
             jo_wrong_time((uint32_t)world_between(&jo.more, 0, jo.trees - 1));
         jo.now += step_ns;
     }
+    if (jo.kind == JO_STEADY && !w->broken)
+        jo_judge_shares();
 }
 
 #endif
