@@ -72,10 +72,11 @@ static void htb_drawn(struct world *w, uint64_t random);
 #include "examples/world/clocks.h"
 #include "htb_reference.h"
 
-/* What version 0.2 did not have: a latency of a class, and claims at the gate. */
+/* What version 0.2 did not have: a latency of a class, claims at the gate, and an account of what hangs. */
 #ifndef WORLD_V02
 #define WORLD_V02 0
 #define latency_of(terms) (&(terms)->latency_ns)
+#define hung_of(state) ((state)->hung_ns)
 #else
 static uint64_t *latency_of(const struct htb_class *terms)
 {
@@ -84,6 +85,7 @@ static uint64_t *latency_of(const struct htb_class *terms)
     none = 0;
     return &none;
 }
+#define hung_of(state) ((void)(state), UINT64_C(0))
 #endif
 #include "htb_calls.h"
 #include "htb_trees.h"

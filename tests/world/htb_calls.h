@@ -1344,7 +1344,7 @@ static void acc_judge_room(const struct htb_state *before, wide moved_ns)
         ACC_FAIL("room", "step %" PRIu32 ": %" PRIu32 " are dispatched, allowed %" PRIu32, acc.step, there,
                  acc.config.dispatch_max);
     (void)htb_info(&acc_tree, &s);
-    flight -= moved_ns + (wide)(s.hung_ns > before->hung_ns ? s.hung_ns : before->hung_ns);
+    flight -= moved_ns + (wide)(hung_of(&s) > hung_of(before) ? hung_of(&s) : hung_of(before));
     bound = s.flight_bound_ns > before->flight_bound_ns ? s.flight_bound_ns : before->flight_bound_ns;
     if (!acc.by_rate && moved_ns > 0 && flight > 40 && flight >= bound + 40 && acc.now < acc.done_ns + 100000000)
         ACC_FAIL("room", "step %" PRIu32 ": %" PRIu64 " ns are in flight, and one goes, with a bound of %" PRIu64,
