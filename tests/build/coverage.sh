@@ -48,7 +48,7 @@ one() { # TEST.c
     case $1 in tests/world/*) extra="$extra $world_objects -lm" ;; esac
     eval "$san" -fprofile-instr-generate -fuse-ld=lld -O0 -DQOS_DECLARE_ONLY -I. -Itests "$(says "$1" flags)" -o "$program" \
         "$object" "$extra" "$bodies" "$(says "$1" links)" || { echo "$1 does not build for coverage"; return 1; }
-    QOS_TEST_CASE=$(says "$1" coverage | sed -n 's/^yes //p') LLVM_PROFILE_FILE=$program.profraw timeout 300 "$program" >"$program.log" 2>&1 </dev/null
+    QOS_TEST_CASE=$(says "$1" coverage | sed -n 's/^yes //p') LLVM_PROFILE_FILE=$program.profraw timeout 900 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
 export -f one limited says bodies_of bodies_of_test limits_of header_of has_own_bodies

@@ -29,7 +29,7 @@ blocks=$(find "$out" -name '*.sh' | sort)
 [ -n "$blocks" ] || bad "no block of any document is run: this test reads nothing"
 for b in $blocks; do
     start=$(date +%s)
-    if timeout 120 bash -euo pipefail "$b" >"$b.log" 2>&1 </dev/null; then ok "$b ($(($(date +%s) - start)) s)"
+    if timeout 600 bash -euo pipefail "$b" >"$b.log" 2>&1 </dev/null; then ok "$b ($(($(date +%s) - start)) s)"
     else bad "$b: status $?"; cat "$b"; tail -20 "$b.log"; fi
 done
 cp docs/*.svg docs/*/*.svg examples/*/*.svg "$out"

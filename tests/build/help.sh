@@ -16,7 +16,7 @@ commands() { case $1 in simulate | twochoice_mpi) awk '/^  [a-z]+  / {print $1}'
 help_of() { # NAME COMMAND...
     local name=$1 long
     shift
-    timeout 20 "$@" --help >"$out/$name.txt" 2>"$out/$name.err" </dev/null || bad "$* --help: status $?"
+    timeout 100 "$@" --help >"$out/$name.txt" 2>"$out/$name.err" </dev/null || bad "$* --help: status $?"
     [ -s "$out/$name.txt" ] || bad "$* --help prints nothing to stdout"
     long=$(awk 'length > 100 {print "    " $0}' "$out/$name.txt")
     [ -z "$long" ] || { bad "$* --help is wider than 100 columns:"; echo "$long"; }
@@ -24,7 +24,7 @@ help_of() { # NAME COMMAND...
 }
 wrong() { # COMMAND...: must end with status 2 and name the tool
     local status=0
-    timeout 20 "$@" >"$out/wrong.out" 2>"$out/wrong.err" </dev/null || status=$?
+    timeout 100 "$@" >"$out/wrong.out" 2>"$out/wrong.err" </dev/null || status=$?
     [ "$status" = 2 ] || bad "$*: status $status, not 2"
     grep -q "^$1" "$out/wrong.err" || { bad "$*: the message does not begin with $1:"; head -3 "$out/wrong.err"; }
 }

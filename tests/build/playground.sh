@@ -98,7 +98,7 @@ HTML
 cat "$page" "$out/judge.html" >"$out/judged.html"
 # NAME WIDTH QUERY: leaves its findings in $out/NAME
 browser() {
-    timeout 300 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile.$1" --window-size="$2",1200 --virtual-time-budget=300000 \
+    timeout 1000 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile.$1" --window-size="$2",1200 --virtual-time-budget=300000 \
         --dump-dom "file://$out/judged.html$3" 2>"$out/$1.err" | sed -n '/<pre id="findings">/,/^end$/p' | sed 's/.*<pre id="findings">//; /^end$/d; s/&amp;/\&/g' >"$out/$1"
 }
 # The page is opened by the first link; the others follow in the same page, from another header or other settings.
@@ -124,7 +124,7 @@ for run in 1200:controls:280 400:layout:20; do # width, what is judged, its find
 done
 # Pictures to look at.
 for kind in 1200,1330:1 1200,1330:0; do
-    timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$out/profile" --blink-settings=preferredColorScheme=${kind#*:} --virtual-time-budget=5000 \
+    timeout 300 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$out/profile" --blink-settings=preferredColorScheme=${kind#*:} --virtual-time-budget=5000 \
         --window-size=${kind%:*} --screenshot="$out/${kind%,*}_$([ ${kind#*:} = 0 ] && echo dark || echo light).png" "file://$page" >/dev/null 2>&1
 done
 expect "dark is dark: another picture than light" [ -s "$out/1200_dark.png" -a "$(cksum <"$out/1200_dark.png")" != "$(cksum <"$out/1200_light.png")" ]

@@ -15,7 +15,7 @@ skipped_without() { # THING WORDS COMMAND...
     local thing=$1 words=$2 t out status
     shift 2
     for t in $(grep -lE "^# needs:.*\<$thing\>" tests/real/*.sh); do
-        status=0 out=$(timeout 20 "$@" "$t" 2>&1 </dev/null) || status=$?
+        status=0 out=$(timeout 100 "$@" "$t" 2>&1 </dev/null) || status=$?
         if [ $status = 77 ] && [[ $out == *SKIP*$words* ]]; then ok "without $thing: ${t#tests/} is skipped, and says what to do"
         else bad "without $thing: ${t#tests/} ends with status $status: $(tail -n 2 <<<"$out")"; fi
     done

@@ -142,6 +142,13 @@ contract() { # TENANT TEXT [LIMIT PER PERIOD]: and when, for the judge
     config "tenant/$1" "$2"
     echo "$begun ${3:-0} $(date +%s%3N)" >>"$work/$1.limits"
 }
+# A controller reads a contract within a second. On a busy machine it is later: the last contract counts from then on.
+read_now() { # TENANT
+    local late
+    late=$(($(date +%s%3N) - $(tail -n 1 "$work/$1.limits" | cut -d' ' -f3) - 1000))
+    [ $late -le 0 ] || sed -i "\$s/[0-9]*$/$(($(date +%s%3N) - 1000))/" "$work/$1.limits"
+    expect_time "the contract of $1 is in force within 2 s" [ $late -le 1000 ]
+}
 contract gold reserve=100,limit=400 200
 owner=()
 [ "$(id -u)" -ne 0 ] || owner=(-u nobody)
@@ -175,6 +182,11 @@ stopped() { # TENANT [PORT]: after the periods that were begun
     sleep 0.6
     [ "$(served "$1" "${2:-}")" = "$before" ]
 }
+stops() { # WHAT TENANT [PORT]
+    if stopped "${@:2}"; then ok "$1"
+    elif within_s 10 stopped "${@:2}"; then expect_time "$1 after the periods that were begun" false
+    else bad "$1"; fi
+}
 number() { value qos/owner | cut -d' ' -f1; }
 status_has() { value "qos/status/$1" | grep -q -- "$2"; }
 
@@ -190,29 +202,31 @@ old=$(number)
 # ---- contracts change
 sleep 2
 begin=$(date +%s%3N)
+watch_mark
 sleep 2
 quiet=$(awk -v from="$begin" '$1 >= from && $3 == 1' "$work/gold.seen" | wc -l)
-expect "in two quiet seconds at least the reservation was served ($quiet of 200 to $((2000 * 4 / 10 + 200)))" [ "$quiet" -ge 200 ]
+expect_time "in two quiet seconds at least the reservation was served ($quiet of 200 to $((2000 * 4 / 10 + 200)))" [ "$quiet" -ge 200 ]
 contract gold reserve=50,limit=200 100
-expect "a changed contract comes into force" within_s 5 status_has tenant/gold '^in force: reserve=50,limit=200$'
+expect "a changed contract comes into force" within_s 30 status_has tenant/gold '^in force: reserve=50,limit=200$'
+read_now gold
 contract gold reserve=50,limit=many 100
-expect "a text that is none is refused, and what was in force stays" within_s 5 status_has tenant/gold '^in force: reserve=50,limit=200; refused: limit= is'
+expect "a text that is none is refused, and what was in force stays" within_s 30 status_has tenant/gold '^in force: reserve=50,limit=200; refused: limit= is'
 contract gold reserve=13k,limit=14k 100
-expect "a reservation that does not fit is refused" within_s 5 status_has tenant/gold '^in force: reserve=50,limit=200; refused: reserve= does not fit: 12000 '
+expect "a reservation that does not fit is refused" within_s 30 status_has tenant/gold '^in force: reserve=50,limit=200; refused: reserve= does not fit: 12000 '
 contract gold reserve=100,limit=400 200
 contract silver limit=100 50
 expect "a tenant that is added is served" serves silver
 store del qos/config/tenant/silver >>"$work/etcd.out" || bad "the tenant is not removed"
-expect "one that is removed is not" stopped silver
+stops "one that is removed is not" silver
 
 # ---- servers come and go
 config server/g4 "number=1,capacity=4000,key=${key[g4]}"
-expect "a number that is another server's is refused" within_s 5 status_has server/g4 "^refused: number=1 is g1's"
+expect "a number that is another server's is refused" within_s 30 status_has server/g4 "^refused: number=1 is g1's"
 config server/g4 "number=4,capacity=4000,key=${key[g4]}"
 expect "a server that is added serves" serves gold "${ports[3]}"
 [ $failed = 0 ] || { store get --prefix qos/status; tail -n 5 "$work"/c?.out "$work"/[cg]?.err; }
 store del qos/config/server/g4 >>"$work/etcd.out" || bad "the server is not removed"
-expect "one that is removed does not" stopped gold "${ports[3]}"
+stops "one that is removed does not" gold "${ports[3]}"
 
 # ---- kills, and links that are cut
 active() { # the controller that last reported being active
@@ -287,15 +301,15 @@ expect "and the cluster serves" serves gold
 
 # ---- without etcd; a damaged key; an old backup: the procedure is that of examples/README.md
 kill_now e1 e2 e3
-expect "without etcd nothing is served under a limit" stopped gold
+stops "without etcd nothing is served under a limit" gold
 begin_etcd || bad "etcd does not start again"
 expect "with etcd the cluster serves again" serves gold
 last=$(number)
 as root
 put qos/owner 'who knows' || bad "the number is not damaged"
 as operator
-expect "a damaged qos/owner is told in qos/status/owner" within_s 10 status_has owner 'damaged.*put a number above'
-expect "and nothing is served under a limit" stopped gold
+expect "a damaged qos/owner is told in qos/status/owner" within_s 30 status_has owner 'damaged.*put a number above'
+stops "and nothing is served under a limit" gold
 as root
 put qos/owner "$((last + 100)) 0 0" || bad "the number is not repaired"
 as operator

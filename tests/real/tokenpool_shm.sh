@@ -86,7 +86,7 @@ node() { # NAME OPTION...
 }
 client() { "$tool" --name "$name-$1" --id "$2" >"$out/$1.$2.txt" 2>&1 & mine="$mine $!"; }
 until_period() { for _ in $(seq 1200); do ! grep -q "^period $2 begins" "$out/$1.txt" || return 0; sleep 0.05; done; return 1; }
-node one --periods 8 --announce 3
+node one --periods 20 --announce 3 # 5 s after its third period for the kills below, on a busy machine, too
 one=$!
 node two --periods 60 --announce 2
 two=$!

@@ -170,7 +170,7 @@ set -u
 work=$1 tool=$2
 shift 2
 mkdir -p "$work/small/server1" && mount -t tmpfs -o size=800K tmpfs "$work/small/server1" || exit 1
-ranks() { timeout -k 5 60 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n 6 "$tool" "$@"; }
+ranks() { timeout -k 5 200 mpirun --oversubscribe --mca btl self,vader --mca pml ob1 -n 6 "$tool" "$@"; }
 ranks stress "$@" --run 1s --json "$work/written.json" && ranks verify "$@" --json "$work/read.json"
 SH
     unshare -m bash "$work/overlapping" "$work" "$tool" "${stress[@]}" --dir "$work/small" \

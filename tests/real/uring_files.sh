@@ -69,11 +69,11 @@ verdict_of() { # WHAT
     *) bad "$1: status $status: $(cat "$work/err")" ;;
     esac
 }
-# Waits for the live line of a run that began (--progress), at most 30 s: so the test need not know how long profiling
+# Waits for the live line of a run that began (--progress), at most 2 minutes: so the test need not know how long profiling
 # takes.
 await() { # LABEL [FILE]
     local i
-    for ((i = 0; i < 300; i++)); do
+    for ((i = 0; i < 1200; i++)); do
         grep -q "$1 *[0-9.]*/[0-9]* s" "${2:-$work/err}" 2>/dev/null && return
         sleep 0.1
     done

@@ -10,7 +10,7 @@ set -eu
 # Loopback is not the address of an RDMA device, on any machine: a clear message and a clean end, on both sides.
 for side in --serve "--id 0"; do
     # shellcheck disable=SC2086  # an option and its value
-    said=$(timeout 10 build/examples/tokenpool_verbs $side --address 127.0.0.1 --table 64k 2>&1) && { echo "no error"; exit 1; }
+    said=$(timeout 60 build/examples/tokenpool_verbs $side --address 127.0.0.1 --table 64k 2>&1) && { echo "no error"; exit 1; }
     case $said in *RDMA*) ;; *) echo "unclear: $said"; exit 1 ;; esac
 done
 payload=$(mktemp -d)
