@@ -627,7 +627,7 @@ struct htb_priv_flight {
 /* What a class that was refused at the gate needs (chapter on the gate). */
 struct htb_priv_claim {
     uint64_t until_ns;
-    int64_t n_sub[HTB_RESOURCES_MAX];
+    uint64_t n[HTB_RESOURCES_MAX];
     uint32_t id, reach; /* its class; up to which node its limits pass it */
 };
 #define HTB_PRIV_CLAIMS_MAX 64u /* the bits of a set of claims */
@@ -704,6 +704,7 @@ struct htb_shared {
 
 #define HTB_PRIV_FLOOR (-2 * (int64_t)QOS_TOKENS_MAX * QOS_SUBTOKENS) /* lowest level, see qos_level_charge */
 
+static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
 #define HTB_PRIV_WHOLE (1u << 20)           /* parts of a node's time that trees share */
 #define HTB_PRIV_FAR_NS (UINT64_C(1) << 62) /* a century */
 #define HTB_PRIV_WANT 1024                  /* an offer counts 1/1024 of a token */
@@ -731,7 +732,7 @@ QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns, uint32_t *rest)
     return low / HTB_PRIV_WHOLE + (QOS_LIKELY(ns >> 43 == 0) ? 0 : ns / HTB_PRIV_WHOLE * parts);
 }
 
-/* How a request of n_sub at a node can be sent, if nobody else takes or asks. */
+/* How a request of n tokens at a node can be sent, if nobody else takes or asks. */
 struct htb_priv_way {
     uint64_t send_ns;        /* the first time at which it can, from its own tokens or a lender's */
     uint32_t payer, blocked; /* who pays, if that is now; the first node whose limit does not pass it now; QOS_NONE */
@@ -750,8 +751,10 @@ QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool cha
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
-QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
-                                                      bool gate, uint64_t now_ns);
+QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
+                                             uint64_t some, uint64_t from_ns);
+QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const uint64_t *n, bool gate,
+                                                      uint64_t now_ns);
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer);
 
@@ -796,10 +799,10 @@ QOS_PRIV int64_t htb_priv_depth(const struct htb *tree, uint32_t id, uint64_t ra
     return (int64_t)qos_min(depth, QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 
-/* The least level at which a bucket passes n_sub. */
-QOS_PRIV int64_t htb_priv_gate(const struct htb *tree, const struct htb_priv_bucket *b, int64_t n_sub)
+/* The least level at which a bucket passes n tokens. */
+QOS_PRIV int64_t htb_priv_gate(const struct htb *tree, const struct htb_priv_bucket *b, uint64_t n)
 {
-    return qos_level_gate(b->depth >> tree->half, n_sub);
+    return qos_level_gate(b->depth >> tree->half, (int64_t)n * QOS_SUBTOKENS);
 }
 
 QOS_PRIV int64_t htb_priv_debt_of(int64_t level)
@@ -807,30 +810,19 @@ QOS_PRIV int64_t htb_priv_debt_of(int64_t level)
     return level < 0 ? level : 0;
 }
 
-/* A new rate starts with an empty bucket, minus any debt carried over. */
-QOS_PRIV void htb_priv_set_rate(const struct htb *tree, uint32_t id, struct htb_priv_bucket *b, uint64_t rate_per_s)
+/* A new rate starts with an empty bucket, minus any debt carried over. 0: nothing passes. A limit of QOS_UNLIMITED:
+ * none. */
+QOS_PRIV void htb_priv_set_bucket(const struct htb *tree, uint32_t id, struct htb_priv_bucket *b, uint64_t rate_per_s)
 {
-    int64_t level = b->rate == 0 ? b->depth : b->level;
+    const int64_t level = b->rate == 0 ? b->depth : b->level;
     b->rate = rate_per_s;
     if (rate_per_s == 0) {
         b->depth = level <= HTB_PRIV_FLOOR ? HTB_PRIV_FLOOR + 1 : htb_priv_debt_of(level); /* above the level */
         b->level = HTB_PRIV_FLOOR;
     } else {
-        b->depth = htb_priv_depth(tree, id, rate_per_s);
+        b->depth = rate_per_s == QOS_UNLIMITED ? 0 : htb_priv_depth(tree, id, rate_per_s);
         b->level = level < b->depth ? level : b->depth;
     }
-}
-
-/* The same for a limit; QOS_UNLIMITED: none; 0: nothing passes. */
-QOS_PRIV void htb_priv_set_limit(const struct htb *tree, uint32_t id, struct htb_priv_bucket *b, uint64_t limit_per_s)
-{
-    if (limit_per_s != QOS_UNLIMITED) {
-        htb_priv_set_rate(tree, id, b, limit_per_s);
-        return;
-    }
-    b->level = htb_priv_debt_of(b->rate == 0 ? b->depth : b->level);
-    b->rate = QOS_UNLIMITED;
-    b->depth = 0;
 }
 
 /* Sets both buckets of resource r. */
@@ -843,8 +835,8 @@ QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint6
         rate_per_s = tree->joined.lease[id].parts != 0 ? rate_per_s : 0;
         limit_per_s = tree->joined.lease[id].parts != 0 || limit_per_s == QOS_UNLIMITED ? limit_per_s : 0;
     }
-    htb_priv_set_rate(tree, id, &p->rate, rate_per_s);
-    htb_priv_set_limit(tree, id, &p->limit, limit_per_s);
+    htb_priv_set_bucket(tree, id, &p->rate, rate_per_s);
+    htb_priv_set_bucket(tree, id, &p->limit, limit_per_s);
 }
 
 /* What the device's pauses of the latest lag_ns took from a class whose requests are all at the device. */
@@ -894,19 +886,6 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
     }
 }
 
-/* Do the node's rate buckets, or its limit buckets, pass n_sub? */
-QOS_PRIV bool htb_priv_passes(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub)
-{
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++) {
-        const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
-        const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
-        if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED && b->level < htb_priv_gate(tree, b, n_sub[r]))
-            return false;
-    }
-    return true;
-}
-
 /* For a node without waiting requests: drops what it earned above the depth of its buckets. */
 QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
 {
@@ -924,27 +903,13 @@ QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, 
     const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
     uint64_t wait_ns;
     int64_t level;
+    if (QOS_UNLIKELY(level_sub == INT64_MAX))
+        return QOS_NEVER;
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
         return htb_priv_part_ready_ns(tree, id, b, level_sub, now_ns);
     level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
     wait_ns = qos_level_wait_ns(level, level_sub, b->rate);
     return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
-}
-
-/* The same for n_sub from the node's rate buckets, or its limit buckets, over all resources. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
-                                             uint64_t now_ns)
-{
-    uint64_t ready_ns = now_ns;
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++) {
-        const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
-        const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
-        if (n_sub[r] != 0 && b->rate != QOS_UNLIMITED)
-            ready_ns =
-                qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, htb_priv_gate(tree, b, n_sub[r]), now_ns));
-    }
-    return ready_ns;
 }
 
 QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t borrowed)
@@ -957,10 +922,21 @@ QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uin
         qos_counter_add(&c->debt, qos_wrap_sub(b->rate ? qos_level_debt(b->level) : 0, c->debt));
 }
 
-/* Charges a request of class `id` that `payer` pays for. */
-QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, const uint64_t *n,
-                                       uint64_t now_ns)
+/* The level of a bucket after a charge; below 0: tokens are given back, up to its depth. */
+QOS_PRIV int64_t htb_priv_charged(const struct htb_priv_bucket *b, int64_t n_sub)
 {
+    if (QOS_LIKELY(n_sub >= 0))
+        return qos_level_charge(b->level, n_sub);
+    if (b->rate == 0 || b->level >= b->depth)
+        return b->level;
+    return b->level >= b->depth + n_sub ? b->depth : b->level - n_sub;
+}
+
+/* Charges a request of class `id` that `payer` pays for: n, less what was charged before. */
+QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t payer, const uint64_t *n,
+                                       const uint64_t *before, uint64_t now_ns)
+{
+    const uint64_t cost = htb_priv_ring_cost(tree, n), first = qos_wrap_sub(n[0], before[0]);
     uint32_t at, r;
     bool pays = false;
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
@@ -968,19 +944,21 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
         htb_priv_refill(tree, at, now_ns); /* before the charge, so that overflow is lost, not spent */
         for (r = 0; r < tree->resources; r++) {
             struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
-            const int64_t n_sub = (int64_t)n[r] * QOS_SUBTOKENS;
+            const int64_t n_sub = (int64_t)qos_wrap_sub(n[r], before[r]) * QOS_SUBTOKENS;
             if (pays)
-                p->rate.level = qos_level_charge(p->rate.level, n_sub);
+                p->rate.level = htb_priv_charged(&p->rate, n_sub);
             if (p->limit.rate != QOS_UNLIMITED)
-                p->limit.level = qos_level_charge(p->limit.level, n_sub);
+                p->limit.level = htb_priv_charged(&p->limit, n_sub);
             QOS_ASSERT(p->rate.level >= HTB_PRIV_FLOOR && p->limit.level >= HTB_PRIV_FLOOR);
             QOS_ASSERT(p->rate.rate != 0 || p->rate.level == HTB_PRIV_FLOOR);
         }
     }
-    tree->granted = qos_wrap_add(tree->granted, htb_priv_ring_cost(tree, n));
-    htb_priv_count(tree, id, n[0], payer == id ? 0 : n[0]);
-    if (QOS_UNLIKELY(tree->joined.lease != NULL))
-        htb_priv_lease_use(tree, id, payer == QOS_NONE ? tree->classes : payer, htb_priv_ring_cost(tree, n));
+    htb_priv_count(tree, id, first, payer == id ? 0 : first);
+    tree->granted = qos_wrap_add(tree->granted, cost);
+    if (before != htb_priv_nothing)
+        tree->granted = qos_wrap_sub(tree->granted, htb_priv_ring_cost(tree, before));
+    else if (QOS_UNLIKELY(tree->joined.lease != NULL))
+        htb_priv_lease_use(tree, id, payer == QOS_NONE ? tree->classes : payer, cost);
 }
 
 /* Is each of the n[resources] numbers of tokens in its range? */
@@ -991,13 +969,6 @@ QOS_PRIV bool htb_priv_in_range(const struct htb *tree, const uint64_t *n)
         if (n[r] > QOS_TOKENS_MAX)
             return false;
     return true;
-}
-
-QOS_PRIV void htb_priv_sub_tokens(const struct htb *tree, const uint64_t *tokens, int64_t *n_sub)
-{
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++)
-        n_sub[r] = (int64_t)tokens[r] * QOS_SUBTOKENS;
 }
 
 /* ==== chapter: queues ==============================================================================================
@@ -1076,26 +1047,15 @@ QOS_PRIV void htb_priv_heap_put(struct htb_priv_heap *heap, uint32_t i, struct h
     heap->pos[e.id] = i;
 }
 
-QOS_PRIV void htb_priv_heap_up(struct htb_priv_heap *heap, uint32_t i, struct htb_priv_heap_entry e)
+/* Entry i becomes e: up as far as it is less, or else down. */
+QOS_PRIV void htb_priv_heap_sift(struct htb_priv_heap *heap, uint32_t i, struct htb_priv_heap_entry e)
 {
-    while (i > 0) {
-        uint32_t up = (i - 1) / 4;
-        if (!htb_priv_heap_less(heap, e, up))
-            break;
-        htb_priv_heap_put(heap, i, htb_priv_heap_at(heap, up));
-        i = up;
-    }
-    QOS_ASSERT(4 * i + 1 >= heap->count || htb_priv_heap_less(heap, e, 4 * i + 1));
-    htb_priv_heap_put(heap, i, e);
-}
-
-QOS_PRIV void htb_priv_heap_down(struct htb_priv_heap *heap, uint32_t i, struct htb_priv_heap_entry e)
-{
-    for (;;) {
-        uint64_t first = (uint64_t)i * 4 + 1, last = qos_min(first + 4, heap->count), c;
-        uint32_t least;
-        if (first >= heap->count)
-            break;
+    uint32_t least = i;
+    for (; i > 0 && htb_priv_heap_less(heap, e, (i - 1) / 4); i = (i - 1) / 4)
+        htb_priv_heap_put(heap, i, htb_priv_heap_at(heap, (i - 1) / 4));
+    while (least == i && (uint64_t)i * 4 + 1 < heap->count) {
+        const uint64_t first = (uint64_t)i * 4 + 1, last = qos_min(first + 4, heap->count);
+        uint64_t c;
         least = (uint32_t)first;
         for (c = first + 1; c < last; c++)
             if (htb_priv_heap_less(heap, htb_priv_heap_at(heap, (uint32_t)c), least))
@@ -1106,6 +1066,8 @@ QOS_PRIV void htb_priv_heap_down(struct htb_priv_heap *heap, uint32_t i, struct 
         i = least;
     }
     QOS_ASSERT(i == 0 || !htb_priv_heap_less(heap, e, (i - 1) / 4));
+    QOS_ASSERT(4 * i + 1 >= heap->count || htb_priv_heap_at(heap, 4 * i + 1).id == e.id ||
+               htb_priv_heap_less(heap, e, 4 * i + 1));
     htb_priv_heap_put(heap, i, e);
 }
 
@@ -1131,11 +1093,10 @@ QOS_PRIV void htb_priv_heap_set(struct htb_priv_heap *heap, uint32_t id, uint64_
     e.key = key;
     e.id = id;
     if (i == QOS_NONE)
-        htb_priv_heap_up(heap, heap->count++, e);
-    else if (key < htb_priv_heap_at(heap, i).key)
-        htb_priv_heap_up(heap, i, e);
-    else if (key > htb_priv_heap_at(heap, i).key)
-        htb_priv_heap_down(heap, i, e);
+        i = heap->count++;
+    else if (key == htb_priv_heap_at(heap, i).key)
+        return;
+    htb_priv_heap_sift(heap, i, e);
 }
 
 /* An id that is not there changes nothing. */
@@ -1148,12 +1109,8 @@ QOS_PRIV_NOINLINE void htb_priv_heap_remove(struct htb_priv_heap *heap, uint32_t
     QOS_ASSERT(htb_priv_heap_at(heap, i).id == id);
     heap->pos[id] = QOS_NONE;
     last = htb_priv_heap_at(heap, --heap->count);
-    if (i == heap->count)
-        return;
-    if (i > 0 && htb_priv_heap_less(heap, last, (i - 1) / 4))
-        htb_priv_heap_up(heap, i, last);
-    else
-        htb_priv_heap_down(heap, i, last);
+    if (i != heap->count)
+        htb_priv_heap_sift(heap, i, last);
 }
 
 /* QOS_NEVER if it is empty. */
@@ -1359,25 +1316,20 @@ QOS_PRIV uint64_t htb_priv_own_ns(const struct htb *tree, uint32_t id, const uin
     return longest;
 }
 
-/* Where a node starts that has demand again: at the clock, or at the first tag that is behind the clock, but not before
- * its own tag. A class whose requests are all at the device keeps what it is late by, up to lag_ns. */
-QOS_PRIV void htb_priv_begin_demand(struct htb *tree, uint32_t id)
+/* Where a node starts, but not before its own tag. If it has demand again: at the clock, or at the first tag that is
+ * behind the clock; a class whose requests are all at the device keeps what it is late by, up to lag_ns. If it waited
+ * for tokens: when it got them, or, if the device is behind, own_ns before the first tag in the queue, so it is neither
+ * first nor last. */
+QOS_PRIV void htb_priv_begin(struct htb *tree, uint32_t id, bool waited, uint64_t own_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
-    uint64_t start = htb_priv_tag_clock(tree);
-    if (tree->own.count != 0)
+    uint64_t start = htb_priv_tag_clock(tree), due = htb_priv_heap_min_key(&tree->own);
+    if (waited)
+        start = due < start ? qos_sat_sub(due, own_ns) : start;
+    else if (tree->own.count != 0)
         start = qos_min(start, tree->cls[htb_priv_heap_min_id(&tree->own)].tag);
-    start = qos_sat_sub(start, htb_priv_stalled_ns(tree, id));
+    start = waited ? start : qos_sat_sub(start, htb_priv_stalled_ns(tree, id));
     c->tag = qos_max(c->tag, start);
-}
-
-/* A node that waited for tokens starts when it got them. If the device is behind, it starts own_ns before the first tag
- * in the queue, so it is neither first nor last. */
-QOS_PRIV void htb_priv_begin_tokens(struct htb *tree, uint32_t id, uint64_t own_ns)
-{
-    struct htb_priv_class *c = &tree->cls[id];
-    uint64_t start = htb_priv_tag_clock(tree), first = htb_priv_heap_min_key(&tree->own);
-    c->tag = qos_max(c->tag, first < start ? qos_sat_sub(first, own_ns) : start);
 }
 
 /* Device time of n tokens: at the configured rates of the root, the longest over the resources. */
@@ -1406,23 +1358,15 @@ QOS_PRIV uint64_t htb_priv_thinned(const struct htb *tree, uint32_t id, uint64_t
     return qos_min(cost * HTB_PRIV_WANT / tree->joined.lease[id].demand, UINT64_C(1) << 42);
 }
 
-/* Moves the ring tag on by cost / weight, exactly: the remainder is kept. One unit of cost is 2^16 of the tag. */
-QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, uint64_t cost)
+/* Moves the ring tag on by cost / weight, or back, exactly: the remainder is kept. One unit of cost is 2^16 of it. */
+QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, int64_t cost)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
-    uint64_t scaled = (htb_priv_thinned(tree, id, cost) << 16) + tree->cls[id].ring_rest, weight = t->weight;
-    t->tag = qos_sat_add(t->tag, scaled / weight);
-    tree->cls[id].ring_rest = scaled % weight & 0xfffffu;
-}
-
-/* Moves the ring tag back by cost / weight, exactly. */
-QOS_PRIV_NOINLINE void htb_priv_retreat(struct htb *tree, uint32_t id, uint64_t cost)
-{
-    struct htb_priv_ring_entry *t = &tree->turn[id];
-    const uint64_t scaled = htb_priv_thinned(tree, id, cost) << 16, rest = tree->cls[id].ring_rest, weight = t->weight;
-    const uint64_t steps = (qos_sat_sub(scaled, rest) + weight - 1) / weight;
-    t->tag = qos_sat_sub(t->tag, steps);
-    tree->cls[id].ring_rest = (rest + steps * weight - scaled) & 0xfffffu;
+    const int64_t units = (int64_t)htb_priv_thinned(tree, id, (uint64_t)(cost < 0 ? -cost : cost)) << 16;
+    const int64_t scaled = (cost < 0 ? -units : units) + (int64_t)tree->cls[id].ring_rest, weight = t->weight;
+    const int64_t steps = scaled / weight - (scaled % weight < 0);
+    t->tag = steps < 0 ? qos_sat_sub(t->tag, (uint64_t)-steps) : qos_sat_add(t->tag, (uint64_t)steps);
+    tree->cls[id].ring_rest = (uint64_t)(scaled - steps * weight) & 0xfffffu;
 }
 
 /* The clock of a ring only rises; before it could overflow, all tags are moved back by it. Those in the ring are not
@@ -1450,7 +1394,7 @@ QOS_PRIV void htb_priv_wake_at(struct htb *tree, uint32_t id, uint64_t at_ns)
 }
 
 /* Sets whether a node may borrow. */
-QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
+QOS_PRIV_NOINLINE void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 {
     uint32_t group = tree->node[id].parent;
     if (may == ((tree->node[id].flags & HTB_PRIV_RING) != 0))
@@ -1466,15 +1410,13 @@ QOS_PRIV void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may)
 }
 
 /* Moves the tag of a node that is in its parent's ring: out of it, by the cost on or back, and into it. */
-QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, uint64_t cost, uint64_t back)
+QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, int64_t cost)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
     uint32_t group = tree->node[id].parent;
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
-    if (back != 0)
-        htb_priv_retreat(tree, id, back);
     t->tag = qos_max(t->tag, tree->cls[group].u.group.clock);
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_in(tree, group, id);
@@ -1494,7 +1436,7 @@ QOS_PRIV_NOINLINE void htb_priv_move_rings(struct htb *tree, uint32_t id, uint32
         if (QOS_UNLIKELY(tree->claims != 0) && !queued)
             least = qos_min(least, htb_priv_claimed_tag(tree, group));
         *clock = qos_max(*clock, least);
-        htb_priv_move_ring(tree, id, cost, 0);
+        htb_priv_move_ring(tree, id, (int64_t)cost);
         if (QOS_UNLIKELY(*clock >> 62))
             htb_priv_rebase(tree, group);
     }
@@ -1508,18 +1450,22 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     uint32_t parent = tree->node[id].parent;
     uint32_t turn_before;
     bool limit_passes = false, own_passes = false, waited = (tree->node[id].flags & HTB_PRIV_BACKLOG) != 0;
-    uint64_t wake_ns = QOS_NEVER;
+    const uint64_t at_ns = qos_min(now_ns, QOS_NEVER - 1); /* what never comes is later */
+    uint64_t wake_ns = at_ns, own_ns;
 
     htb_priv_refill(tree, id, now_ns); /* it waited until now only if it did before: idle time earns nothing more */
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
     if (request) {
-        int64_t n_sub[HTB_RESOURCES_MAX];
-        htb_priv_sub_tokens(tree, request->tokens, n_sub);
-        limit_passes = !(tree->node[id].flags & HTB_PRIV_LIMITED) || htb_priv_passes(tree, id, true, n_sub);
-        own_passes = limit_passes && htb_priv_passes(tree, id, false, n_sub);
-        if (!own_passes)
-            wake_ns = htb_priv_ready_ns(tree, id, !limit_passes, n_sub, now_ns);
+        if (tree->node[id].flags & HTB_PRIV_LIMITED)
+            wake_ns = htb_priv_ready_ns(tree, id, true, request->tokens, 0, at_ns);
+        limit_passes = wake_ns == at_ns;
+        if (limit_passes)
+            wake_ns = htb_priv_ready_ns(tree, id, false, request->tokens, 0, at_ns);
+        own_passes = limit_passes && wake_ns == at_ns;
+    } else {
+        wake_ns = QOS_NEVER;
     }
+    own_ns = own_passes ? htb_priv_own_ns(tree, id, request->tokens) : 0;
     turn_before = tree->cls[parent].u.group.first;
     htb_priv_set_ring(tree, id, limit_passes);
     if (own_passes != ((tree->node[id].flags & HTB_PRIV_OWN) != 0)) {
@@ -1528,15 +1474,14 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         if (!own_passes) {
             if (htb_priv_stalled_ns(tree, id) == 0)
                 htb_priv_cut(tree, id);
-        } else if (waited)
-            htb_priv_begin_tokens(tree, id, htb_priv_own_ns(tree, id, request->tokens));
-        else
-            htb_priv_begin_demand(tree, id);
+        } else {
+            htb_priv_begin(tree, id, waited, own_ns);
+        }
     }
     if (own_passes && (tree->node[id].flags & HTB_PRIV_EXPIRES))
         tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
     if (own_passes)
-        htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, htb_priv_own_ns(tree, id, request->tokens)));
+        htb_priv_heap_set(&tree->own, id, qos_sat_add(tree->cls[id].tag, own_ns));
     else if (request || (tree->node[id].flags & HTB_PRIV_EXPIRES)) /* else it may stay: run_events takes it out */
         htb_priv_wake_at(tree, id, wake_ns);
     QOS_ASSERT(tree->own.count + tree->event.count <= tree->classes); /* they share one memory */
@@ -1546,17 +1491,18 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 /* The same for the root. By flight its tokens delay no request. */
 QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
 {
-    int64_t n_sub[HTB_RESOURCES_MAX];
+    const uint64_t at_ns = qos_min(now_ns, QOS_NEVER - 1);
     tree->root_ready = tree->cls[tree->classes].u.group.first != QOS_NONE; /* who is in a ring has a request */
     htb_priv_mark(tree, tree->classes, HTB_PRIV_BACKLOG, tree->root_ready);
     tree->root_wake_ns = QOS_NEVER;
     if (!tree->root_ready || tree->bound == HTB_BY_FLIGHT)
         return;
     htb_priv_refill(tree, tree->classes, now_ns);
-    htb_priv_sub_tokens(tree, htb_priv_next_request(tree, tree->classes)->tokens, n_sub);
-    tree->root_ready = htb_priv_passes(tree, tree->classes, false, n_sub);
-    if (!tree->root_ready)
-        tree->root_wake_ns = htb_priv_ready_ns(tree, tree->classes, false, n_sub, now_ns);
+    tree->root_wake_ns =
+        htb_priv_ready_ns(tree, tree->classes, false, htb_priv_next_request(tree, tree->classes)->tokens, 0, at_ns);
+    tree->root_ready = tree->root_wake_ns == at_ns;
+    if (tree->root_ready)
+        tree->root_wake_ns = QOS_NEVER;
 }
 
 /* Places a node, and those above it as far as it matters to them (all of them after a charge). */
@@ -1782,25 +1728,19 @@ QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
     r->state = HTB_DISPATCHED;
 }
 
-/* The first node from class id up to `above` that has own tokens: it pays. If none has, `above` does. */
-QOS_PRIV uint32_t htb_priv_first_own(const struct htb *tree, uint32_t id, uint32_t above)
-{
-    while (id != above && !(tree->node[id].flags & HTB_PRIV_OWN))
-        id = tree->node[id].parent;
-    return id;
-}
-
 /* Takes the request whose turn it is below `payer` out of its queue, and charges it: the buckets, the own tags from the
  * payer upwards, the rings below the payer. If a node on the way has own tokens, that node pays. */
 QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, uint64_t now_ns)
 {
     uint32_t id = htb_priv_turn(tree, payer), at;
     struct htb_request *r = tree->cls[id].u.leaf.tail->next;
-    payer = htb_priv_first_own(tree, id, payer);
+    for (at = id; at != payer && !(tree->node[at].flags & HTB_PRIV_OWN);)
+        at = tree->node[at].parent;
+    payer = at;
     QOS_ASSERT(tree->node[id].flags & HTB_PRIV_RING); /* its limit passes the request */
     /* By flight room at the device is what the root lends; its tokens are for the gate and for urgent requests. */
     r->payer = payer == tree->classes && tree->bound == HTB_BY_FLIGHT ? QOS_NONE : payer;
-    htb_priv_charge(tree, id, r->payer, r->tokens, now_ns);
+    htb_priv_charge(tree, id, r->payer, r->tokens, htb_priv_nothing, now_ns);
     htb_priv_dequeue(tree, r);
     htb_priv_paid(tree, r, id, r->payer);
     if (r->since_ns < now_ns)
@@ -2011,13 +1951,11 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
 QOS_PRIV uint64_t htb_priv_event_ns(const struct htb *tree, struct htb_priv_heap_entry e, uint64_t now_ns)
 {
     const unsigned flags = tree->node[e.id].flags;
-    int64_t n_sub[HTB_RESOURCES_MAX];
     if (htb_priv_is_stale(tree, e.id))
         return QOS_NEVER;
     if (tree->bound == HTB_BY_FLIGHT || (flags & (HTB_PRIV_BACKLOG | HTB_PRIV_RING)) != HTB_PRIV_BACKLOG)
         return e.key;
-    htb_priv_sub_tokens(tree, htb_priv_next_request(tree, e.id)->tokens, n_sub);
-    now_ns = htb_priv_way_of(tree, e.id, n_sub, false, now_ns).send_ns;
+    now_ns = htb_priv_way_of(tree, e.id, htb_priv_next_request(tree, e.id)->tokens, false, now_ns).send_ns;
     return flags & HTB_PRIV_EXPIRES ? qos_min(now_ns, tree->cls[e.id].u.leaf.expires_ns) : now_ns;
 }
 
@@ -2066,47 +2004,28 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     return qos_max(event_ns, given_ns);
 }
 
-QOS_PRIV int64_t htb_priv_corrected(int64_t level, int64_t depth, int64_t more_sub)
-{
-    if (more_sub >= 0)
-        return qos_level_charge(level, more_sub);
-    return level >= depth + more_sub ? (level > depth ? level : depth) : level - more_sub;
-}
-
 /* The request cost `tokens` instead of what it was charged: the difference is charged, or given back, where it was
  * paid. Not if its class has ended since: its buckets have another holder. True: its class has to be placed again. */
 QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_request *r, const uint64_t *tokens,
                                         uint64_t now_ns)
 {
-    uint64_t was = htb_priv_ring_cost(tree, r->tokens), is = htb_priv_ring_cost(tree, tokens);
+    const int64_t more = (int64_t)htb_priv_ring_cost(tree, tokens) - (int64_t)htb_priv_ring_cost(tree, r->tokens);
     uint32_t at, k;
     bool pays = false, same = true;
     for (k = 0; k < tree->resources; k++)
         same = same && tokens[k] == r->tokens[k];
     if (same || r->generation != tree->cls[r->paid_by].generation)
         return false;
-    for (at = r->paid_by; at != QOS_NONE; at = tree->node[at].parent) {
-        struct htb_priv_class *c = &tree->cls[at];
+    htb_priv_charge(tree, r->paid_by, r->payer, tokens, r->tokens, now_ns);
+    for (at = r->paid_by; at != tree->classes; at = tree->node[at].parent) {
+        uint64_t *tag = &tree->cls[at].tag;
         pays = pays || at == r->payer;
-        htb_priv_refill(tree, at, now_ns);
-        for (k = 0; k < tree->resources; k++) {
-            struct htb_priv_pair *p = htb_priv_pair_of(tree, at, k);
-            int64_t more_sub = ((int64_t)tokens[k] - (int64_t)r->tokens[k]) * QOS_SUBTOKENS;
-            if (pays && p->rate.rate != 0)
-                p->rate.level = htb_priv_corrected(p->rate.level, p->rate.depth, more_sub);
-            if (p->limit.rate != 0 && p->limit.rate != QOS_UNLIMITED)
-                p->limit.level = htb_priv_corrected(p->limit.level, p->limit.depth, more_sub);
-        }
-        if (pays) /* the root's tag is not used */
-            c->tag = qos_sat_sub(qos_sat_add(c->tag, htb_priv_own_ns(tree, at, tokens)),
-                                 htb_priv_own_ns(tree, at, r->tokens));
-        else if (at != tree->classes)
-            htb_priv_move_ring(tree, at, qos_sat_sub(is, was),
-                               qos_sat_sub(was, is)); /* the ring that it borrowed from */
+        if (pays)
+            *tag =
+                qos_sat_sub(qos_sat_add(*tag, htb_priv_own_ns(tree, at, tokens)), htb_priv_own_ns(tree, at, r->tokens));
+        else
+            htb_priv_move_ring(tree, at, more); /* the ring that it borrowed from */
     }
-    tree->granted = qos_wrap_add(tree->granted, qos_wrap_sub(is, was));
-    htb_priv_count(tree, r->paid_by, qos_wrap_sub(tokens[0], r->tokens[0]),
-                   r->payer == r->paid_by ? 0 : qos_wrap_sub(tokens[0], r->tokens[0]));
     return tree->queued != 0;
 }
 
@@ -3291,22 +3210,21 @@ QOS_PRIV void htb_priv_layout(struct qos_layout *layout, struct htb *tree, const
     }
 }
 
-/* What a tree needs; nothing is placed. */
-QOS_PRIV void htb_priv_measure(struct qos_layout *layout, const struct htb_config *config)
+/* What a tree of this configuration needs; nothing is placed. */
+QOS_PRIV_NOINLINE void htb_priv_measure(struct qos_layout *layout, const struct htb_config *config)
 {
+    const struct htb_config c = htb_priv_defaults(config);
     struct htb scratch;
     qos_layout_begin(layout, NULL);
-    htb_priv_layout(layout, &scratch, config);
+    htb_priv_layout(layout, &scratch, &c);
 }
 
 QOS_API size_t htb_memsize(const struct htb_config *config)
 {
-    struct htb_config c;
     struct qos_layout layout;
     if (htb_config_error(config))
         return 0;
-    c = htb_priv_defaults(config);
-    htb_priv_measure(&layout, &c);
+    htb_priv_measure(&layout, config);
     return qos_layout_size_bytes(&layout);
 }
 
@@ -3456,20 +3374,6 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     htb_priv_place_up(tree, id, true, now_ns);
 }
 
-/* Is the memory right for a tree of this configuration? */
-QOS_PRIV_NOINLINE enum qos_status htb_priv_fits(const void *mem, size_t size_bytes, const struct htb_config *config)
-{
-    struct htb_config c;
-    struct qos_layout layout;
-    if (!config)
-        return QOS_EINVAL;
-    if (htb_config_error(config))
-        return QOS_ERANGE;
-    c = htb_priv_defaults(config);
-    htb_priv_measure(&layout, &c);
-    return qos_layout_check(&layout, mem, size_bytes);
-}
-
 QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct htb_config *config)
 {
     struct htb_config c = htb_priv_defaults(config);
@@ -3531,8 +3435,13 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
 
 QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes, const struct htb_config *config)
 {
-    enum qos_status status = htb_priv_fits(mem, size_bytes, config);
+    struct qos_layout layout;
+    enum qos_status status;
     QOS_ASSERT(tree);
+    if (htb_config_error(config))
+        return config ? QOS_ERANGE : QOS_EINVAL;
+    htb_priv_measure(&layout, config);
+    status = qos_layout_check(&layout, mem, size_bytes);
     if (status == QOS_OK)
         htb_priv_start(tree, mem, config);
     return status;
@@ -3774,12 +3683,10 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
 QOS_PRIV enum htb_wait htb_priv_waits(const struct htb *tree, uint32_t id)
 {
     const struct htb_request *request = htb_priv_next_request(tree, id);
-    int64_t n_sub[HTB_RESOURCES_MAX];
     struct htb_priv_way way;
     if (!request)
         return HTB_WAITS_NOT;
-    htb_priv_sub_tokens(tree, request->tokens, n_sub);
-    way = htb_priv_way_of(tree, id, n_sub, false, tree->now_ns);
+    way = htb_priv_way_of(tree, id, request->tokens, false, tree->now_ns);
     if (way.blocked != QOS_NONE)
         return way.blocked == id ? HTB_OWN_LIMIT : HTB_PARENT_LIMIT;
     return way.payer != QOS_NONE || tree->bound == HTB_BY_FLIGHT ? HTB_TURN : HTB_LENDERS_TOKENS;
@@ -4461,18 +4368,8 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
     return tree->node[c->reach].depth > tree->node[group].depth ? QOS_NONE : htb_priv_child_to(tree, group, c->id);
 }
 
-/* Those of some claims that need what the group has. */
-QOS_PRIV uint64_t htb_priv_claims_at(const struct htb *tree, uint32_t group, uint64_t some)
-{
-    uint32_t i;
-    for (i = 0; i < tree->claims; i++)
-        if (htb_priv_claims_from(tree, &tree->claim[i], group) == QOS_NONE)
-            some &= ~(UINT64_C(1) << i);
-    return some;
-}
-
 /* When the first of some claims ends; those that end then are taken out. QOS_NEVER: none. */
-QOS_PRIV uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
+QOS_PRIV_NOINLINE uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
 {
     uint64_t end_ns = QOS_NEVER;
     uint32_t i;
@@ -4487,14 +4384,14 @@ QOS_PRIV uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
 
 /* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass.
  * INT64_MAX: one of them needs all that it holds, and waits for nothing else. */
-QOS_PRIV int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
-                                  int64_t level_sub, uint64_t some)
+QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
+                                           int64_t level_sub, uint64_t some)
 {
     uint32_t i;
     if (b->rate == 0)
         return level_sub;
-    for (i = 0; some != 0 && i < tree->claims; i++) {
-        const int64_t needs_sub = some >> i & 1 ? htb_priv_gate(tree, b, tree->claim[i].n_sub[r]) : 0;
+    for (i = 0; i < tree->claims; i++) {
+        const int64_t needs_sub = some >> i & 1 ? htb_priv_gate(tree, b, tree->claim[i].n[r]) : 0;
         if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 && tree->claim[i].reach == tree->classes)
             return INT64_MAX;
         level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
@@ -4502,29 +4399,44 @@ QOS_PRIV int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_
     return level_sub;
 }
 
-/* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n_sub and hold beside it
- * what the claims `before` need there. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const int64_t *n_sub,
-                                               uint64_t before, uint64_t from_ns)
+/* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n[resources] and hold
+ * beside it what some claims need there. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
+                                             uint64_t some, uint64_t from_ns)
 {
-    uint64_t some = htb_priv_claims_at(tree, id, before), ready_ns = from_ns, end_ns;
+    uint64_t ready_ns = from_ns;
+    uint32_t r;
+    for (r = 0; r < tree->resources; r++) {
+        const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+        const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
+        int64_t level_sub = htb_priv_gate(tree, b, n[r]);
+        if (n[r] == 0 || b->rate == QOS_UNLIMITED)
+            continue;
+        if (QOS_UNLIKELY(some != 0))
+            level_sub = htb_priv_claimed(tree, b, r, level_sub, some);
+        if (b->level < level_sub)
+            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
+    }
+    return ready_ns;
+}
+
+/* The same for those of the claims `before` that need what the group has, and end. */
+QOS_PRIV uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
+                                      uint64_t before, uint64_t from_ns)
+{
+    uint64_t ready_ns, end_ns;
+    uint32_t i;
+    for (i = 0; before != 0 && i < tree->claims; i++)
+        if (htb_priv_claims_from(tree, &tree->claim[i], id) == QOS_NONE)
+            before &= ~(UINT64_C(1) << i);
     for (;;) {
-        uint32_t r;
-        for (r = 0; r < tree->resources && some != 0; r++) {
-            const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
-            const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
-            int64_t level_sub;
-            if (n_sub[r] == 0 || b->rate == QOS_UNLIMITED)
-                continue;
-            level_sub = htb_priv_claimed(tree, b, r, htb_priv_gate(tree, b, n_sub[r]), some);
-            ready_ns =
-                qos_max(ready_ns,
-                        level_sub == INT64_MAX ? QOS_NEVER : htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
-        }
-        end_ns = htb_priv_claims_end_ns(tree, &some);
+        ready_ns = htb_priv_ready_ns(tree, id, limit, n, before, from_ns);
+        if (QOS_LIKELY(before == 0))
+            return ready_ns;
+        end_ns = htb_priv_claims_end_ns(tree, &before);
         if (ready_ns <= end_ns)
             return ready_ns;
-        ready_ns = from_ns = qos_max(end_ns, from_ns); /* then there is one claim less */
+        from_ns = qos_max(end_ns, from_ns); /* then there is one claim less */
     }
 }
 
@@ -4572,21 +4484,18 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32
 }
 
 /* The way; at the `gate` behind the claims and the queued requests that go before it. */
-QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const int64_t *n_sub,
-                                                      bool gate, uint64_t now_ns)
+QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const uint64_t *n, bool gate,
+                                                      uint64_t now_ns)
 {
     struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
     const uint64_t before = gate ? htb_priv_claims_before(tree, id) : 0;
     uint64_t limits_ns = now_ns, ready_ns;
     bool may = true;
     for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
-        limits_ns = qos_max(limits_ns, htb_priv_ready_ns(tree, id, true, n_sub, now_ns));
-        ready_ns = htb_priv_ready_ns(tree, id, false, n_sub, now_ns);
-        if (QOS_UNLIKELY(before != 0) && (tree->node[id].flags & HTB_PRIV_GROUP)) {
-            if (tree->node[id].flags & HTB_PRIV_LIMITED)
-                limits_ns = htb_priv_claimed_ns(tree, id, true, n_sub, before, limits_ns);
-            ready_ns = htb_priv_claimed_ns(tree, id, false, n_sub, before, ready_ns);
-        }
+        const uint64_t some = tree->node[id].flags & HTB_PRIV_GROUP ? before : 0;
+        if (tree->node[id].flags & HTB_PRIV_LIMITED)
+            limits_ns = htb_priv_claimed_ns(tree, id, true, n, some, limits_ns);
+        ready_ns = htb_priv_claimed_ns(tree, id, false, n, some, now_ns);
         if (limits_ns > now_ns && way.blocked == QOS_NONE)
             way.blocked = id;
         ready_ns = qos_max(limits_ns, ready_ns);
@@ -4616,7 +4525,7 @@ QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uin
 
 /* A class claims what it was refused, in the order of the rings. If there is no room, the last in that order goes. */
 QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way,
-                                           const int64_t *n_sub, uint64_t now_ns)
+                                           const uint64_t *n, uint64_t now_ns)
 {
     const uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000;
     uint32_t at, i, last = 0;
@@ -4640,29 +4549,31 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
     c->id = id;
     c->reach = way->blocked == QOS_NONE ? tree->classes : way->blocked;
     c->until_ns = qos_sat_add(qos_max(way->send_ns, now_ns), burst_ns);
-    for (i = 0; i < HTB_RESOURCES_MAX; i++)
-        c->n_sub[i] = n_sub[i];
+    for (i = 0; i < tree->resources; i++)
+        c->n[i] = n[i];
 }
 
 /* Takes n for a resolved class, or nothing. The caller places the class again. */
 QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
-    int64_t n_sub[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     struct htb_priv_way way;
-    htb_priv_sub_tokens(tree, n, n_sub);
+    uint64_t any = 0;
+    uint32_t r;
     if (QOS_UNLIKELY(tree->claims != 0))
         htb_priv_end_claims(tree, QOS_NONE, now_ns);
-    way = htb_priv_way_of(tree, id, n_sub, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
+    way = htb_priv_way_of(tree, id, n, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
     if (way.send_ns > now_ns || way.send_ns == QOS_NEVER) {
         if (way.payer == QOS_NONE && way.blocked == QOS_NONE)
             tree->maximize.starved = true;
         htb_priv_end_claims(tree, id, now_ns);
-        htb_priv_make_claim(tree, id, &way, n_sub, now_ns);
+        htb_priv_make_claim(tree, id, &way, n, now_ns);
         htb_priv_ask(tree, id, way.blocked);
         return false;
     }
-    htb_priv_charge(tree, id, way.payer, n, now_ns);
-    if (QOS_UNLIKELY(tree->claims != 0) && (n_sub[0] | n_sub[1] | n_sub[2] | n_sub[3]) != 0) {
+    htb_priv_charge(tree, id, way.payer, n, htb_priv_nothing, now_ns);
+    for (r = 0; r < tree->resources; r++)
+        any |= n[r];
+    if (QOS_UNLIKELY(tree->claims != 0) && any != 0) {
         htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);
         htb_priv_end_claims(tree, id, now_ns);
     }
@@ -4696,28 +4607,25 @@ QOS_PRIV int64_t htb_priv_refill_one(struct htb *tree, uint32_t id, bool joined,
     return qos_level_refill(b->level, b->depth, b->rate, elapsed_ns);
 }
 
-/* The short path has found no payer: the long one finds out how long. */
-QOS_COLD QOS_PRIV_NOINLINE enum qos_status htb_priv_refuse_one(struct htb *tree, uint32_t id, int64_t n_sub,
-                                                               uint64_t now_ns)
+/* The long path. Who is refused on the short one learns here for how long. */
+QOS_PRIV_NOINLINE enum qos_status htb_priv_take_long(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
-    uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
-    n[0] = (uint64_t)(n_sub / QOS_SUBTOKENS);
-    (void)htb_priv_pay(tree, now_ns, id, n);
-    qos_counter_add(&tree->cls[id].counters.refused, 1);
-    return QOS_EAGAIN;
+    uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    all[0] = n;
+    return htb_take_all(tree, now_ns, id, all);
 }
 
 /* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
-QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_t n_sub, bool joined, uint64_t now_ns)
+QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, uint64_t tokens, bool joined, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_bucket *b = &node->pair.rate;
-    uint64_t tokens = (uint64_t)(n_sub / QOS_SUBTOKENS);
+    const int64_t n_sub = (int64_t)tokens * QOS_SUBTOKENS;
     int64_t level = htb_priv_refill_one(tree, id, joined, now_ns);
     uint32_t at, payer = id;
     bool own, paid;
     QOS_ASSERT((tree->queued | tree->claims) == 0 && tree->resources == 1 && !(node->flags & HTB_PRIV_LIMITED));
-    own = paid = (n_sub == 0) | (level >= htb_priv_gate(tree, b, n_sub));
+    own = paid = (n_sub == 0) | (level >= htb_priv_gate(tree, b, tokens));
     b->level = level - (n_sub & -(int64_t)own);
     do {
         at = node->parent;
@@ -4725,14 +4633,14 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
         node = &tree->node[at];
         b = &node->pair.rate;
         level = htb_priv_refill_one(tree, at, joined, now_ns);
-        if (QOS_LIKELY(paid | (level >= n_sub)) || level >= htb_priv_gate(tree, b, n_sub)) {
+        if (QOS_LIKELY(paid | (level >= n_sub)) || level >= htb_priv_gate(tree, b, tokens)) {
             paid = true;
             level = qos_level_charge(level, n_sub);
         }
         b->level = level;
     } while (node->depth != 0);
     if (QOS_UNLIKELY(!paid))
-        return htb_priv_refuse_one(tree, id, n_sub, now_ns);
+        return htb_priv_take_long(tree, now_ns, id, tokens);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, tokens & qos_wrap_sub((uint64_t)own, 1));
     if (joined)
@@ -4743,18 +4651,16 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, int64_
 /* Separate from htb_take, so that its path is short: a tree that has joined others, and the long path. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_take_first(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
-    uint64_t all[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     if (QOS_LIKELY(tree->detours == HTB_PRIV_JOINED && n <= QOS_TOKENS_MAX))
-        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, true, now_ns);
-    all[0] = n;
-    return htb_take_all(tree, now_ns, id, all);
+        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, true, now_ns);
+    return htb_priv_take_long(tree, now_ns, id, n);
 }
 
 QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
     now_ns = htb_priv_now(tree, now_ns);
     if (QOS_LIKELY(tree->detours == 0 && n <= QOS_TOKENS_MAX))
-        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), (int64_t)n * QOS_SUBTOKENS, false, now_ns);
+        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
     return htb_priv_take_first(tree, now_ns, id, n);
 }
 
@@ -4776,17 +4682,14 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
                                                  uint32_t *payer)
 {
     uint32_t at, r;
-    bool pays = false;
-    for (at = id; !pays; at = pays ? at : tree->node[at].parent) {
-        pays = true;
+    *payer = QOS_NONE;
+    for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
+        const bool borrows = *payer == QOS_NONE; /* limits count up to the payer, as for any other request */
+        bool pays = true;
         for (r = 0; r < tree->resources; r++)
             pays = pays && (n[r] == 0 || htb_priv_pair_of(tree, at, r)->rate.rate != 0);
-        pays = pays || at == tree->classes; /* without a part of its rate in this tree it owes too much already */
-    }
-    *payer = at;
-    for (at = id, pays = false; at != QOS_NONE; at = tree->node[at].parent) {
-        bool borrows = !pays; /* limits count up to the payer, as for any other request */
-        pays = pays || at == *payer;
+        if (borrows && (pays || at == tree->classes)) /* without a part of its rate here it owes too much already */
+            *payer = at;
         htb_priv_refill(tree, at, now_ns);
         for (r = 0; r < tree->resources; r++) {
             const struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
@@ -4794,7 +4697,7 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
                 continue;
             if (borrows && p->limit.rate != QOS_UNLIMITED && p->limit.level < -htb_priv_most_debt(tree, at, &p->limit))
                 return htb_priv_in_debt(tree, id);
-            if (!pays || (p->rate.rate == 0 && at != *payer))
+            if (*payer == QOS_NONE || (p->rate.rate == 0 && at != *payer))
                 continue;
             if (at == *payer ? p->rate.level < -htb_priv_most_debt(tree, at, &p->rate)
                              : p->rate.level <
@@ -4802,7 +4705,7 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
                 return htb_priv_in_debt(tree, id);
         }
     }
-    htb_priv_charge(tree, id, *payer, n, now_ns);
+    htb_priv_charge(tree, id, *payer, n, htb_priv_nothing, now_ns);
     return QOS_OK;
 }
 
@@ -4823,17 +4726,15 @@ QOS_API enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
     const uint64_t at_ns = qos_max(now_ns, tree->now_ns);
-    int64_t n_sub[HTB_RESOURCES_MAX];
     uint64_t send_ns;
     if (!htb_priv_in_range(tree, n))
         return QOS_NEVER;
-    htb_priv_sub_tokens(tree, n, n_sub);
     id = htb_priv_resolve(tree, id, at_ns);
-    send_ns = htb_priv_way_of(tree, id, n_sub, true, at_ns).send_ns;
+    send_ns = htb_priv_way_of(tree, id, n, true, at_ns).send_ns;
     if ((tree->node[id].flags & HTB_PRIV_EXPIRES) &&
         send_ns >= tree->cls[id].u.leaf.expires_ns) /* it is best effort by then */
-        send_ns = htb_priv_way_of(tree, HTB_BEST_EFFORT, n_sub, true, qos_max(at_ns, tree->cls[id].u.leaf.expires_ns))
-                      .send_ns;
+        send_ns =
+            htb_priv_way_of(tree, HTB_BEST_EFFORT, n, true, qos_max(at_ns, tree->cls[id].u.leaf.expires_ns)).send_ns;
     if (tree->joined.lease && send_ns > at_ns) { /* an exchange changes what the tree has */
         const uint64_t late_ns = qos_sat_add(at_ns, tree->joined.shared->interval_ns);
         send_ns = qos_min(send_ns, tree->joined.exchange_ns > at_ns ? tree->joined.exchange_ns : late_ns);
