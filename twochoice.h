@@ -1699,7 +1699,7 @@ QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *t, ui
 }
 
 /* The latest mark, beside the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: none fits. */
-QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint64_t there,
+QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint64_t there, uint64_t log_end,
                                                  struct twochoice_priv_record *mark)
 {
     const uint64_t id = t->log[0].id;
@@ -1719,7 +1719,7 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint
         t->mark_slot = at == 0;
     }
     /* An unfinished format wrote at most a header, and nothing into the second slot. */
-    if (mark->type != TWOCHOICE_PRIV_MARK && there <= 1 &&
+    if (mark->type != TWOCHOICE_PRIV_MARK && log_end <= TWOCHOICE_RECORD_BYTES &&
         (got < sizeof b || b[sizeof b / 2 + TWOCHOICE_RECORD_BYTES - 1] == 0))
         return QOS_ENOENT;
     if (mark->type != TWOCHOICE_PRIV_MARK || there == 0 || mark->f.offset > id)
@@ -2131,7 +2131,8 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
     status = twochoice_priv_replay(table, r, &log_end);
     r->dropped_bytes = log_end - r->valid_bytes;
     if (status == QOS_OK || status == QOS_ECORRUPT) {
-        enum qos_status marked = twochoice_priv_get_mark(table, r->valid_bytes / TWOCHOICE_RECORD_BYTES, &mark);
+        const uint64_t there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
+        const enum qos_status marked = twochoice_priv_get_mark(table, there, log_end, &mark);
         if (marked != QOS_OK && (status == QOS_OK || marked != QOS_ENOENT))
             status = marked;
     }

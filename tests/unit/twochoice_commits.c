@@ -718,6 +718,18 @@ static void parts_without_an_end(void)
     end();
 }
 
+/* Zeros are where the log, or all but its header, and the mark were: what was acknowledged is damaged, and to make a new
+ * log would delete it. */
+static void zeros(uint64_t from)
+{
+    start(100, 0, 0);
+    write_some(7, 20);
+    memset(disk.log[disk.active].data + from, 0, disk.log[disk.active].len - from);
+    memset(disk.mark, 0, disk.mark_len);
+    CHECK_EQ(power_cut(0), QOS_ECORRUPT);
+    end();
+}
+
 int main(void)
 {
     int how;
@@ -748,5 +760,7 @@ int main(void)
     format_that_stops(false);
     format_that_stops(true);
     parts_without_an_end();
+    zeros(0);
+    zeros(TWOCHOICE_RECORD_BYTES);
     return check_end();
 }
