@@ -805,11 +805,6 @@ QOS_PRIV int64_t htb_priv_gate(const struct htb *tree, const struct htb_priv_buc
     return qos_level_gate(b->depth >> tree->half, (int64_t)n * QOS_SUBTOKENS);
 }
 
-QOS_PRIV int64_t htb_priv_debt_of(int64_t level)
-{
-    return level < 0 ? level : 0;
-}
-
 /* A new rate starts with an empty bucket, minus any debt carried over. 0: nothing passes. A limit of QOS_UNLIMITED:
  * none. */
 QOS_PRIV void htb_priv_set_bucket(const struct htb *tree, uint32_t id, struct htb_priv_bucket *b, uint64_t rate_per_s)
@@ -817,7 +812,7 @@ QOS_PRIV void htb_priv_set_bucket(const struct htb *tree, uint32_t id, struct ht
     const int64_t level = b->rate == 0 ? b->depth : b->level;
     b->rate = rate_per_s;
     if (rate_per_s == 0) {
-        b->depth = level <= HTB_PRIV_FLOOR ? HTB_PRIV_FLOOR + 1 : htb_priv_debt_of(level); /* above the level */
+        b->depth = level <= HTB_PRIV_FLOOR ? HTB_PRIV_FLOOR + 1 : level < 0 ? level : 0; /* above the level */
         b->level = HTB_PRIV_FLOOR;
     } else {
         b->depth = rate_per_s == QOS_UNLIMITED ? 0 : htb_priv_depth(tree, id, rate_per_s);
@@ -3241,17 +3236,11 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
     QOS_ASSERT(node->depth <= tree->set.depth_max);
     node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_RESTED | (group ? HTB_PRIV_GROUP : 0u));
-    if (group) {
+    __builtin_memset(&c->u, 0, sizeof c->u);
+    if (group)
         c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
-        c->u.group.children = 0;
-        c->u.group.clock = c->u.group.sum_per_s = 0;
-    } else {
-        c->u.leaf.tail = NULL;
+    else
         c->u.leaf.expires_ns = QOS_NEVER;
-        c->u.leaf.queued = c->u.leaf.outstanding = c->u.leaf.latency_us = 0;
-        c->u.leaf.p50 = c->u.leaf.p99 = 0;
-        c->u.leaf.turn_ns = 0;
-    }
     if (parent != QOS_NONE) /* htb_priv_end left its lead over the clock */
         tree->turn[id].tag = qos_sat_add(tree->cls[parent].u.group.clock, tree->turn[id].tag);
     c->burst_us = (uint32_t)((tree->set.burst_ns + 999) / 1000);
@@ -3937,7 +3926,7 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     struct htb_priv_shared_map m;
     struct qos_layout layout;
     enum qos_status status;
-    size_t nodes, i, k;
+    size_t nodes, i;
     if (htb_shared_config_error(config))
         return config ? QOS_ERANGE : QOS_EINVAL;
     nodes = (size_t)qos_default(config->classes, 16) + 1;
@@ -3946,22 +3935,15 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     status = qos_layout_check(&layout, shared, size_bytes);
     if (status != QOS_OK)
         return status;
+    __builtin_memset((void *)shared, 0, qos_layout_size_bytes(&layout));
     shared->trees = config->trees;
     shared->classes = nodes - 1;
     shared->interval_ns = qos_default(config->interval_ns, 5000000);
-    shared->unused = 0;
     m = htb_priv_map_of(shared);
-    for (k = 0; k < config->trees; k++)
-        __builtin_memset(&m.member[k], 0, sizeof m.member[k]);
-    for (k = 0; k < config->trees * (m.called_words[0] + m.called_words[1]); k++)
-        m.called[k] = 0;
-    for (i = 0; i < nodes; i++) {
+    for (i = 0; i < nodes; i++)
         m.pool[i] = HTB_PRIV_WHOLE % config->trees;
-        for (k = 0; k < config->trees; k++) {
-            m.offer[i * config->trees + k].held = HTB_PRIV_WHOLE / config->trees;
-            m.offer[i * config->trees + k].want = m.offer[i * config->trees + k].turn = 0;
-        }
-    }
+    for (i = 0; i < nodes * config->trees; i++)
+        m.offer[i].held = HTB_PRIV_WHOLE / config->trees;
     return QOS_OK;
 }
 
@@ -4513,8 +4495,7 @@ QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uin
     uint32_t i = 0;
     while (i < tree->claims) {
         const struct htb_priv_claim *c = &tree->claim[i];
-        if (c->until_ns <= now_ns ||
-            (above != QOS_NONE && (c->id == above || htb_priv_child_to(tree, above, c->id) != QOS_NONE))) {
+        if (c->until_ns <= now_ns || (above != QOS_NONE && htb_priv_is_below(tree, c->id, above))) {
             tree->claim[i] = tree->claim[--tree->claims];
             tree->detours--;
         } else {
