@@ -180,6 +180,7 @@ int main(void)
         {.tenant = {{4, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, .rtt_ns = 6000000, .on_ns = S / 10},
         {.tenant = {{2, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, .rtt_ns = 6000000, .on_ns = S / 10},
         {.tenant = {{8, 120000, 0.36}, {64, 120000, 0}, {2, 120000, 0}}, .rtt_ns = 6000000, .on_ns = S / 5}};
+    static const struct link too_few = {.tenant = {{8, 120000, 0.8}, {64, 120000, 0}, {0, 1, 0}}, .rtt_ns = 3600000};
     static const struct link more = {
         .tenant = {{8, 15600, 0}, {8, 15600, 0}, {14, 15600, 0}}, .rtt_ns = 1000000, .joins_ns = 100 * S};
     static const struct link slow = {.tenant = {{4, 7800000, 0.26}, {32, 7800000, 0}, {0, 1, 0}}, .rtt_ns = 480000000};
@@ -217,6 +218,7 @@ int main(void)
         beside("speed that changes", &changes, 20000000, 5 * S, 100 * S, seed, 0.9, 0.95);
     for (i = 0; i < sizeof in_vain / sizeof *in_vain; i++)
         beside("a rate out of reach, on and off", &in_vain[i], 30000000, 5 * S, 30 * S, 1, 0, 0.95);
+    beside("a rate out of reach, always", &too_few, 10000000, 20 * S, 80 * S, 1, 0, 0.95);
     beside("more demand, by less than twice", &more, 30000000, 101 * S, 111 * S, 1, 0, 0.9);
     beside("half a second each, a rate out of reach", &slow, 600000000, 20 * S, 60 * S, 1, 0, 0.5);
     beside("0.7 s each, one alone", &slow_alone, 600000000, 20 * S, 60 * S, 1, 0, 0.9);
