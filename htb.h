@@ -237,7 +237,7 @@ struct htb_state {
     uint64_t hung_ns;                           /* of it, requests that hang: the bound does not count them */
     uint64_t flight_bound_ns;                   /* its bound now; HTB_BY_RATE: QOS_UNLIMITED */
     uint32_t flight_by;                         /* the class that it is narrowed for; QOS_NONE: none; the number of
-                                                 * classes: one of another tree */
+                                                 * classes: for another tree */
     uint64_t flight_cost_permille;              /* part of the throughput that this took away; 0: none */
 };
 
@@ -4223,9 +4223,9 @@ QOS_PRIV void htb_priv_exchange_turns(struct htb *tree, const struct htb_priv_sh
         tree->flight.part = (uint16_t)((int64_t)HTB_PRIV_EVEN - kept * 1024 / unit);
 }
 
-/* By flight: a tree whose device_max holds less than its part of the bound tells the others a bound of which its part
- * fits. If by that all trees complete less by a sixteenth than the best 1.6 s, of late, the device has too little: this
- * bound is twice as wide then, and narrower again by an octave in 200 s. */
+/* By flight: a tree whose device_max is full, and holds less than its part of the bound, tells the others a bound of
+ * which its part fits. If by that all trees complete less by a sixteenth than the best 1.6 s, of late, the device has
+ * too little: this bound is twice as wide then, and narrower again by an octave in 200 s. */
 QOS_PRIV void htb_priv_exchange_places(struct htb *tree, const struct htb_priv_shared_map *m, uint64_t now_ns)
 {
     const struct htb_priv_flight *f = &tree->flight;
@@ -4250,7 +4250,8 @@ QOS_PRIV void htb_priv_exchange_places(struct htb *tree, const struct htb_priv_s
         own->looked_ns = now_ns;
     }
     joined->fits = HTB_PRIV_WIDE;
-    if (f->part > HTB_PRIV_EVEN && htb_priv_log2(f->bound_ns) + f->part > HTB_PRIV_EVEN + places)
+    if (tree->dispatch.at_device >= tree->set.device_max && f->part > HTB_PRIV_EVEN &&
+        htb_priv_log2(f->bound_ns) + f->part > HTB_PRIV_EVEN + places)
         joined->fits =
             (uint32_t)qos_min(qos_max(qos_sat_sub(HTB_PRIV_EVEN + places, f->part), joined->least), HTB_PRIV_WIDE);
 }
