@@ -1081,7 +1081,7 @@ QOS_PRIV uint8_t tokenpool_client_priv_phase(const struct tokenpool_client *clie
 QOS_PRIV uint64_t tokenpool_client_priv_lack(const struct tokenpool_client *client, uint64_t need)
 {
     uint64_t held = tokenpool_client_held(client);
-    return need > held ? need + client->debt - held : 0;
+    return need > held ? qos_sat_add(need, client->debt) - held : 0;
 }
 
 /* Tokens up to the limit. */

@@ -814,6 +814,11 @@ static void test_forced_before(void)
     CHECK_EQ(tokenpool_client_take(&c, MS, 5), QOS_OK);
     CHECK_EQ(tokenpool_client_put_back(&c, MS, 1, 10), QOS_OK);
     CHECK_EQ(tokenpool_client_held(&c), 20);
+    CHECK_EQ(tokenpool_client_force(&c, MS, 25), QOS_OK); /* a debt of 5 */
+    while (tokenpool_client_next(&c, MS, 0, &op))
+        tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    CHECK_GE(tokenpool_client_next_ns(&c, MS, UINT64_MAX), MS); /* more than can be */
+    CHECK_EQ(tokenpool_client_put_back(&c, MS, 1, 25), QOS_OK);
     tokenpool_client_run(&a, 2 * MS, 0);
     CHECK_EQ(tokenpool_client_stats(&c, QOS_NONE, &s), QOS_OK);
     CHECK_LE(s.granted, 5);
