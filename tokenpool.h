@@ -1116,7 +1116,7 @@ QOS_PRIV bool tokenpool_client_priv_ends(const struct tokenpool_client *client)
 /* It has a queue of which the monitor does not know, which keeps time for R (T - t) / T only. Its stack is its own. */
 QOS_PRIV_NOINLINE bool tokenpool_client_priv_behind(const struct tokenpool_client *client, uint64_t step)
 {
-    uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
+    uint64_t left_ns = qos_min(qos_elapsed_ns(client->now_ns, client->end_ns), client->head.period_ns);
     uint64_t pace = qos_mul_div_floor(client->reservation, left_ns, client->head.period_ns);
     return client->kept > tokenpool_client_priv_spent(client) + pace + step && !(client->report >> 53 & 1) &&
            tokenpool_client_priv_demand(client, 0, client->completed) >= 2;
