@@ -1185,10 +1185,10 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         if (waits || takes || client->queued || tokenpool_client_priv_spent(client) > client->completed)
             client->busy_ns = now_ns;
         if (waits) {
-            client->waited_ns += qos_elapsed_ns(client->refused_ns, now_ns);
+            client->waited_ns = qos_sat_add(client->waited_ns, qos_elapsed_ns(client->refused_ns, now_ns));
             client->refused_ns = now_ns;
         } else if (!takes && client->under_way + tokenpool_client_priv_spent(client) <= client->completed) {
-            client->idle_ns += qos_elapsed_ns(client->tick_ns, now_ns);
+            client->idle_ns = qos_sat_add(client->idle_ns, qos_elapsed_ns(client->tick_ns, now_ns));
         }
         tokenpool_client_priv_decay(client);
         /* Perhaps the last call before the deadline: a look, of long epochs in each eighth where it costs a message. A
