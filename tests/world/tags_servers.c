@@ -517,10 +517,12 @@ static void step(void)
 static void world_run(struct world *w)
 {
     bool too_long = false;
+    uint64_t last_ns;
     uint32_t i, k;
     memset(&run, 0, sizeof run);
     run.w = w;
     run.end_ns = (uint64_t)world_value(w, F_LENGTH) * MS;
+    last_ns = run.end_ns + 100 * WORLD_NS_PER_S;
     run.tracker = world_choice(w, F_JOINED) == 1;
     run.depth = (uint32_t)world_value(w, F_DEPTH);
     run.burst_ns = world_value(w, F_LIMIT_BURST) * 1e6;
@@ -546,9 +548,11 @@ static void world_run(struct world *w)
             run.draining = true;
             next = run.end_ns;
         }
-        too_long = next != WORLD_NEVER && (next > run.end_ns + 100 * WORLD_NS_PER_S || w->events > 3000000);
-        if (next == WORLD_NEVER || too_long)
+        too_long = next != WORLD_NEVER && (next > last_ns || w->events > 3000000);
+        if (next == WORLD_NEVER || too_long) { /* cut after so many events: what waits, waits until now */
+            run.now = too_long && next > last_ns ? last_ns : run.now;
             break;
+        }
         run.now = next > run.now ? next : run.now + 1;
         world_goes_on(run.now);
         w->events++;
@@ -556,7 +560,6 @@ static void world_run(struct world *w)
         if (run.draining && unused_count == REQUESTS)
             break;
     }
-    run.now = too_long ? run.end_ns + 100 * WORLD_NS_PER_S : run.now;
     judge_waits();
     if (!w->broken && unused_count != REQUESTS && !too_long)
         world_fail(w, "progress", run.now, "%" PRIu32 " requests still wait", REQUESTS - unused_count);
