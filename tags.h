@@ -2384,7 +2384,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
         until = tags->now_ns + TAGS_PRIV_SETBACK_NS;
         at = next < until && now_ns < until ? next : qos_max(at, until);
     }
-    return qos_max(at, now_ns);
+    return qos_max(qos_min(at, QOS_NEVER - 1), now_ns); /* one waits: also if that is beyond 2^64 */
 }
 
 /* -- dispatch */

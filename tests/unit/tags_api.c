@@ -1353,6 +1353,16 @@ static void end_of_time(void)
     }
     CHECK_EQ(report(QOS_NONE).at_device, 0);
     close_tags();
+
+    c = plain(2, TAGS_PS); /* an hour before the end, time stands still for as long: "never" is not told */
+    c.limit_burst_ns = UINT64_C(1) << 62;
+    open_tags(&c);
+    CHECK_EQ(add(UINT64_MAX - 3600 * SECOND, 0, 1, 0, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, UINT64_MAX - 3600 * SECOND, 0, 2, 1), QOS_OK);
+    CHECK_EQ(serve(UINT64_MAX - 3600 * SECOND, MS), 0);
+    CHECK_EQ(serve(UINT64_MAX - 3600 * SECOND, MS), -1);
+    CHECK_EQ(tags_next_ns(&tags, UINT64_MAX - 3600 * SECOND), QOS_NEVER - 1);
+    close_tags();
 }
 
 /* Words that schedulers share: their ranges, and terms that must agree. */
