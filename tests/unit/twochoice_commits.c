@@ -724,7 +724,7 @@ static void zeros(uint64_t from)
 {
     start(100, 0, 0);
     write_some(7, 20);
-    memset(disk.log[disk.active].data + from, 0, disk.log[disk.active].len - from);
+    memset(disk.log[disk.active].data + from, 0, (size_t)(disk.log[disk.active].len - from));
     memset(disk.mark, 0, disk.mark_len);
     CHECK_EQ(power_cut(0), QOS_ECORRUPT);
     end();
