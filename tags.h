@@ -684,33 +684,27 @@ QOS_PRIV struct qos_u128 tags_priv_s_key(const struct tags_priv_node *node, size
     return tags_priv_wide(node->hi[at], node->lo[at]);
 }
 
-/* Puts a key at its place and lets the winners rise; stops where the winner stays the same. lower: the key came, or is
- * less than before, so nobody else becomes the least. */
-TAGS_PRIV_INLINE void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key, bool lower)
+/* Puts a key at its place and lets the winners rise; stops where the winner stays the same. */
+TAGS_PRIV_INLINE void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
 {
     size_t i = id - pool->first;
     struct tags_priv_node *node = pool->s + (i >> 2);
     uint32_t k;
     for (k = 1;; k++) {
         const size_t at = i & 3;
-        struct qos_u128 least = key;
-        if (!lower) {
-            least = tags_priv_least(tags_priv_s_key(node, at ^ 1), tags_priv_s_key(node, at ^ 2));
-            least = tags_priv_least(key, tags_priv_least(least, tags_priv_s_key(node, at ^ 3)));
-        }
+        struct qos_u128 others = tags_priv_least(tags_priv_s_key(node, at ^ 1), tags_priv_s_key(node, at ^ 2));
+        others = tags_priv_least(others, tags_priv_s_key(node, at ^ 3));
         node->hi[at] = key.hi;
         node->lo[at] = key.lo;
-        key = least;
+        key = tags_priv_least(key, others);
         if (k >= pool->s_levels)
             break;
         i >>= 2;
         node = pool->s + pool->s_base[k] + (i >> 2);
-        if (lower ? !tags_priv_less(key, tags_priv_s_key(node, i & 3))
-                  : ((node->hi[i & 3] ^ key.hi) | (node->lo[i & 3] ^ key.lo)) == 0)
+        if (((node->hi[i & 3] ^ key.hi) | (node->lo[i & 3] ^ key.lo)) == 0)
             return;
     }
-    if (!lower || tags_priv_less(key, pool->s_top))
-        pool->s_top = key;
+    pool->s_top = key;
 }
 
 /* The same in r, d or l. */
@@ -720,7 +714,7 @@ QOS_PRIV void tags_priv_t_put(const struct tags_priv_pool *pool, struct tags_pri
     uint32_t k;
     for (k = 0; k < pool->t_levels; k++, i >>= 3) {
         uint64_t *node = tree->key + 8 * (pool->t_base[k] + (i >> 3));
-        if (node[i & 7] == key)
+        if (k > 0 && node[i & 7] == key)
             return;
         node[i & 7] = key;
         key = qos_min(qos_min(qos_min(node[0], node[1]), qos_min(node[2], node[3])),
@@ -739,6 +733,20 @@ QOS_PRIV uint32_t tags_priv_t_top(const struct tags_priv_pool *pool, const struc
             i++;
     }
     return pool->first + i;
+}
+
+/* The least key but that of id. */
+QOS_PRIV_NOINLINE uint64_t tags_priv_t_second(const struct tags_priv_pool *pool, const struct tags_priv_tree *tree,
+                                              uint32_t id)
+{
+    uint64_t least = TAGS_PRIV_ABSENT;
+    uint32_t k, j, i = id - pool->first;
+    for (k = 0; k < pool->t_levels; k++, i >>= 3) {
+        const uint64_t *node = tree->key + 8 * (pool->t_base[k] + (i >> 3));
+        for (j = 0; j < 8; j++)
+            least = qos_min(least, j == (i & 7) ? TAGS_PRIV_ABSENT : node[j]);
+    }
+    return least;
 }
 
 /* -- limit and reservation tags */
@@ -824,6 +832,28 @@ QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
     return *moves > 0 && (*moves)-- > 0;
 }
 
+/* From r to d: it is due, as others are. */
+QOS_PRIV void tags_priv_due(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT);
+    tags->hot[id].packed |= TAGS_PRIV_DUE;
+    tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
+}
+
+/* Where the reservation tag of one that returns, or gets something back, may be: see the chapter. keep: one before. */
+QOS_PRIV uint64_t tags_priv_reserve_floor(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                          uint64_t since_ns, bool keep)
+{
+    uint32_t moves = tags->config.moves_max;
+    uint64_t least = qos_min(since_ns, qos_sat_sub(pool->l.least, pool->behind_ns));
+    while (pool->r.least <= least && tags_priv_move_left(&moves))
+        tags_priv_due(tags, pool, tags_priv_t_top(pool, &pool->r));
+    least = qos_min(least, pool->d.least);
+    if (keep && (tags->hot[id].packed & TAGS_PRIV_RESERVED))
+        least = qos_sat_sub(least, tags_priv_deadline(tags, id) - tags_priv_rate_key(&tags->reserve[id]));
+    return least;
+}
+
 /* -- share tags */
 
 /* Is now_ns, without a shift, at most most_ns after the latest time or a second before it? */
@@ -861,9 +891,14 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
     tags->plain_ns = tags->shift_ns ? 0 : TAGS_PRIV_LEAP_NS;
 }
 
+QOS_PRIV bool tags_priv_plain(const struct tags *tags, uint64_t now_ns)
+{
+    return QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns);
+}
+
 QOS_PRIV void tags_priv_now(struct tags *tags, uint64_t now_ns)
 {
-    if (QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns))
+    if (tags_priv_plain(tags, now_ns))
         tags->now_ns = now_ns;
     else
         tags_priv_jump(tags, now_ns);
@@ -939,14 +974,38 @@ QOS_PRIV struct qos_u128 tags_priv_tag_key(struct qos_u128 tag, uint32_t id)
 QOS_PRIV struct qos_u128 tags_priv_key(const struct tags *tags, uint32_t id)
 {
     struct qos_u128 key = tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT);
-    if (tags->hot[id].queued == 0)
-        return key;
     if (QOS_LIKELY((tags->hot[id].packed & TAGS_PRIV_WAITING) == 0))
         return tags_priv_tag_key(tags->hot[id].tag, id);
     if (tags->surplus)
         key = tags_priv_tag_key(tags->surplus[id], id);
     key.hi |= TAGS_PRIV_AT_LIMIT;
     return key;
+}
+
+QOS_PRIV_NOINLINE void tags_priv_s_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
+}
+
+/* The same if the key came, or is less than before: nobody else becomes the least. */
+QOS_PRIV void tags_priv_s_lower(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    const struct qos_u128 key = tags_priv_key(tags, id);
+    size_t i = id - pool->first;
+    struct tags_priv_node *node = pool->s + (i >> 2);
+    uint32_t k;
+    for (k = 1;; k++) {
+        node->hi[i & 3] = key.hi;
+        node->lo[i & 3] = key.lo;
+        if (k >= pool->s_levels)
+            break;
+        i >>= 2;
+        node = pool->s + pool->s_base[k] + (i >> 2);
+        if (!tags_priv_less(key, tags_priv_s_key(node, i & 3)))
+            return;
+    }
+    if (tags_priv_less(key, pool->s_top))
+        pool->s_top = key;
 }
 
 /* V rises to the smallest share tag of the clients that wait. */
@@ -1007,7 +1066,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
         if (tags->surplus)
             tags->surplus[i] = tags_priv_lead(tags->surplus[i], pool->surplus_v);
         if (tags->hot[i].queued)
-            tags_priv_s_put(pool, i, tags_priv_key(tags, i), true);
+            tags_priv_s_lower(tags, pool, i);
     }
     for (i = tags->oldest; i != QOS_NONE; i = tags->slot[i].next) {
         const uint32_t level = pool == &tags->root ? tags->levels - 1 : 0;
@@ -1028,6 +1087,50 @@ QOS_PRIV void tags_priv_count(struct tags *tags, uint32_t id, size_t offset, uin
         qos_counter_add((qos_counter_t *)(void *)((uint8_t *)&tags->by_client[id] + offset), n);
 }
 
+/* Its place in r, or in d if it is there and stays due. */
+QOS_PRIV void tags_priv_r_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    struct tags_priv_hot *h = &tags->hot[id];
+    uint64_t key = tags_priv_rate_key(&tags->reserve[id]);
+    if (h->packed & TAGS_PRIV_DUE) {
+        if (key <= tags_priv_clock(tags, pool)) {
+            tags_priv_t_put(pool, &pool->d, id, tags_priv_deadline(tags, id));
+            return;
+        }
+        tags_priv_t_put(pool, &pool->d, id, TAGS_PRIV_ABSENT);
+        h->packed &= ~TAGS_PRIV_DUE;
+    }
+    tags_priv_t_put(pool, &pool->r, id, key);
+}
+
+QOS_PRIV void tags_priv_r_clear(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    struct tags_priv_hot *h = &tags->hot[id];
+    if (h->packed & TAGS_PRIV_RESERVED)
+        tags_priv_t_put(pool, h->packed & TAGS_PRIV_DUE ? &pool->d : &pool->r, id, TAGS_PRIV_ABSENT);
+    h->packed &= ~TAGS_PRIV_DUE;
+}
+
+/* Into the trees: its queue has a request again, or its limit tag is due. */
+QOS_PRIV void tags_priv_enter_trees(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    tags_priv_s_lower(tags, pool, id);
+    if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
+        tags_priv_r_set(tags, pool, id);
+}
+
+/* Its queue is empty: out of the trees. */
+QOS_PRIV void tags_priv_leave_trees(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    struct tags_priv_hot *h = &tags->hot[id];
+    tags_priv_s_put(pool, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT));
+    if (h->packed & TAGS_PRIV_WAITING)
+        tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
+    else
+        tags_priv_r_clear(tags, pool, id);
+    h->packed &= ~TAGS_PRIV_WAITING;
+}
+
 QOS_PRIV bool tags_priv_below(const struct tags *tags, uint32_t id)
 {
     return !(tags->hot[id].packed & TAGS_PRIV_LIMITED) || tags_priv_rate_key(&tags->limit[id]) <= tags->now_ns;
@@ -1045,75 +1148,20 @@ QOS_PRIV uint64_t tags_priv_until(const struct tags *tags, uint32_t id)
     return at_ns;
 }
 
-/* Its places in r, d and l: at its limit in l, else by its reservation tag in r, or in d if it is there and stays due;
- * with no request queued in none. */
-QOS_PRIV void tags_priv_timed(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+/* At its limit: out of s, r and d until its limit tag is due. Or too early: out of d. */
+QOS_PRIV_NOINLINE void tags_priv_step_aside(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, bool early)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    uint64_t r = TAGS_PRIV_ABSENT, d = TAGS_PRIV_ABSENT;
-    if (!(h->packed & (TAGS_PRIV_WAITING | TAGS_PRIV_RESERVED)))
+    if (early) {
+        tags_priv_r_set(tags, pool, id);
         return;
-    if (h->packed & TAGS_PRIV_WAITING)
-        tags_priv_t_put(pool, &pool->l, id, h->queued ? tags_priv_until(tags, id) : TAGS_PRIV_ABSENT);
-    else if (h->queued && h->packed & TAGS_PRIV_RESERVED)
-        r = tags_priv_rate_key(&tags->reserve[id]);
-    if (h->packed & TAGS_PRIV_DUE) {
-        if (r <= tags_priv_clock(tags, pool)) {
-            r = TAGS_PRIV_ABSENT;
-            d = tags_priv_deadline(tags, id);
-        } else {
-            h->packed &= ~TAGS_PRIV_DUE;
-        }
-        tags_priv_t_put(pool, &pool->d, id, d);
     }
-    if (h->packed & TAGS_PRIV_RESERVED)
-        tags_priv_t_put(pool, &pool->r, id, r);
-    if (h->queued == 0)
-        h->packed &= ~TAGS_PRIV_WAITING;
-}
-
-/* Where a client or group stands: in s, and in r, d or l. */
-QOS_PRIV_NOINLINE void tags_priv_place(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
-{
-    tags_priv_timed(tags, pool, id);
-    tags_priv_s_put(pool, id, tags_priv_key(tags, id), false);
-}
-
-/* The same for one that was not in s, or at the end of it. */
-QOS_PRIV void tags_priv_enter(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
-{
-    tags_priv_timed(tags, pool, id);
-    tags_priv_s_put(pool, id, tags_priv_key(tags, id), true);
-}
-
-/* It is due, as others are. */
-QOS_PRIV void tags_priv_due(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
-{
-    tags->hot[id].packed |= TAGS_PRIV_DUE;
-    tags_priv_timed(tags, pool, id);
-}
-
-/* Where the reservation tag of one that returns, or gets something back, may be: see the chapter. keep: one before. */
-QOS_PRIV uint64_t tags_priv_reserve_floor(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                          uint64_t since_ns, bool keep)
-{
-    uint32_t moves = tags->config.moves_max;
-    uint64_t least = qos_min(since_ns, qos_sat_sub(pool->l.least, pool->behind_ns));
-    while (pool->r.least <= least && tags_priv_move_left(&moves))
-        tags_priv_due(tags, pool, tags_priv_t_top(pool, &pool->r));
-    least = qos_min(least, pool->d.least);
-    if (keep && (tags->hot[id].packed & TAGS_PRIV_RESERVED))
-        least = qos_sat_sub(least, tags_priv_deadline(tags, id) - tags_priv_rate_key(&tags->reserve[id]));
-    return least;
-}
-
-/* At its limit: out of s, r and d until its limit tag is due. */
-QOS_PRIV_NOINLINE void tags_priv_step_aside(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
-{
-    tags->hot[id].packed |= TAGS_PRIV_WAITING;
-    if (tags->surplus)
-        tags->surplus[id] = tags_priv_most_of(tags->surplus[id], pool->surplus_v);
-    tags_priv_place(tags, pool, id);
+    tags_priv_r_clear(tags, pool, id);
+    h->packed |= TAGS_PRIV_WAITING;
+    if (tags->surplus && tags_priv_less(tags->surplus[id], pool->surplus_v))
+        tags->surplus[id] = pool->surplus_v;
+    tags_priv_s_set(tags, pool, id);
+    tags_priv_t_put(pool, &pool->l, id, tags_priv_until(tags, id));
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.waited), 1);
 }
 
@@ -1132,7 +1180,7 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
             const bool keep = id >= tags->config.clients || !(h->packed & TAGS_PRIV_BORROWED);
             tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, due, keep));
         }
-        tags_priv_enter(tags, pool, id);
+        tags_priv_enter_trees(tags, pool, id);
     }
 }
 
@@ -1148,7 +1196,7 @@ QOS_PRIV_NOINLINE bool tags_priv_group_may(struct tags *tags, uint32_t group, ui
             return true;
         if (!tags_priv_move_left(moves))
             return false;
-        tags_priv_step_aside(tags, pool, id);
+        tags_priv_step_aside(tags, pool, id, false);
     }
     return false;
 }
@@ -1231,14 +1279,18 @@ QOS_PRIV uint64_t tags_priv_shared_due(const struct tags_shared *shared, uint64_
 
 QOS_API const char *tags_shared_config_error(const struct tags_shared_config *config)
 {
-    struct tags_config same; /* its fields have the rules of those */
     if (!config)
         return "config: is NULL; give a struct tags_shared_config";
-    __builtin_memset(&same, 0, sizeof same);
-    same.clients = config->clients;
-    same.reserve_lag_ns = config->reserve_lag_ns;
-    same.limit_burst_ns = config->limit_burst_ns;
-    return tags_config_error(&same);
+    {
+        const struct qos_rule rules[] = {
+            {config->clients && config->clients <= TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
+            {tags_priv_at_most(config->reserve_lag_ns, TAGS_PRIV_LONGEST_NS),
+             "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
+            {tags_priv_at_most(config->limit_burst_ns, TAGS_PRIV_LONGEST_NS),
+             "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
+        };
+        return qos_first_broken(rules, sizeof rules / sizeof *rules);
+    }
 }
 
 /* The head is as large as an entry. */
@@ -1327,15 +1379,13 @@ QOS_PRIV void tags_priv_word_back(qos_word_t *word, uint64_t units)
 #endif
 }
 
-/* Claims the units on one shared word, in any case with `force`, and copies its tag. That of a reservation only rises
- * here: what was left unused elsewhere is no debt of those here. */
-QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, uint32_t id, bool limit, uint64_t units, bool force)
+/* Claims the units on one shared word, in any case with `force`, and copies its tag. */
+QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate *own, qos_word_t *word,
+                                  uint64_t keep_ns, uint64_t units, bool force)
 {
     const struct tags_shared *shared = tags->config.shared;
-    struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
-    struct tags_priv_rate *own = limit ? &tags->limit[id] : &tags->reserve[id], before = *own;
-    const uint64_t rate_per_s = own->rate_per_s, keep_ns = limit ? shared->limit_burst_ns : shared->reserve_lag_ns;
-    uint64_t due = tags_priv_shared_due(shared, tags->now_ns, rate_per_s), word_now = 0;
+    uint64_t rate_per_s = own->rate_per_s, word_now = 0;
+    uint64_t due = tags_priv_shared_due(shared, tags->now_ns, rate_per_s);
     uint64_t lowest = qos_elapsed_ns(shared->base_ns, qos_sat_sub(tags->now_ns, keep_ns));
     bool granted;
     /* `lowest` is rounded up, so that at most keep_ns is kept. If keep_ns is less than one unit, it is rounded down, or
@@ -1344,15 +1394,23 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, uint32_t id, bool lim
         lowest = qos_mul_div_ceil(lowest, rate_per_s, QOS_NS_PER_S);
     else
         lowest = qos_mul_div_floor(lowest, rate_per_s, QOS_NS_PER_S);
-    granted =
-        tags_priv_word_take(limit ? &c->limited : &c->reserved, force ? UINT64_MAX : due, lowest, units, &word_now);
+    granted = tags_priv_word_take(word, force ? UINT64_MAX : due, lowest, units, &word_now);
     word_now = qos_mul_div_ceil(word_now, QOS_NS_PER_S, rate_per_s);
     own->tag_ns = qos_sat_add(shared->base_ns, word_now);
     own->rest = 0;
+    return granted;
+}
+
+/* The same for the reservation. The tag here only rises: what was left unused elsewhere is no debt of those here. */
+QOS_PRIV bool tags_priv_claim_reserved(const struct tags *tags, uint32_t id, uint64_t units, bool force)
+{
+    struct tags_priv_rate own = tags->reserve[id];
+    bool granted = tags_priv_claim_one(tags, &tags->reserve[id], &tags_priv_shared(tags->config.shared, id)->reserved,
+                                       tags->config.shared->reserve_lag_ns, units, force);
     if (granted)
-        tags_priv_rate_charge(&before, 0, units);
-    if (!limit && tags_priv_rate_key(&before) > tags_priv_rate_key(own))
-        *own = before;
+        tags_priv_rate_charge(&own, 0, units);
+    if (tags_priv_rate_key(&own) > tags_priv_rate_key(&tags->reserve[id]))
+        tags->reserve[id] = own;
     return granted;
 }
 
@@ -1360,15 +1418,29 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, uint32_t id, bool lim
 QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t reserved_units,
                                        uint64_t limited_units)
 {
-    if (limited_units && !tags_priv_claim_one(tags, id, true, limited_units, phase == TAGS_PHASE_FORCED))
+    const struct tags_shared *shared = tags->config.shared;
+    struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
+    if (limited_units && !tags_priv_claim_one(tags, &tags->limit[id], &c->limited, shared->limit_burst_ns,
+                                              limited_units, phase == TAGS_PHASE_FORCED))
         return false; /* it steps aside when it would be chosen again */
-    if (!reserved_units || tags_priv_claim_one(tags, id, false, reserved_units, phase != TAGS_PHASE_RESERVATION))
+    if (!reserved_units || tags_priv_claim_reserved(tags, id, reserved_units, phase != TAGS_PHASE_RESERVATION))
         return true;
     if (limited_units) {
-        tags_priv_word_back(&tags_priv_shared(tags->config.shared, id)->limited, limited_units);
+        tags_priv_word_back(&c->limited, limited_units);
         (void)tags_priv_rate_refund(&tags->limit[id], TAGS_PRIV_ABSENT, 0, limited_units);
     }
     return false;
+}
+
+/* The tags of a client that was idle here: others may have kept it active, so its words decide. */
+QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
+{
+    const struct tags_shared *shared = tags->config.shared;
+    struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
+    if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
+        (void)tags_priv_claim_reserved(tags, id, 0, true);
+    if (tags->hot[id].packed & TAGS_PRIV_LIMITED)
+        (void)tags_priv_claim_one(tags, &tags->limit[id], &c->limited, shared->limit_burst_ns, 0, true);
 }
 
 /* ==== chapter: parallel devices ====================================================================
@@ -1417,23 +1489,27 @@ QOS_PRIV void tags_priv_measure(struct tags *tags, uint32_t id, uint64_t service
     tags->first_mean = qos_min(tags->config.service_ns << 8, m->amount);
 }
 
-/* The share tags that the request of a slot was charged to move by plus - minus, amounts without the weight. */
-QOS_PRIV void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
+/* A share tag that the request of a slot was charged to moves by plus - minus, amounts without the weight. */
+TAGS_PRIV_INLINE void tags_priv_recharge_one(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                             uint32_t flags, uint64_t plus, uint64_t minus)
+{
+    const struct tags_priv_hot *h = &tags->hot[id];
+    struct qos_u128 *tag = tags_priv_axis(tags, id, flags);
+    uint32_t rest = 0;
+    if (flags & TAGS_PRIV_NO_SHARE)
+        return;
+    tags_priv_move(tag, tags_priv_axis_v(pool, flags), tags_priv_per_weight(h, plus, &rest));
+    rest = 0;
+    *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus, &rest));
+    if (h->queued)
+        tags_priv_s_set(tags, pool, id);
+}
+
+QOS_PRIV_NOINLINE void tags_priv_recharge(struct tags *tags, uint32_t i, uint64_t plus, uint64_t minus)
 {
     uint32_t id = tags->slot[i].client, level = 0;
-    for (; id != QOS_NONE; id = tags_priv_up(tags, id)) {
-        const uint32_t flags = tags->slot[i].flags[level++];
-        struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
-        struct qos_u128 *tag = tags_priv_axis(tags, id, flags);
-        uint32_t rest = 0;
-        if (flags & TAGS_PRIV_NO_SHARE)
-            continue;
-        tags_priv_move(tag, tags_priv_axis_v(pool, flags), tags_priv_per_weight(&tags->hot[id], plus, &rest));
-        rest = 0;
-        *tag = tags_priv_lead(*tag, tags_priv_per_weight(&tags->hot[id], minus, &rest));
-        if (tags->hot[id].queued)
-            tags_priv_s_put(pool, id, tags_priv_key(tags, id), false);
-    }
+    for (; id != QOS_NONE; id = tags_priv_up(tags, id))
+        tags_priv_recharge_one(tags, tags_priv_pool_of(tags, id), id, tags->slot[i].flags[level++], plus, minus);
 }
 
 /* A client's part of an amount, by weight, among those that wait and itself. */
@@ -1492,7 +1568,10 @@ TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t 
     tags_priv_measure(tags, slot->client, qos_min(work >> 8, QOS_TOKENS_MAX));
     if (QOS_UNLIKELY(tags->config.weight_share_permille))
         tags_priv_credit_weight(tags, slot, work, estimate);
-    tags_priv_recharge(tags, i, work, estimate);
+    if (QOS_UNLIKELY(tags->grouped))
+        tags_priv_recharge(tags, i, work, estimate);
+    else
+        tags_priv_recharge_one(tags, &tags->root, slot->client, slot->flags[0], work, estimate);
 }
 
 /* The device does not stand still. */
@@ -1501,11 +1580,35 @@ QOS_PRIV uint64_t tags_priv_device_ns(const struct tags *tags)
     return qos_sat_add(tags->now_ns, tags->stood_ns);
 }
 
+/* The list of the requests at the device, and which of them it works on. */
+QOS_PRIV void tags_priv_slot_take(struct tags *tags)
+{
+    uint32_t i = tags->free_slot;
+    struct tags_priv_slot *slot = &tags->slot[i];
+    QOS_ASSERT(i != QOS_NONE);
+    tags->free_slot = slot->next;
+    slot->next = QOS_NONE;
+    slot->prev = tags->newest;
+    slot->dispatch_ns = tags_priv_device_ns(tags);
+    slot->serial = ++tags->serial;
+    if (tags->newest != QOS_NONE)
+        tags->slot[tags->newest].next = i;
+    else
+        tags->oldest = i;
+    tags->newest = i;
+}
+
 QOS_PRIV void tags_priv_slot_free(struct tags *tags, uint32_t i)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
-    *(slot->prev == QOS_NONE ? &tags->oldest : &tags->slot[slot->prev].next) = slot->next;
-    *(slot->next == QOS_NONE ? &tags->newest : &tags->slot[slot->next].prev) = slot->prev;
+    if (slot->prev != QOS_NONE)
+        tags->slot[slot->prev].next = slot->next;
+    else
+        tags->oldest = slot->next;
+    if (slot->next != QOS_NONE)
+        tags->slot[slot->next].prev = slot->prev;
+    else
+        tags->newest = slot->prev;
     slot->next = tags->free_slot;
     tags->free_slot = i;
 }
@@ -1516,6 +1619,22 @@ QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
     tags->slot[i].entered = tags->passed;
     tags->worked_last = i;
     tags->worked++;
+}
+
+/* It leaves; if it was at work, the next one is. */
+QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
+{
+    const struct tags_priv_slot *slot = &tags->slot[i];
+    uint32_t next;
+    if (slot->flags[0] & TAGS_PRIV_AT_WORK) {
+        next = tags->slot[tags->worked_last].next;
+        tags->worked--;
+        if (i == tags->worked_last)
+            tags->worked_last = slot->prev;
+        if (next != QOS_NONE)
+            tags_priv_begin_work(tags, next);
+    }
+    tags_priv_slot_free(tags, i);
 }
 
 /* Divides the time up to now among `parts`; what each gets. */
@@ -1544,18 +1663,6 @@ QOS_PRIV void tags_priv_take_for(struct tags *tags, uint32_t most)
     }
     for (; next != QOS_NONE && tags->worked < most; next = tags->slot[next].next)
         tags_priv_begin_work(tags, next);
-}
-
-/* It leaves; if it was at work, the next one is. */
-QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
-{
-    if (tags->slot[i].flags[0] & TAGS_PRIV_AT_WORK) {
-        tags->worked--;
-        if (i == tags->worked_last)
-            tags->worked_last = tags->slot[i].prev;
-    }
-    tags_priv_slot_free(tags, i);
-    tags_priv_take_for(tags, tags->at_work_max);
 }
 
 /* The time that was spent on the request of this slot, in 1/256 ns. */
@@ -1727,6 +1834,29 @@ QOS_API const char *tags_client_error(const struct tags_client *terms)
     return qos_first_broken(rules, sizeof rules / sizeof *rules);
 }
 
+QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *in)
+{
+    *out = *in;
+    out->at_device_max = (uint32_t)qos_default(in->at_device_max, TAGS_DEFAULT_AT_DEVICE);
+    if (in->no_completions)
+        out->at_device_max = 0;
+    if (in->attribute && out->at_device_max == 1)
+        out->channels = 1;
+    out->window = (uint32_t)qos_default(in->window, TAGS_DEFAULT_WINDOW);
+    out->lead_requests = (uint32_t)qos_default(in->lead_requests, TAGS_DEFAULT_LEAD_REQUESTS);
+    out->moves_max = (uint32_t)qos_default(in->moves_max, TAGS_DEFAULT_MOVES);
+    out->cost_max = qos_default(in->cost_max, 1);
+    out->limit_burst_ns = tags_priv_default(in->limit_burst_ns, TAGS_DEFAULT_LIMIT_BURST_NS);
+    out->reserve_lag_ns = tags_priv_default(in->reserve_lag_ns, TAGS_DEFAULT_RESERVE_LAG_NS);
+    out->force_debt_requests = tags_priv_default(in->force_debt_requests, TAGS_DEFAULT_FORCE_DEBT_REQUESTS);
+    out->service_ns = qos_default(in->service_ns, TAGS_DEFAULT_SERVICE_NS);
+    out->service_floor_ns = tags_priv_default(in->service_floor_ns, TAGS_DEFAULT_SERVICE_FLOOR_NS);
+    if (in->attribute && out->channels == 0) { /* whose time it is cannot be told */
+        out->mode = TAGS_PS;
+        out->attribute = false;
+    }
+}
+
 /* Where a pool's nodes begin: 8 k clients have at most 3 k in s, and 1.5 k in the others, rounded down. */
 QOS_PRIV size_t tags_priv_s_at(uint32_t first)
 {
@@ -1791,30 +1921,11 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
 }
 
 /* All fields that follow from the configuration, laid out on mem. */
-QOS_PRIV struct qos_layout tags_priv_build(struct tags *tags, void *mem, const struct tags_config *in)
+QOS_PRIV struct qos_layout tags_priv_build(struct tags *tags, void *mem, const struct tags_config *config)
 {
-    struct tags_config *c = &tags->config;
     struct qos_layout layout;
     __builtin_memset(tags, 0, sizeof *tags);
-    *c = *in;
-    c->at_device_max = (uint32_t)qos_default(in->at_device_max, TAGS_DEFAULT_AT_DEVICE);
-    if (in->no_completions)
-        c->at_device_max = 0;
-    if (in->attribute && c->at_device_max == 1)
-        c->channels = 1;
-    c->window = (uint32_t)qos_default(in->window, TAGS_DEFAULT_WINDOW);
-    c->lead_requests = (uint32_t)qos_default(in->lead_requests, TAGS_DEFAULT_LEAD_REQUESTS);
-    c->moves_max = (uint32_t)qos_default(in->moves_max, TAGS_DEFAULT_MOVES);
-    c->cost_max = qos_default(in->cost_max, 1);
-    c->limit_burst_ns = tags_priv_default(in->limit_burst_ns, TAGS_DEFAULT_LIMIT_BURST_NS);
-    c->reserve_lag_ns = tags_priv_default(in->reserve_lag_ns, TAGS_DEFAULT_RESERVE_LAG_NS);
-    c->force_debt_requests = tags_priv_default(in->force_debt_requests, TAGS_DEFAULT_FORCE_DEBT_REQUESTS);
-    c->service_ns = qos_default(in->service_ns, TAGS_DEFAULT_SERVICE_NS);
-    c->service_floor_ns = tags_priv_default(in->service_floor_ns, TAGS_DEFAULT_SERVICE_FLOOR_NS);
-    if (in->attribute && c->channels == 0) { /* whose time it is cannot be told */
-        c->mode = TAGS_PS;
-        c->attribute = false;
-    }
+    tags_priv_fill(&tags->config, config);
     qos_layout_begin(&layout, mem);
     tags_priv_layout(&layout, tags, &tags->config);
     return layout;
@@ -1967,7 +2078,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
 QOS_PRIV void tags_priv_tell_group(struct tags *tags, uint32_t id)
 {
     if (id < tags->grouped && (tags->hot[tags->group[id]].packed & TAGS_PRIV_WAITING))
-        tags_priv_timed(tags, &tags->root, tags->group[id]);
+        tags_priv_t_put(&tags->root, &tags->root.l, tags->group[id], tags_priv_until(tags, tags->group[id]));
 }
 
 QOS_PRIV enum qos_status tags_priv_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms)
@@ -2024,27 +2135,23 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
     struct tags_priv_hot *h = tags_priv_member(tags, id);
     struct tags_priv_pool *pool;
     enum qos_status status;
-    uint32_t queued;
     if (!h)
         return QOS_ENOENT;
     status = tags_priv_terms(tags, id, terms);
     if (status != QOS_OK)
         return status;
     pool = tags_priv_pool_of(tags, id);
-    queued = h->queued;
     tags_priv_now(tags, now_ns);
-    h->queued = 0; /* in no tree meanwhile */
-    if (queued) {
-        tags_priv_place(tags, pool, id);
+    if (h->queued) {
+        tags_priv_leave_trees(tags, pool, id);
         tags_priv_off_limit(pool, h);
         pool->weights -= tags_priv_weight(h);
     }
     pool->reserved_sum -= tags_priv_held(tags, id);
     tags_priv_apply(tags, id, terms);
-    h->queued = queued;
-    if (queued) {
+    if (h->queued) {
         pool->weights += tags_priv_weight(h);
-        tags_priv_place(tags, pool, id);
+        tags_priv_enter_trees(tags, pool, id);
         tags_priv_tell_group(tags, id);
     }
     return QOS_OK;
@@ -2053,11 +2160,10 @@ QOS_API enum qos_status tags_change(struct tags *tags, uint64_t now_ns, uint32_t
 QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    h->queued = 0;
-    tags_priv_timed(tags, pool, id);
-    tags_priv_s_put(pool, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT), false);
+    tags_priv_leave_trees(tags, pool, id);
     pool->weights -= tags_priv_weight(h);
     pool->backlogged--;
+    h->queued = 0;
     if (tags->queued_cost)
         tags->queued_cost[id] = 0;
 }
@@ -2135,14 +2241,10 @@ QOS_PRIV_NOINLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, u
 QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    if (h->at_device == 0 && !tags->config.shared) {
+    if (tags->config.shared && h->at_device == 0)
+        tags_priv_join_shared(tags, id);
+    else if (h->at_device == 0)
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
-    } else if (h->at_device == 0) { /* others may have kept it active: its words decide */
-        if (h->packed & TAGS_PRIV_RESERVED)
-            (void)tags_priv_claim_one(tags, id, false, 0, true);
-        if (h->packed & TAGS_PRIV_LIMITED)
-            (void)tags_priv_claim_one(tags, id, true, 0, true);
-    }
     tags_priv_rate_raise(&tags->reserve[id],
                          tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), h->at_device != 0));
     tags_priv_raise_v(pool); /* others may have been served alone since */
@@ -2161,16 +2263,16 @@ QOS_PRIV_NOINLINE void tags_priv_begin(struct tags *tags, struct tags_priv_pool 
     tags_priv_wake(tags, pool, id);
     pool->weights += tags_priv_weight(&tags->hot[id]);
     pool->backlogged++;
-    tags_priv_enter(tags, pool, id);
+    tags_priv_enter_trees(tags, pool, id);
 }
 
 /* count requests of cost each join the queue of a client or group. */
 TAGS_PRIV_INLINE void tags_priv_join(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t count,
                                      uint64_t cost)
 {
-    tags->hot[id].queued += count;
-    if (tags->hot[id].queued == count)
+    if (tags->hot[id].queued == 0)
         tags_priv_begin(tags, pool, id, cost);
+    tags->hot[id].queued += count;
     if (tags->queued_cost)
         tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
 }
@@ -2245,15 +2347,14 @@ QOS_API enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32
 /* -- choice */
 
 /* The client is first in r. Has no other one that is due an earlier deadline? */
-QOS_PRIV_NOINLINE bool tags_priv_alone(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                       uint64_t clock)
+QOS_PRIV bool tags_priv_alone(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id, uint64_t clock)
 {
     uint64_t second;
+    if (pool->d.least != TAGS_PRIV_ABSENT)
+        return false;
     if (!tags->reserve_units && tags->reserve[id].rate_per_s == pool->rate_max)
         return true;
-    tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT);
-    second = pool->r.least;
-    tags_priv_t_put(pool, &pool->r, id, tags_priv_rate_key(&tags->reserve[id]));
+    second = tags_priv_t_second(pool, &pool->r, id);
     return second > clock || tags_priv_deadline(tags, id) <= second + QOS_NS_PER_S / pool->rate_max;
 }
 
@@ -2272,15 +2373,12 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
         if (early || !tags_priv_may(tags, id, moves)) {
             if (!tags_priv_move_left(moves))
                 return QOS_EBUSY;
-            if (early)
-                tags_priv_timed(tags, pool, id);
-            else
-                tags_priv_step_aside(tags, pool, id);
+            tags_priv_step_aside(tags, pool, id, early);
             continue;
         }
         choice->client = id;
         choice->phase = TAGS_PHASE_RESERVATION;
-        if (!begins || (pool->d.least == TAGS_PRIV_ABSENT && tags_priv_alone(tags, pool, id, clock)))
+        if (!begins || tags_priv_alone(tags, pool, id, clock))
             return QOS_OK;
         if (!tags_priv_move_left(moves))
             return QOS_EBUSY; /* one that was not moved may have an earlier deadline */
@@ -2301,13 +2399,20 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
         }
         if (!tags_priv_move_left(moves))
             return QOS_EBUSY;
-        tags_priv_step_aside(tags, pool, id);
+        tags_priv_step_aside(tags, pool, id, false);
     }
     if (top.hi == TAGS_PRIV_ABSENT)
         return QOS_EAGAIN;
     choice->client = (uint32_t)(top.lo & TAGS_PRIV_ID_MASK); /* TAGS_ALLOW: all that wait are at their limits */
     choice->phase = TAGS_PHASE_ABOVE_LIMIT;
     return QOS_OK;
+}
+
+/* Work is due to the weight phase. What is above limits is not meant. */
+QOS_PRIV_NOINLINE enum qos_status tags_priv_by_credit(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
+{
+    enum qos_status status = tags_priv_by_weight(tags, &tags->root, moves, choice);
+    return status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT ? QOS_EAGAIN : status;
 }
 
 QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uint32_t *moves,
@@ -2336,10 +2441,8 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_choose(struct tags *tags, uint64_t no
     tags_priv_now(tags, now_ns);
     if (root->l.least <= tags->now_ns)
         tags_priv_release(tags, root, &moves);
-    if (QOS_UNLIKELY(tags->weight_credit > 0)) /* work is due to the weight phase; what is above limits is not meant */
-        status = tags_priv_by_weight(tags, root, &moves, choice);
-    if (status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT)
-        status = QOS_EAGAIN;
+    if (QOS_UNLIKELY(tags->weight_credit > 0))
+        status = tags_priv_by_credit(tags, &moves, choice);
     if (status == QOS_EAGAIN)
         status = tags_priv_by_reservation(tags, root, &moves, choice);
     if (status == QOS_EAGAIN)
@@ -2406,17 +2509,26 @@ QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct 
     return slot->flags[level] & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, slot->delta) : 0;
 }
 
+/* Charges the reservation tag. In its phase the deadline was the earliest: the clock may move back for all. */
+QOS_PRIV void tags_priv_charge_reserve(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                       enum tags_phase phase, uint64_t units)
+{
+    uint64_t oldest = qos_sat_sub(tags_priv_clock(tags, pool), tags->config.reserve_lag_ns);
+    tags_priv_rate_charge(&tags->reserve[id], phase == TAGS_PHASE_RESERVATION ? 0 : oldest, units);
+    if (phase == TAGS_PHASE_RESERVATION)
+        pool->behind_ns += qos_sat_sub(oldest, tags_priv_rate_key(&tags->reserve[id]));
+}
+
 QOS_PRIV void tags_priv_charge_limit(const struct tags *tags, uint32_t id, uint64_t units)
 {
     tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), units);
 }
 
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
-TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t i,
+TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
+                                             struct tags_priv_slot *slot, struct tags_priv_charge *charge,
                                              uint32_t level, enum tags_phase phase)
 {
-    struct tags_priv_slot *slot = &tags->slot[i];
-    struct tags_priv_charge *charge = tags_priv_charge_at(tags, i, level);
     const bool shared = tags->config.shared != NULL;
     uint64_t packed = tags->hot[id].packed, reserved, limited;
     if (QOS_LIKELY(!(packed & (TAGS_PRIV_RESERVED | TAGS_PRIV_LIMITED)))) {
@@ -2440,14 +2552,11 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     if (shared && !tags_priv_claim(tags, id, phase, reserved, limited))
         return false;
     if (reserved) {
-        const uint64_t oldest = qos_sat_sub(tags_priv_clock(tags, pool), tags->config.reserve_lag_ns);
         if (tags->reserve_units)
             tags->reserve_units[id] = slot->cost;
         if (!shared)
-            tags_priv_rate_charge(&tags->reserve[id], phase == TAGS_PHASE_RESERVATION ? 0 : oldest, reserved);
+            tags_priv_charge_reserve(tags, pool, id, phase, reserved);
         charge->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
-        if (!shared && phase == TAGS_PHASE_RESERVATION) /* the deadline was the earliest: the clock may move back */
-            pool->behind_ns += qos_sat_sub(oldest, charge->reserve_ns);
     }
     if (limited) {
         if (!shared)
@@ -2531,21 +2640,34 @@ QOS_PRIV enum tags_phase tags_priv_phase_of(const struct tags *tags, uint32_t id
     return phase;
 }
 
-/* Charges a client or group, by its own phase. What counts of a group is its largest request lately. */
-TAGS_PRIV_INLINE bool tags_priv_charge_level(struct tags *tags, bool grouped, uint32_t id, uint32_t i, uint32_t level,
-                                             enum tags_phase phase)
+QOS_PRIV void tags_priv_count_in(struct tags_priv_counters *c, enum tags_phase phase, uint64_t units)
 {
-    struct tags_priv_slot *slot = &tags->slot[i];
+    qos_counter_add(&c->served[phase], 1);
+    qos_counter_add(&c->all.granted, units);
+    if (phase != TAGS_PHASE_RESERVATION)
+        qos_counter_add(&c->all.borrowed, units);
+}
+
+/* Charges a client or group, by its own phase. What counts of a group is its largest request lately. */
+TAGS_PRIV_INLINE bool tags_priv_charge_level(struct tags *tags, bool grouped, uint32_t id, struct tags_priv_slot *slot,
+                                             struct tags_priv_charge *charge, uint32_t level, enum tags_phase phase)
+{
     struct tags_priv_pool *pool = grouped ? tags_priv_pool_of(tags, id) : &tags->root;
+    const enum tags_phase own = grouped ? tags_priv_phase_of(tags, id, phase) : phase;
     uint32_t *last = level && tags->reserve_units ? &tags->reserve_units[id] : NULL, before = last ? *last : 0;
-    phase = grouped ? tags_priv_phase_of(tags, id, phase) : phase;
-    if (!tags_priv_charge_rates(tags, pool, id, i, level, phase))
+    if (!tags_priv_charge_rates(tags, pool, id, slot, charge, level, own))
         return false;
     if (last)
         *last = (uint32_t)qos_max(slot->cost, before - before / 64);
-    tags_priv_charge_share(tags, pool, id, slot->amount, tags_priv_charge_at(tags, i, level), &slot->flags[level],
-                           phase);
+    tags_priv_charge_share(tags, pool, id, slot->amount, charge, &slot->flags[level], own);
     return true;
+}
+
+QOS_PRIV_NOINLINE void tags_priv_charge_grouped(struct tags *tags, uint32_t i, uint32_t level, enum tags_phase phase)
+{
+    struct tags_priv_slot *slot = &tags->slot[i];
+    (void)tags_priv_charge_level(tags, true, tags_priv_id_at(tags, i, level), slot, tags_priv_charge_at(tags, i, level),
+                                 level, phase);
 }
 
 /* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
@@ -2554,29 +2676,24 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
 {
     struct tags_priv_slot *slot = &tags->slot[i];
     const uint64_t units = tags_priv_units(tags, slot->cost, 0);
+    uint32_t at;
     tags_priv_weigh(tags, slot, phase);
-    if (!tags_priv_charge_level(tags, grouped, id, i, 0, phase)) {
+    if (grouped) {
+        tags_priv_charge_grouped(tags, i, 0, phase);
+        tags_priv_charge_grouped(tags, i, 1, phase);
+    } else if (!tags_priv_charge_level(tags, false, id, slot, &slot->own, 0, phase)) {
         tags_priv_credit_weight(tags, slot, 0, slot->amount);
         return false;
     }
-    if (grouped)
-        (void)tags_priv_charge_level(tags, true, tags->group[id], i, 1, phase); /* no shared tags: not refused */
-    tags_priv_count(tags, id, offsetof(struct tags_priv_counters, served) + (size_t)phase * sizeof(qos_counter_t), 1);
-    tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.granted), units);
-    if (phase != TAGS_PHASE_RESERVATION)
-        tags_priv_count(tags, id, offsetof(struct tags_priv_counters, all.borrowed), units);
+    tags_priv_count_in(&tags->counters, phase, units);
+    for (at = id; tags->by_client && at != QOS_NONE; at = grouped ? tags_priv_up(tags, at) : QOS_NONE)
+        tags_priv_count_in(&tags->by_client[at], phase, units);
     grant->client = id;
     grant->phase = phase;
     grant->cost = slot->cost;
     grant->slot = i;
     if (tags->config.at_device_max) {
-        tags->free_slot = slot->next;
-        slot->next = QOS_NONE;
-        slot->prev = tags->newest;
-        *(tags->newest == QOS_NONE ? &tags->oldest : &tags->slot[tags->newest].next) = i;
-        tags->newest = i;
-        slot->dispatch_ns = tags_priv_device_ns(tags);
-        slot->serial = ++tags->serial;
+        tags_priv_slot_take(tags);
         slot->entered = tags->passed;
         if (tags->worked < tags->at_work_max) /* 0 without attribute */
             tags_priv_begin_work(tags, i);
@@ -2593,13 +2710,21 @@ QOS_PRIV uint32_t tags_priv_room(struct tags *tags, uint32_t id, uint64_t cost, 
 {
     const uint32_t i = tags->free_slot;
     struct tags_priv_slot *slot = &tags->slot[i];
-    QOS_ASSERT(i != QOS_NONE);
     slot->client = id;
     slot->flags[0] = slot->flags[1] = 0;
     slot->cost = (uint32_t)qos_max(cost, 1);
     slot->rho = rho;
     slot->delta = delta;
     return i;
+}
+
+QOS_PRIV void tags_priv_settle_rates(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    const struct tags_priv_hot *h = &tags->hot[id];
+    if (h->packed & TAGS_PRIV_WAITING)
+        tags_priv_t_put(pool, &pool->l, id, tags_priv_until(tags, id));
+    else if (h->queued && (h->packed & TAGS_PRIV_RESERVED))
+        tags_priv_r_set(tags, pool, id);
 }
 
 /* A request of a client, or of its group, was sent: its queue and its places in the trees. */
@@ -2610,44 +2735,45 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
-    tags_priv_s_put(pool, id, tags_priv_key(tags, id), false);
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
     if (slot->flags[level] & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
-        tags_priv_timed(tags, pool, id);
+        tags_priv_settle_rates(tags, pool, id);
 }
 
 /* With groups or without: two copies are compiled. */
-TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool grouped, uint32_t i,
-                                                       enum tags_phase phase, struct tags_grant *grant)
+TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool grouped,
+                                                       const struct tags_choice *choice, uint64_t cost, uint32_t rho,
+                                                       uint32_t delta, struct tags_grant *grant)
 {
-    const uint32_t id = tags->slot[i].client;
-    if (!tags_priv_send(tags, grouped, id, i, phase, grant)) {
-        tags_priv_timed(tags, &tags->root, id); /* of shared tags, without groups */
+    const uint32_t id = choice->client, i = tags_priv_room(tags, id, cost, rho, delta);
+    struct tags_priv_pool *pool = grouped ? tags_priv_pool_of(tags, id) : &tags->root;
+    if (!tags_priv_send(tags, grouped, id, i, choice->phase, grant)) {
+        tags_priv_settle_rates(tags, pool, id);
         return QOS_EAGAIN;
     }
     tags->queued--;
-    tags_priv_sent(tags, grouped ? tags_priv_pool_of(tags, id) : &tags->root, id, i, 0);
+    tags_priv_sent(tags, pool, id, i, 0);
     if (grouped)
         tags_priv_sent(tags, &tags->root, tags->group[id], i, 1);
     return QOS_OK;
 }
 
-QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, uint32_t i, enum tags_phase phase,
+QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, const struct tags_choice *choice,
+                                                             uint64_t cost, uint32_t rho, uint32_t delta,
                                                              struct tags_grant *grant)
 {
-    return tags_priv_dispatch_as(tags, true, i, phase, grant);
+    return tags_priv_dispatch_as(tags, true, choice, cost, rho, delta, grant);
 }
 
 /* After tags_priv_now. The choice comes by address: loaded right after its halves were stored, a value costs 5 ns. */
 TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
                                                     uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {
-    uint32_t i;
     if (tags->config.attribute)
         tags_priv_catch_up(tags);
-    i = tags_priv_room(tags, choice->client, cost, rho, delta);
     if (tags->grouped)
-        return tags_priv_dispatch_grouped(tags, i, choice->phase, grant);
-    return tags_priv_dispatch_as(tags, false, i, choice->phase, grant);
+        return tags_priv_dispatch_grouped(tags, choice, cost, rho, delta, grant);
+    return tags_priv_dispatch_as(tags, false, choice, cost, rho, delta, grant);
 }
 
 QOS_API enum qos_status tags_dispatch(struct tags *tags, uint64_t now_ns, const struct tags_choice *choice,
@@ -2691,6 +2817,13 @@ QOS_API enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t c
         status = tags_priv_dispatch(tags, &choice, cost, 0, 0, grant);
     } while (QOS_UNLIKELY(status == QOS_EAGAIN));
     return status;
+}
+
+QOS_PRIV void tags_priv_place(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
+{
+    tags_priv_settle_rates(tags, pool, id);
+    if (tags->hot[id].queued)
+        tags_priv_s_set(tags, pool, id);
 }
 
 /* Units by which the client is ahead of its limit, beyond the one that it always may be. */
@@ -2787,8 +2920,7 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     return QOS_OK;
 }
 
-/* What a client, or its group, was charged is given back (invariant 5 of the tags), and what it was charged later
- * moves; the caller places it. */
+/* What a client, or its group, was charged is given back (invariant 5 of the tags). What it was charged later moves. */
 QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
@@ -2826,6 +2958,23 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
         if (((tags->slot[i].flags[level] ^ flags) & TAGS_PRIV_SURPLUS) == 0)
             later->share = tags_priv_lead(later->share, share);
     }
+    tags_priv_place(tags, pool, id);
+}
+
+/* It took more than was said: the slot holds the difference. */
+QOS_PRIV void tags_priv_charge_more(struct tags *tags, uint32_t i, uint32_t level)
+{
+    const struct tags_priv_slot *slot = &tags->slot[i];
+    const uint32_t id = tags_priv_id_at(tags, i, level);
+    uint64_t reserved = tags_priv_reserved_units(tags, slot, level);
+    uint64_t limited = tags_priv_limited_units(tags, slot, level);
+    if (tags->config.shared)
+        (void)tags_priv_claim(tags, id, TAGS_PHASE_FORCED, reserved, limited); /* forced claims are not refused */
+    else if (reserved)
+        tags_priv_rate_charge(&tags->reserve[id], 0, reserved);
+    if (limited && !tags->config.shared)
+        tags_priv_charge_limit(tags, id, limited);
+    tags_priv_settle_rates(tags, tags_priv_pool_of(tags, id), id);
 }
 
 /* It is complete and took another cost than was said: what it was charged by cost is corrected. */
@@ -2836,27 +2985,18 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     const uint64_t amount = slot->amount;
     const uint32_t delta = slot->delta;
     uint32_t level;
-    slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost; /* the slot holds the difference */
+    slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     slot->amount = tags->mean ? 0 : slot->cost;
     slot->rho = slot->delta = 0;
     tags_priv_credit_weight(tags, slot, more ? slot->amount : 0, more ? 0 : slot->amount);
     for (level = 0; level < tags->levels; level++) {
-        const uint32_t id = tags_priv_id_at(tags, i, level);
         const uint16_t flags = slot->flags[level];
-        uint64_t reserved, limited;
         if (!tags->config.count_cost)
             slot->flags[level] &= (uint16_t) ~(TAGS_PRIV_BY_RESERVE | TAGS_PRIV_BY_LIMIT);
-        reserved = tags_priv_reserved_units(tags, slot, level);
-        limited = tags_priv_limited_units(tags, slot, level);
-        if (!more)
+        if (more)
+            tags_priv_charge_more(tags, i, level);
+        else
             tags_priv_refund(tags, i, level);
-        else if (tags->config.shared)
-            (void)tags_priv_claim(tags, id, TAGS_PHASE_FORCED, reserved, limited); /* forced claims are not refused */
-        else if (reserved)
-            tags_priv_rate_charge(&tags->reserve[id], 0, reserved);
-        if (more && limited && !tags->config.shared)
-            tags_priv_charge_limit(tags, id, limited);
-        tags_priv_place(tags, tags_priv_pool_of(tags, id), id);
         slot->flags[level] = flags;
     }
     if (more)
@@ -2908,11 +3048,8 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
     if (status != QOS_OK)
         return status;
     id = tags->slot[i].client;
-    for (level = 0; level < tags->levels; level++) {
-        const uint32_t at = tags_priv_id_at(tags, i, level);
+    for (level = 0; level < tags->levels; level++)
         tags_priv_refund(tags, i, level);
-        tags_priv_place(tags, tags_priv_pool_of(tags, at), at);
-    }
     tags_priv_tell_group(tags, id);
     tags_priv_credit_weight(tags, &tags->slot[i], 0, tags->slot[i].amount);
     if (tags->config.attribute) {
@@ -2927,6 +3064,8 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
 QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_t age_ns, struct tags_grant *grant)
 {
     const struct tags_priv_slot *slot;
+    struct tags_grant found;
+    enum qos_status status;
     uint64_t took_ns;
     QOS_ASSERT(tags);
     if (!grant || !tags->config.at_device_max)
@@ -2940,13 +3079,15 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     took_ns = qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags));
     if (took_ns < age_ns)
         return QOS_EAGAIN;
-    grant->client = slot->client;
-    grant->phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
-    grant->slot = tags->oldest;
-    grant->cost = slot->cost;
-    grant->serial = slot->serial;
-    tags_priv_count(tags, grant->client, offsetof(struct tags_priv_counters, given_up), 1);
-    return tags_fail(tags, now_ns, grant, took_ns);
+    found.client = slot->client;
+    found.phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
+    found.slot = tags->oldest;
+    found.cost = slot->cost;
+    found.serial = slot->serial;
+    status = tags_fail(tags, now_ns, &found, took_ns);
+    tags_priv_count(tags, found.client, offsetof(struct tags_priv_counters, given_up), 1);
+    *grant = found;
+    return status;
 }
 
 /* -- intrusive requests */
@@ -2965,7 +3106,10 @@ QOS_API enum qos_status tags_push(struct tags *tags, uint64_t now_ns, uint32_t i
     request->client = id;
     request->next = NULL;
     request->prev = q->tail;
-    *(q->tail ? &q->tail->next : &q->head) = request;
+    if (q->tail)
+        q->tail->next = request;
+    else
+        q->head = request;
     q->tail = request;
     return QOS_OK;
 }
@@ -2975,7 +3119,10 @@ QOS_PRIV void tags_priv_unqueue(struct tags *tags, struct tags_request *request)
 {
     struct tags_priv_queue *q = &tags->queue[request->client];
     const bool first = q->head == request;
-    *(first ? &q->head : &request->prev->next) = request->next;
+    if (first)
+        q->head = request->next;
+    else
+        request->prev->next = request->next;
     if (q->tail == request)
         q->tail = first ? NULL : request->prev;
     else if (!first)
