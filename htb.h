@@ -1319,11 +1319,13 @@ QOS_PRIV void htb_priv_begin(struct htb *tree, uint32_t id, bool waited, uint64_
 {
     struct htb_priv_class *c = &tree->cls[id];
     uint64_t start = htb_priv_tag_clock(tree), due = htb_priv_heap_min_key(&tree->own);
-    if (waited)
+    if (waited) {
         start = due < start ? qos_sat_sub(due, own_ns) : start;
-    else if (tree->own.count != 0)
-        start = qos_min(start, tree->cls[htb_priv_heap_min_id(&tree->own)].tag);
-    start = waited ? start : qos_sat_sub(start, htb_priv_stalled_ns(tree, id));
+    } else {
+        if (tree->own.count != 0)
+            start = qos_min(start, tree->cls[htb_priv_heap_min_id(&tree->own)].tag);
+        start = qos_sat_sub(start, htb_priv_stalled_ns(tree, id));
+    }
     c->tag = qos_max(c->tag, start);
 }
 

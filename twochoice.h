@@ -874,7 +874,8 @@ QOS_PRIV uint32_t twochoice_priv_rank(const struct twochoice_priv_node *leaf, ui
     return rank;
 }
 
-/* The last child whose lower bound is at most the key. If a narrow node's objects have other high bits they decide. */
+/* The last child whose lower bound is at most the key; the first's always is. If a narrow node's objects have other
+ * high bits they decide. */
 QOS_PRIV uint32_t twochoice_priv_child(const struct twochoice_priv_node *inner, uint64_t object, uint64_t offset)
 {
     const uint64_t *lead = inner->u.inner.lead, *o = inner->u.inner.object, *f = inner->u.inner.offset;
@@ -3349,7 +3350,7 @@ QOS_API bool twochoice_placement_heard(struct twochoice_placement *placement, ui
         uint64_t took = qos_elapsed_ns(o->at_ns, now_ns), old = placement->round_trip_ns;
         placement->round_trip_ns = old ? old - old / 8 + took / 8 : took;
     }
-    if (message->service_ns) /* once a reservation: one that repeats itself, or was not asked, is not what is typical */
+    if (message->service_ns) /* once a reservation, and only if it was asked */
         twochoice_priv_remember(placement, qos_min(service_ns, placement->timeout_ns));
     r->due_ns = now_ns;
     if (message->state != TWOCHOICE_UP) {
