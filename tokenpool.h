@@ -2112,7 +2112,7 @@ struct tokenpool_monitor {
     uint64_t of_pool, hidden;     /* pool tokens in reports; reservation of those who did not say their last */
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
     uint64_t said;                /* I/Os, as reported */
-    uint64_t late, latest;        /* tokens left though wanted: of all clients, and the most of one */
+    uint64_t late;                /* tokens left though wanted */
     uint64_t excused;             /* how many are no sign of a slow node */
     uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
     uint64_t used_fallen;         /* U after a fall that was taken back, for one period */
@@ -2639,9 +2639,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     monitor->wanting += monitor->demand[id] >= 2;
     left = qos_sat_sub(kept, done);
     monitor->unwanted += last && monitor->demand[id] < 2 ? left : 0;
-    left = monitor->demand[id] == 2 ? left : 0;
-    monitor->late += left;
-    monitor->latest = qos_max(monitor->latest, left);
+    monitor->late += monitor->demand[id] == 2 ? left : 0;
     if (last || (heard && monitor->state[id] == TOKENPOOL_PRIV_SILENT)) {
         monitor->silent[id] = 0;
         monitor->state[id] = TOKENPOOL_PRIV_LIVE;
@@ -2678,10 +2676,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   the limit: the fall is taken back, and so many tokens are no sign for some time, until the next fall (their owner
  *   may lie, or the guard leaves a node idle). If U falls by less, I/Os of the period before may have taken their
  *   part; if by what was kept, that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged
- *   once more, a period later, by a fifth. If U does not rise by an eighth of what was taken back, and more is left
- *   than one client could hide, it was in vain: the node becomes slower all the time. The next fall is not taken back;
- *   after two in vain in a row the next two are not, up to four. A growth after which tokens are left doubles the time
- *   to the next one, up to 8 periods.
+ *   once more, a period later, by a fifth. What is below the I/Os that complete after the last reports is chance. If
+ *   U does not rise by an eighth of what was taken back, and more is left, it was in vain: the node becomes slower all
+ *   the time. The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth
+ *   after which tokens are left doubles the time to the next one, up to 8 periods.
  *
  *   If all who want tokens waited for them, and an eighth of Omega or more is left, the tokens are lost: by a stray
  *   store, or as the monitor paused. At a node that is slower clients wait for I/Os. So such a period teaches nothing,
@@ -2754,7 +2752,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
     uint64_t known = used + monitor->hidden + qos_sat_sub(monitor->claimed_early, monitor->of_pool + final);
     uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
-    uint64_t lower, some = qos_max(monitor->fallen / 5, omega / 128);
+    uint64_t about = qos_max(omega / 256, final + final / 4); /* so exactly U is known */
+    uint64_t lower, some = qos_max(monitor->fallen / 5, about);
     bool unmet, vain, starved, stray, back, doubt, again;
     if (config->flags & TOKENPOOL_FIXED)
         return;
@@ -2770,14 +2769,14 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         return;
     }
     if (monitor->used_fallen) {
-        vain = known < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8 + monitor->latest;
+        vain = known < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8;
         monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
         monitor->trusted = monitor->vain;
         if (monitor->trusted)
             monitor->excused = 0;
     }
     monitor->used_fallen = 0;
-    unmet = left > monitor->excused + qos_max(monitor->excused / 2, qos_max(omega / 256, final + final / 4));
+    unmet = left > monitor->excused + qos_max(monitor->excused / 2, about);
     if (monitor->grew) /* was that step too much? then the next one later */
         monitor->gap = unmet ? (uint32_t)qos_min(2u * monitor->gap + 2u, 8) : 0;
     monitor->grew = false;
@@ -2786,7 +2785,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
     lower = qos_sat_sub(before, known + monitor->unwanted);
-    back = lower > (monitor->again ? some : qos_max(monitor->fallen * 2 / 5, omega / 128));
+    back = lower > (monitor->again ? some : qos_max(monitor->fallen * 2 / 5, about));
     again = !monitor->again && known + some < before;
     doubt = !monitor->again && lower > some;
     monitor->used_before = 0;
@@ -2819,7 +2818,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
-    monitor->late = monitor->latest = monitor->said = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
+    monitor->late = monitor->said = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
