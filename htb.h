@@ -774,6 +774,12 @@ QOS_PRIV struct htb_priv_pair *htb_priv_pair_of(const struct htb *tree, uint32_t
     return r == 0 ? &tree->node[id].pair : &tree->more[(size_t)id * (tree->resources - 1) + r - 1];
 }
 
+/* The pair behind that of resource *r, which becomes the next; NULL: there is none. */
+QOS_PRIV struct htb_priv_pair *htb_priv_next_pair(const struct htb *tree, uint32_t id, uint32_t *r)
+{
+    return QOS_LIKELY(++*r == tree->resources) ? NULL : htb_priv_pair_of(tree, id, *r);
+}
+
 QOS_PRIV uint64_t *htb_priv_sum_of(const struct htb *tree, uint32_t id, uint32_t r)
 {
     return r == 0 ? &tree->cls[id].u.group.sum_per_s : &tree->more_sum[(size_t)id * (tree->resources - 1) + r - 1];
@@ -850,14 +856,12 @@ QOS_PRIV uint64_t htb_priv_ready_for_ns(const struct htb *tree, uint32_t id, uin
     return qos_sat_sub(now_ns, htb_priv_heap_at(&tree->event, tree->event.pos[id]).key);
 }
 
-QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
+QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
-    uint64_t elapsed_ns, more_ns; /* how long the rate buckets earn above their depth */
-    uint32_t r;
-    if (now_ns <= node->last_ns)
-        return;
-    elapsed_ns = now_ns - node->last_ns;
+    struct htb_priv_pair *p;
+    uint64_t elapsed_ns = now_ns - node->last_ns, more_ns; /* how long the rate buckets earn above their depth */
+    uint32_t r = 0;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
     if (tree->bound == HTB_BY_FLIGHT && (node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG &&
         node->pair.rate.rate != 0)
@@ -868,8 +872,7 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
         more_ns = htb_priv_part_of(tree->joined.lease[id].parts, more_ns, NULL);
     }
-    for (r = 0; r < tree->resources; r++) {
-        struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+    for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
         uint64_t depth = (uint64_t)p->rate.depth;
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
             depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
@@ -879,6 +882,12 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
             p->limit.level = qos_level_refill(p->limit.level, p->limit.depth, p->limit.rate, elapsed_ns);
         QOS_ASSERT(p->limit.level <= p->limit.depth); /* without a limit: 0 */
     }
+}
+
+QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    if (now_ns > tree->node[id].last_ns)
+        htb_priv_earn(tree, id, now_ns);
 }
 
 /* For a node without waiting requests: drops what it earned above the depth of its buckets. */
@@ -898,8 +907,6 @@ QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, 
     const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
     uint64_t wait_ns;
     int64_t level;
-    if (QOS_UNLIKELY(level_sub == INT64_MAX))
-        return QOS_NEVER;
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
         return htb_priv_part_ready_ns(tree, id, b, level_sub, now_ns);
     level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
@@ -932,13 +939,13 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
                                        const uint64_t *before, uint64_t now_ns)
 {
     const uint64_t cost = htb_priv_ring_cost(tree, n), first = qos_wrap_sub(n[0], before[0]);
+    struct htb_priv_pair *p;
     uint32_t at, r;
     bool pays = false;
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
         pays = pays || at == payer;
         htb_priv_refill(tree, at, now_ns); /* before the charge, so that overflow is lost, not spent */
-        for (r = 0; r < tree->resources; r++) {
-            struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
+        for (r = 0, p = &tree->node[at].pair; p; p = htb_priv_next_pair(tree, at, &r)) {
             const int64_t n_sub = (int64_t)qos_wrap_sub(n[r], before[r]) * QOS_SUBTOKENS;
             if (pays)
                 p->rate.level = htb_priv_charged(&p->rate, n_sub);
@@ -1299,10 +1306,11 @@ QOS_PRIV uint64_t htb_priv_tag_clock(const struct htb *tree)
 /* Time that n tokens take at the node's own rates: the longest over the resources. Each product is below 2^62. */
 QOS_PRIV uint64_t htb_priv_own_ns(const struct htb *tree, uint32_t id, const uint64_t *n)
 {
+    const struct htb_priv_pair *p;
     uint64_t longest = 0;
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++) {
-        uint64_t rate = htb_priv_pair_of(tree, id, r)->rate.rate;
+    uint32_t r = 0;
+    for (p = &tree->node[id].pair; p; p = htb_priv_next_pair(tree, id, &r)) {
+        const uint64_t rate = p->rate.rate;
         if (n[r] != 0 && rate != 0)
             longest = qos_max(longest, (n[r] * QOS_NS_PER_S + rate - 1) / rate);
     }
@@ -1579,7 +1587,7 @@ QOS_PRIV bool htb_priv_is_over(const struct htb *tree, uint32_t id, uint64_t now
 }
 
 /* Reservations whose time is over end; nodes whose tokens have come move to their heaps. */
-QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
+QOS_PRIV_NOINLINE void htb_priv_run_due(struct htb *tree, uint64_t now_ns)
 {
     while (tree->event.count != 0 && htb_priv_heap_min_key(&tree->event) <= now_ns) {
         uint32_t id = htb_priv_heap_min_id(&tree->event);
@@ -1592,6 +1600,12 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
     }
     if (tree->root_wake_ns <= now_ns)
         htb_priv_place_root(tree, now_ns);
+}
+
+QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
+{
+    if (qos_min(htb_priv_heap_min_key(&tree->event), tree->root_wake_ns) <= now_ns)
+        htb_priv_run_due(tree, now_ns);
 }
 
 /* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes)
@@ -1698,8 +1712,10 @@ QOS_PRIV void htb_priv_slot_unlink(struct htb *tree, struct htb_request *r)
 {
     const uint32_t i = r->slot;
     htb_priv_unlink(&tree->dispatch.newest, r);
-    htb_priv_heap_remove(&tree->dispatch.sweep[0], i);
-    htb_priv_heap_remove(&tree->dispatch.sweep[1], i);
+    if (tree->set.order == HTB_ELEVATOR) {
+        htb_priv_heap_remove(&tree->dispatch.sweep[0], i);
+        htb_priv_heap_remove(&tree->dispatch.sweep[1], i);
+    }
     tree->dispatch.slot[i].next = tree->dispatch.free_slot;
     tree->dispatch.free_slot = i;
     tree->dispatch.waiting--;
@@ -1861,6 +1877,11 @@ QOS_PRIV bool htb_priv_hangs(const struct htb_priv_flight *f, const struct htb_r
     return r->sent_ns < f->hung_at_ns;
 }
 
+QOS_PRIV bool htb_priv_has_place(const struct htb *tree)
+{
+    return tree->dispatch.waiting + tree->dispatch.at_device < tree->set.dispatch_max;
+}
+
 /* When there is room at the device for the next request: by flight, while what is in flight is below the bound, or
  * when all of that may hang. A gate request is taken to be there for the time of its tokens; an idle device does not
  * wait for that. QOS_NEVER: a request must complete first. */
@@ -1869,8 +1890,6 @@ QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t room_ns = htb_priv_room(tree, payer);
     const struct htb_request *next;
-    if (tree->dispatch.waiting + tree->dispatch.at_device >= tree->set.dispatch_max)
-        return QOS_NEVER;
     if (room_ns == 0)
         return f->next_ns;
     if (QOS_LIKELY(qos_sat_sub(f->gate_end_ns, tree->now_ns) < room_ns))
@@ -1883,7 +1902,7 @@ QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
  * it is, or NULL. */
 QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t now_ns)
 {
-    while (tree->queued != 0 && tree->dispatch.waiting + tree->dispatch.at_device < tree->set.dispatch_max) {
+    do {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
         const uint64_t room_ns = htb_priv_room_ns(tree, payer);
@@ -1915,7 +1934,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
         tree->flight.lends_ns += r->payer == QOS_NONE ? r->flight_ns : 0;
         tree->flight.most_ns = qos_max(tree->flight.most_ns, tree->flight.now_ns);
         htb_priv_slot_add(tree, r);
-    }
+    } while (tree->queued != 0 && htb_priv_has_place(tree));
     return NULL;
 }
 
@@ -1930,7 +1949,8 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
         return htb_priv_hand_out(tree, r);
     }
     htb_priv_run_events(tree, now_ns);
-    while (!(r = htb_priv_fill(tree, now_ns)) && htb_priv_is_over(tree, htb_priv_heap_min_id(&tree->own), now_ns))
+    while (!(r = htb_priv_has_place(tree) && tree->queued != 0 ? htb_priv_fill(tree, now_ns) : NULL) &&
+           now_ns >= tree->own_expiry_ns && htb_priv_is_over(tree, htb_priv_heap_min_id(&tree->own), now_ns))
         htb_priv_end(tree, htb_priv_heap_min_id(&tree->own), true, now_ns);
     if (r || tree->dispatch.waiting == 0 || tree->dispatch.at_device >= tree->set.device_max)
         return r;
@@ -1987,8 +2007,8 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     if (!full && tree->dispatch.waiting != 0)
         return given_ns;
     turn = htb_priv_servable(tree);
-    room_ns = htb_priv_room_ns(tree, turn);
-    if ((full && tree->gates == 0) || room_ns == QOS_NEVER)
+    room_ns = (full && tree->gates == 0) || !htb_priv_has_place(tree) ? QOS_NEVER : htb_priv_room_ns(tree, turn);
+    if (room_ns == QOS_NEVER)
         return QOS_NEVER;
     if (room_ns != 0 && htb_priv_room(tree, turn) == 0)
         room_ns = beyond_ns = htb_priv_may_go_beyond(&tree->flight, now_ns) ? 0 : htb_priv_beyond_ns(&tree->flight);
@@ -4389,16 +4409,16 @@ QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct 
 QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
                                              uint64_t some, uint64_t from_ns)
 {
+    const struct htb_priv_pair *p;
     uint64_t ready_ns = from_ns;
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++) {
-        const struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+    uint32_t r = 0;
+    for (p = &tree->node[id].pair; p; p = htb_priv_next_pair(tree, id, &r)) {
         const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
         int64_t level_sub = htb_priv_gate(tree, b, n[r]);
         if (n[r] == 0 || b->rate == QOS_UNLIMITED)
             continue;
-        if (QOS_UNLIKELY(some != 0))
-            level_sub = htb_priv_claimed(tree, b, r, level_sub, some);
+        if (QOS_UNLIKELY(some != 0) && (level_sub = htb_priv_claimed(tree, b, r, level_sub, some)) == INT64_MAX)
+            return QOS_NEVER;
         if (b->level < level_sub)
             ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
     }
