@@ -702,6 +702,7 @@ struct htb_shared {
 
 #ifndef QOS_DECLARE_ONLY
 
+#define HTB_PRIV_INLINE QOS_PRIV __attribute__((always_inline))
 #define HTB_PRIV_FLOOR (-2 * (int64_t)QOS_TOKENS_MAX * QOS_SUBTOKENS) /* lowest level, see qos_level_charge */
 
 static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
@@ -742,6 +743,8 @@ struct htb_priv_way {
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns);
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                                   int64_t level_sub, uint64_t now_ns);
+QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
+                                           int64_t level_sub, uint64_t some);
 QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
 QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost);
@@ -751,8 +754,6 @@ QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool cha
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
-QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
-                                             uint64_t some, uint64_t from_ns);
 QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const uint64_t *n, bool gate,
                                                       uint64_t now_ns);
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
@@ -901,7 +902,7 @@ QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
 }
 
 /* First time, not before now, at which bucket b of the node has `level_sub`. */
-QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
+QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                            int64_t level_sub, uint64_t now_ns)
 {
     const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
@@ -912,6 +913,27 @@ QOS_PRIV uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, 
     level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
     wait_ns = qos_level_wait_ns(level, level_sub, b->rate);
     return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
+}
+
+/* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n[resources] and hold
+ * beside it what some claims need there. */
+HTB_PRIV_INLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
+                                           uint64_t some, uint64_t from_ns)
+{
+    const struct htb_priv_pair *p;
+    uint64_t ready_ns = from_ns;
+    uint32_t r = 0;
+    for (p = &tree->node[id].pair; p; p = htb_priv_next_pair(tree, id, &r)) {
+        const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
+        int64_t level_sub = htb_priv_gate(tree, b, n[r]);
+        if (n[r] == 0 || b->rate == QOS_UNLIMITED)
+            continue;
+        if (QOS_UNLIKELY(some != 0) && (level_sub = htb_priv_claimed(tree, b, r, level_sub, some)) == INT64_MAX)
+            return QOS_NEVER;
+        if (b->level < level_sub)
+            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
+    }
+    return ready_ns;
 }
 
 QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t borrowed)
@@ -969,6 +991,15 @@ QOS_PRIV bool htb_priv_in_range(const struct htb *tree, const uint64_t *n)
     uint32_t r;
     for (r = 0; r < tree->resources; r++)
         if (n[r] > QOS_TOKENS_MAX)
+            return false;
+    return true;
+}
+
+QOS_PRIV bool htb_priv_is_same(const struct htb *tree, const uint64_t *a, const uint64_t *b)
+{
+    uint32_t r;
+    for (r = 0; r < tree->resources; r++)
+        if (a[r] != b[r])
             return false;
     return true;
 }
@@ -2027,11 +2058,9 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
                                         uint64_t now_ns)
 {
     const int64_t more = (int64_t)htb_priv_ring_cost(tree, tokens) - (int64_t)htb_priv_ring_cost(tree, r->tokens);
-    uint32_t at, k;
-    bool pays = false, same = true;
-    for (k = 0; k < tree->resources; k++)
-        same = same && tokens[k] == r->tokens[k];
-    if (same || r->generation != tree->cls[r->paid_by].generation)
+    uint32_t at;
+    bool pays = false;
+    if (htb_priv_is_same(tree, tokens, r->tokens) || r->generation != tree->cls[r->paid_by].generation)
         return false;
     htb_priv_charge(tree, r->paid_by, r->payer, tokens, r->tokens, now_ns);
     for (at = r->paid_by; at != tree->classes; at = tree->node[at].parent) {
@@ -3580,9 +3609,8 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
 }
 
 /* Reserves the id, or changes its terms. (Inline: else both need more stack.) */
-QOS_PRIV __attribute__((always_inline)) enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns, uint32_t id,
-                                                                       bool exists, const struct htb_class *terms,
-                                                                       uint64_t *fits)
+HTB_PRIV_INLINE enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns, uint32_t id, bool exists,
+                                               const struct htb_class *terms, uint64_t *fits)
 {
     struct htb_class want;
     enum qos_status status = QOS_OK;
@@ -4404,45 +4432,32 @@ QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct 
     return level_sub;
 }
 
-/* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n[resources] and hold
- * beside it what some claims need there. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
-                                             uint64_t some, uint64_t from_ns)
-{
-    const struct htb_priv_pair *p;
-    uint64_t ready_ns = from_ns;
-    uint32_t r = 0;
-    for (p = &tree->node[id].pair; p; p = htb_priv_next_pair(tree, id, &r)) {
-        const struct htb_priv_bucket *b = limit ? &p->limit : &p->rate;
-        int64_t level_sub = htb_priv_gate(tree, b, n[r]);
-        if (n[r] == 0 || b->rate == QOS_UNLIMITED)
-            continue;
-        if (QOS_UNLIKELY(some != 0) && (level_sub = htb_priv_claimed(tree, b, r, level_sub, some)) == INT64_MAX)
-            return QOS_NEVER;
-        if (b->level < level_sub)
-            ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
-    }
-    return ready_ns;
-}
-
-/* The same for those of the claims `before` that need what the group has, and end. */
-QOS_PRIV uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
-                                      uint64_t before, uint64_t from_ns)
+/* htb_priv_ready_ns for those of the claims `before` that need what the group has, and end. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
+                                               uint64_t before, uint64_t from_ns)
 {
     uint64_t ready_ns, end_ns;
     uint32_t i;
-    for (i = 0; before != 0 && i < tree->claims; i++)
+    for (i = 0; i < tree->claims; i++)
         if (htb_priv_claims_from(tree, &tree->claim[i], id) == QOS_NONE)
             before &= ~(UINT64_C(1) << i);
     for (;;) {
         ready_ns = htb_priv_ready_ns(tree, id, limit, n, before, from_ns);
-        if (QOS_LIKELY(before == 0))
+        if (before == 0)
             return ready_ns;
         end_ns = htb_priv_claims_end_ns(tree, &before);
         if (ready_ns <= end_ns)
             return ready_ns;
         from_ns = qos_max(end_ns, from_ns); /* then there is one claim less */
     }
+}
+
+/* The same, if there are any. */
+HTB_PRIV_INLINE uint64_t htb_priv_free_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
+                                          uint64_t before, uint64_t from_ns)
+{
+    return QOS_LIKELY(before == 0) ? htb_priv_ready_ns(tree, id, limit, n, 0, from_ns)
+                                   : htb_priv_claimed_ns(tree, id, limit, n, before, from_ns);
 }
 
 QOS_PRIV uint64_t htb_priv_tag_of(const struct htb *tree, uint32_t id)
@@ -4493,14 +4508,14 @@ QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, ui
                                                       uint64_t now_ns)
 {
     struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
-    const uint64_t before = gate ? htb_priv_claims_before(tree, id) : 0;
+    const uint64_t before = gate && tree->claims != 0 ? htb_priv_claims_before(tree, id) : 0;
     uint64_t limits_ns = now_ns, ready_ns;
     bool may = true;
     for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
         const uint64_t some = tree->node[id].flags & HTB_PRIV_GROUP ? before : 0;
         if (tree->node[id].flags & HTB_PRIV_LIMITED)
-            limits_ns = htb_priv_claimed_ns(tree, id, true, n, some, limits_ns);
-        ready_ns = htb_priv_claimed_ns(tree, id, false, n, some, now_ns);
+            limits_ns = htb_priv_free_ns(tree, id, true, n, some, limits_ns);
+        ready_ns = htb_priv_free_ns(tree, id, false, n, some, now_ns);
         if (limits_ns > now_ns && way.blocked == QOS_NONE)
             way.blocked = id;
         ready_ns = qos_max(limits_ns, ready_ns);
@@ -4561,8 +4576,6 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
 QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
     struct htb_priv_way way;
-    uint64_t any = 0;
-    uint32_t r;
     if (QOS_UNLIKELY(tree->claims != 0))
         htb_priv_end_claims(tree, QOS_NONE, now_ns);
     way = htb_priv_way_of(tree, id, n, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
@@ -4575,9 +4588,7 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
         return false;
     }
     htb_priv_charge(tree, id, way.payer, n, htb_priv_nothing, now_ns);
-    for (r = 0; r < tree->resources; r++)
-        any |= n[r];
-    if (QOS_UNLIKELY(tree->claims != 0) && any != 0) {
+    if (QOS_UNLIKELY(tree->claims != 0) && !htb_priv_is_same(tree, n, htb_priv_nothing)) {
         htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);
         htb_priv_end_claims(tree, id, now_ns);
     }
@@ -4620,7 +4631,8 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_take_long(struct htb *tree, uint64_t 
 }
 
 /* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
-QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, uint64_t tokens, bool joined, uint64_t now_ns)
+HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, uint64_t tokens, bool joined,
+                                                  uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_bucket *b = &node->pair.rate;
@@ -4652,12 +4664,10 @@ QOS_PRIV enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, uint64
     return QOS_OK;
 }
 
-/* Separate from htb_take, so that its path is short: a tree that has joined others, and the long path. */
-QOS_PRIV_NOINLINE enum qos_status htb_priv_take_first(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
+/* The same in a tree that has joined others. Separate, so that the path of htb_take is short. */
+QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
-    if (QOS_LIKELY(tree->detours == HTB_PRIV_JOINED && n <= QOS_TOKENS_MAX))
-        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, true, now_ns);
-    return htb_priv_take_long(tree, now_ns, id, n);
+    return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, true, now_ns);
 }
 
 QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
@@ -4665,7 +4675,9 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     now_ns = htb_priv_now(tree, now_ns);
     if (QOS_LIKELY(tree->detours == 0 && n <= QOS_TOKENS_MAX))
         return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
-    return htb_priv_take_first(tree, now_ns, id, n);
+    if (tree->detours == HTB_PRIV_JOINED && n <= QOS_TOKENS_MAX)
+        return htb_priv_take_joined(tree, now_ns, id, n);
+    return htb_priv_take_long(tree, now_ns, id, n);
 }
 
 QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b)
