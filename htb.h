@@ -752,7 +752,7 @@ QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
 QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
-QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
+QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
 QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const uint64_t *n, bool gate,
                                                       uint64_t now_ns);
@@ -902,8 +902,8 @@ QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
 }
 
 /* First time, not before now, at which bucket b of the node has `level_sub`. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
-                                           int64_t level_sub, uint64_t now_ns)
+QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id,
+                                                    const struct htb_priv_bucket *b, int64_t level_sub, uint64_t now_ns)
 {
     const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
     uint64_t wait_ns;
@@ -3391,7 +3391,7 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     uint32_t r, parent = tree->node[id].parent;
     bool limited = false;
     const uint64_t was_per_s = tree->node[id].pair.rate.rate;
-    htb_priv_end_claims(tree, id, now_ns);
+    (void)htb_priv_end_claims(tree, id, now_ns);
     htb_priv_refill(tree, id, now_ns);
     tree->turn[id].weight = c->weight & 0xfffffu;
     tree->cls[id].ring_rest = 0;
@@ -3508,7 +3508,7 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
     uint32_t r, parent = tree->node[id].parent;
     unsigned remains = tree->node[id].flags & HTB_PRIV_LIMITED; /* its debts are paid off meanwhile */
     bool moved = false;
-    htb_priv_end_claims(tree, id, now_ns);
+    (void)htb_priv_end_claims(tree, id, now_ns);
     htb_priv_unwatch(tree, id);
     if (!(tree->node[id].flags & HTB_PRIV_GROUP)) {
         moved = htb_priv_orphan(tree, id);
@@ -3556,8 +3556,8 @@ QOS_PRIV bool htb_priv_is_below(const struct htb *tree, uint32_t id, uint32_t ab
 {
     if (!(tree->node[id].flags & HTB_PRIV_USED))
         return false;
-    while (id != QOS_NONE && id != above)
-        id = tree->node[id].parent;
+    while (id != QOS_NONE && id != above) /* nothing is below a class */
+        id = tree->node[above].flags & HTB_PRIV_GROUP ? tree->node[id].parent : QOS_NONE;
     return id == above;
 }
 
@@ -3584,7 +3584,7 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
     const uint32_t old = tree->node[id].parent;
     const int32_t deeper = (int32_t)tree->node[parent].depth + 1 - (int32_t)tree->node[id].depth;
     uint32_t i, r;
-    htb_priv_end_claims(tree, id, now_ns);
+    (void)htb_priv_end_claims(tree, id, now_ns);
     htb_priv_set_ring(tree, id, false);
     tree->turn[id].tag =
         qos_sat_add(qos_sat_sub(tree->turn[id].tag, tree->cls[old].u.group.clock), tree->cls[parent].u.group.clock);
@@ -3694,7 +3694,7 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
 QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
 {
     uint32_t id;
-    htb_priv_end_claims(tree, tree->classes, now_ns);
+    (void)htb_priv_end_claims(tree, tree->classes, now_ns);
     tree->tag_offset = qos_wrap_sub(now_ns, htb_priv_tag_clock(tree));
     for (id = 0; id <= tree->classes; id++) {
         htb_priv_refill(tree, id, tree->now_ns);
@@ -4404,14 +4404,14 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
 /* When the first of some claims ends; those that end then are taken out. QOS_NEVER: none. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
 {
-    uint64_t end_ns = QOS_NEVER;
-    uint32_t i;
-    for (i = 0; *some != 0 && i < tree->claims; i++)
-        if (*some >> i & 1)
-            end_ns = qos_min(end_ns, tree->claim[i].until_ns);
-    for (i = 0; *some != 0 && i < tree->claims; i++)
-        if (tree->claim[i].until_ns == end_ns)
-            *some &= ~(UINT64_C(1) << i);
+    uint64_t end_ns = QOS_NEVER, end = 0, left;
+    for (left = *some; left != 0; left &= left - 1) {
+        const uint64_t until_ns = tree->claim[qos_ctz64(left)].until_ns;
+        end = until_ns < end_ns ? 0 : end;
+        end_ns = qos_min(end_ns, until_ns);
+        end |= until_ns == end_ns ? left & (~left + 1) : 0;
+    }
+    *some &= ~end;
     return end_ns;
 }
 
@@ -4420,12 +4420,10 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                            int64_t level_sub, uint64_t some)
 {
-    uint32_t i;
-    if (b->rate == 0)
-        return level_sub;
-    for (i = 0; i < tree->claims; i++) {
-        const int64_t needs_sub = some >> i & 1 ? htb_priv_gate(tree, b, tree->claim[i].n[r]) : 0;
-        if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 && tree->claim[i].reach == tree->classes)
+    for (; b->rate != 0 && some != 0; some &= some - 1) {
+        const struct htb_priv_claim *c = &tree->claim[qos_ctz64(some)];
+        const int64_t needs_sub = htb_priv_gate(tree, b, c->n[r]);
+        if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 && c->reach == tree->classes)
             return INT64_MAX;
         level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
     }
@@ -4527,19 +4525,23 @@ QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, ui
     return way;
 }
 
-/* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. */
-QOS_PRIV_NOINLINE void htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
+/* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. False: there were
+ * none but these last. */
+QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
 {
     uint32_t i = 0;
+    bool others = false;
     while (i < tree->claims) {
         const struct htb_priv_claim *c = &tree->claim[i];
-        if (c->until_ns <= now_ns || (above != QOS_NONE && htb_priv_is_below(tree, c->id, above))) {
-            tree->claim[i] = tree->claim[--tree->claims];
-            tree->detours--;
-        } else {
+        others = others || c->until_ns > now_ns;
+        if (c->until_ns > now_ns && (above == QOS_NONE || !htb_priv_is_below(tree, c->id, above))) {
             i++;
+            continue;
         }
+        tree->claim[i] = tree->claim[--tree->claims];
+        tree->detours--;
     }
+    return others;
 }
 
 /* A class claims what it was refused, in the order of the rings. If there is no room, the last in that order goes. */
@@ -4576,22 +4578,22 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
 QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
     struct htb_priv_way way;
-    if (QOS_UNLIKELY(tree->claims != 0))
-        htb_priv_end_claims(tree, QOS_NONE, now_ns);
+    /* A free take ends no claim of its class. */
+    const uint32_t ends = tree->claims == 0 || htb_priv_is_same(tree, n, htb_priv_nothing) ? QOS_NONE : id;
+    const bool claims = QOS_UNLIKELY(tree->claims != 0) && htb_priv_end_claims(tree, ends, now_ns);
     way = htb_priv_way_of(tree, id, n, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
     if (way.send_ns > now_ns || way.send_ns == QOS_NEVER) {
         if (way.payer == QOS_NONE && way.blocked == QOS_NONE)
             tree->maximize.starved = true;
-        htb_priv_end_claims(tree, id, now_ns);
+        if (ends == QOS_NONE)
+            (void)htb_priv_end_claims(tree, id, now_ns);
         htb_priv_make_claim(tree, id, &way, n, now_ns);
         htb_priv_ask(tree, id, way.blocked);
         return false;
     }
     htb_priv_charge(tree, id, way.payer, n, htb_priv_nothing, now_ns);
-    if (QOS_UNLIKELY(tree->claims != 0) && !htb_priv_is_same(tree, n, htb_priv_nothing)) {
+    if (QOS_UNLIKELY(claims) && ends == id)
         htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);
-        htb_priv_end_claims(tree, id, now_ns);
-    }
     return true;
 }
 
