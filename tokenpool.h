@@ -2134,15 +2134,12 @@ struct tokenpool_monitor {
 QOS_PRIV void tokenpool_monitor_priv_layout(struct qos_layout *layout, struct tokenpool_monitor *monitor,
                                             const struct tokenpool_config *config)
 {
+    uint32_t **const words[] = {&monitor->reservation, &monitor->limit, &monitor->weight, &monitor->issued,
+                                &monitor->used,        &monitor->under, &monitor->silent, &monitor->generation};
     const size_t n = config->clients, line = QOS_CACHE_LINE;
-    monitor->reservation = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
-    monitor->limit = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
-    monitor->weight = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
-    monitor->issued = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
-    monitor->used = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
-    monitor->under = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
-    monitor->silent = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
-    monitor->generation = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
+    size_t i;
+    for (i = 0; i < sizeof words / sizeof *words; i++)
+        *words[i] = (uint32_t *)qos_layout_part(layout, n, sizeof(uint32_t), line);
     monitor->done = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), line);
     monitor->beyond = (uint64_t *)qos_layout_part(layout, n, sizeof(uint64_t), line);
     monitor->state = (uint8_t *)qos_layout_part(layout, n, sizeof(uint8_t), line);
@@ -2249,9 +2246,8 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_setup(struct tokenpool_monitor *
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
         head[i] = qos_atomic_load_relaxed(&at[i]);
     tokenpool_priv_head_put(&f, head[0] & 0xffffu, want);
-    for (i = 0; resume && i < TOKENPOOL_HEAD_BYTES / 8; i++)
-        if (head[i] != want[i])
-            return QOS_ECORRUPT;
+    if (resume && __builtin_memcmp(head, want, sizeof head) != 0)
+        return QOS_ECORRUPT;
     __builtin_memset(monitor, 0, sizeof *monitor);
     qos_layout_begin(&layout, mem);
     tokenpool_monitor_priv_layout(&layout, monitor, &f);
@@ -2770,10 +2766,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     }
     if (monitor->used_fallen) {
         vain = known < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8;
-        monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
-        monitor->trusted = monitor->vain;
-        if (monitor->trusted)
-            monitor->excused = 0;
+        monitor->trusted = monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
+        monitor->excused = vain ? 0 : monitor->excused;
     }
     monitor->used_fallen = 0;
     unmet = left > monitor->excused + qos_max(monitor->excused / 2, about);
