@@ -71,9 +71,9 @@
  *     if f has a reservation. A lag is the largest c times those that wait, over the sum
  *     of their w. TAGS_ALLOW: what is above limits is shared so by itself.
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
- *     device, is 1; else but for 2 (D - 1) c / w, the larger one. A service beyond two
- *     estimates counts up to  w / (sum of w) * reserve_lag_ns  more: a stall is nobody's.
- *     Until the means know it, four windows of c / w of each come on top, in waits too.
+ *     device, is 1; else but for (D - 1) c / w of both, each at least 3/4 of the other. A
+ *     service beyond two means counts up to w / (sum of w) * reserve_lag_ns more (stalls
+ *     are nobody's). Until they know it four windows of c / w of each more, in waits too.
  *   - Lag. While all keep requests queued, f is behind a fluid that flows by weight by at
  *     most  c_f + w_f / (sum of all w) * (sum of c over the others).
  *   - Reservation. By reservation m gets at most  R_m * (t + reserve_lag_ns) + 2 c_m. If
@@ -1445,9 +1445,10 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
 
 /* ==== chapter: parallel devices ====================================================================
  *
- *   The share tag advances at dispatch by the estimate F, the mean of the client's last service times; completion
- *   replaces it by what the request took, also if the client is away. F forgets evenly: the newest weighs 2 / (N + 1),
- *   so all are as old on average as in a mean of N; until that is less, of n each weighs 1 / n.
+ *   The share tag advances at dispatch by the estimate F, 3/4 of the mean of the client's last services; completion
+ *   replaces it by what the request took, also if the client is away. So a short service after long ones is charged 3/4
+ *   of one too much at most; with less than 1/2 who is first at the device would swing. The mean forgets evenly: the
+ *   newest weighs 2 / (N + 1), so all are as old on average as in a mean of N; until that is less, of n each 1 / n.
  *
  *   Attribution. With n requests at the device latencies overlap; charging each 1/n of the time rewards nobody on a
  *   serial device. It works on M of them (config.channels). If it takes them in order of arrival, the M oldest are at
@@ -1474,9 +1475,10 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  */
 
 /* F in 1/256 ns. Of a client without history: of the one measured last, at most service_ns, as V passes a large one. */
-QOS_PRIV uint64_t tags_priv_mean_of(const struct tags *tags, uint32_t id)
+QOS_PRIV uint64_t tags_priv_estimate(const struct tags *tags, uint32_t id)
 {
-    return QOS_LIKELY(tags->mean[id].count) ? tags->mean[id].amount : tags->first_mean;
+    const uint64_t mean = QOS_LIKELY(tags->mean[id].count) ? tags->mean[id].amount : tags->first_mean;
+    return mean - mean / 4;
 }
 
 QOS_PRIV void tags_priv_measure(struct tags *tags, uint32_t id, uint64_t service_ns)
@@ -1524,12 +1526,13 @@ QOS_PRIV_NOINLINE uint64_t tags_priv_part(struct tags *tags, uint32_t id, uint64
 /* What the device worked for it, in 1/256 ns, as far as it is charged: the rest was a stall, or a wrong now_ns. */
 QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t service_ns, uint64_t estimate)
 {
-    uint64_t work = qos_min(service_ns, TAGS_PRIV_AMOUNT_MAX >> 8) << 8, most;
+    uint64_t work = qos_min(service_ns, TAGS_PRIV_AMOUNT_MAX >> 8) << 8, mean, most;
     tags_priv_count(tags, id, offsetof(struct tags_priv_counters, device_ns), service_ns);
-    if (QOS_LIKELY(work / 2 <= estimate))
+    if (QOS_LIKELY(3 * work <= 8 * estimate)) /* two means */
         return work;
+    mean = estimate + estimate / 3;
     most = qos_min(qos_sat_mul(tags->config.reserve_lag_ns, 256), TAGS_PRIV_AMOUNT_MAX);
-    most = estimate + qos_max(estimate, tags_priv_part(tags, id, most));
+    most = mean + qos_max(mean, tags_priv_part(tags, id, most));
     qos_counter_add(&tags->forgiven_ns, qos_sat_sub(work, most) >> 8);
     return qos_min(work, most);
 }
@@ -2618,7 +2621,7 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
 /* What the share tags are charged, and to which credit of the weight phase. */
 TAGS_PRIV_INLINE void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
 {
-    slot->amount = tags->mean ? tags_priv_mean_of(tags, slot->client) : (uint64_t)slot->cost + slot->delta;
+    slot->amount = tags->mean ? tags_priv_estimate(tags, slot->client) : (uint64_t)slot->cost + slot->delta;
     if (tags->mean && slot->delta) /* it brings work from elsewhere */
         slot->amount = qos_min(qos_sat_mul(slot->amount, UINT64_C(1) + slot->delta), TAGS_PRIV_AMOUNT_MAX);
     if (QOS_LIKELY(tags->config.weight_share_permille == 0))
@@ -2877,7 +2880,7 @@ QOS_API enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t 
     tags_priv_now(tags, now_ns);
     if (tags->config.attribute)
         tags_priv_catch_up(tags);
-    amount = tags->mean ? tags_priv_mean_of(tags, id) : tags->config.cost_max;
+    amount = tags->mean ? tags_priv_estimate(tags, id) : tags->config.cost_max;
     for (at = id; at != QOS_NONE; at = tags_priv_up(tags, at))
         may = tags_priv_may_force(tags, at, amount) && may;
     if (!may) {
@@ -3219,7 +3222,7 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
         if (h->packed & TAGS_PRIV_LIMITED)
             out->limit_ahead_ns = qos_sat_sub(tags_priv_rate_key(&tags->limit[id]), tags->now_ns);
         if (tags->mean && id < tags->config.clients && tags->mean[id].count)
-            out->mean_service_ns = tags_priv_mean_of(tags, id) >> 8;
+            out->mean_service_ns = tags->mean[id].amount >> 8;
     } else {
         out->queued = tags->queued;
         out->at_device = tags->at_device;

@@ -1613,6 +1613,15 @@ static void forgiven(void)
     CHECK_EQ(report(QOS_NONE).device_ns, 60 * SECOND);
     CHECK_EQ(report(QOS_NONE).forgiven_ns, 60 * SECOND - SECOND / 2 - MS);
     close_tags();
+    c.reserve_lag_ns = QOS_NOTHING; /* two means count */
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2, 1), QOS_OK);
+    CHECK_EQ(serve(0, 2 * MS), 0);
+    CHECK_EQ(report(QOS_NONE).forgiven_ns, 0);
+    CHECK_EQ(serve(0, 60 * MS), 0);
+    CHECK_EQ(report(QOS_NONE).forgiven_ns, 56 * MS);
+    close_tags();
 }
 
 /* Requests at the device keep what they were charged in requests: 10 a second, three of them, then 100 a second. All

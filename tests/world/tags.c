@@ -406,7 +406,7 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
     }
 }
 
-/* The least that m is charged for a request that took longer: a service beyond two estimates, which are at least its
+/* The least that m is charged for a request that took longer: a service beyond two means, which are at least its
  * shortest service but for the first ones, counts up to its part of reserve_lag_ns more. */
 static double least_charged(uint32_t m)
 {
@@ -471,7 +471,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
                   b->client.config.think_ns == 0 && b->limit <= 0 && b->client.config.start_ns <= 1 &&
                   b->client.config.back_ns == 0;
     double stall = stall_of(a, always ? wf / (wf + wm) : 1);
-    /* Charged is what was used: no service beyond two estimates (0.2: one at a time, and judged by this sentence, too). */
+    /* Charged is what was used: no service beyond two means (0.2: one at a time, and judged by this sentence, too). */
     bool used = run.calm && run.steady &&
                 (WORLD_TAGS_V02 ? run.depth == 1
                                 : world_choice(run.w, F_SPREAD) <= 2 && a->longest_ns <= 2 * run.estimate_ns &&
@@ -504,9 +504,12 @@ static void oracle_pair(uint32_t f, uint32_t m)
         most += run.depth * run.cost_max / wm;
     if (!ps && !used && !WORLD_TAGS_V02 && run.depth == 1)
         charged = least_charged(m);
-    if (!ps) /* those at the device may be charged an estimate that is wrong by a service, in each direction */
-        most += 2 * (run.depth - 1) * fmax(a->longest_ns / wf, b->longest_ns / wm);
-    if (!ps && !used) /* a service beyond two estimates: four windows (0.2: 1.2 of 50) until they are learned */
+    if (!ps) { /* those at the device may be charged a service too little, or 3/4 of one too much (0.2: a service) */
+        const double larger = fmax(a->longest_ns / wf, b->longest_ns / wm);
+        most += (run.depth - 1) *
+                (larger + fmax(fmin(a->longest_ns / wf, b->longest_ns / wm), (WORLD_TAGS_V02 ? 1 : 0.75) * larger));
+    }
+    if (!ps && !used) /* a service beyond two means: four windows (0.2: 1.2 of 50) until they are learned */
         most += (WORLD_TAGS_V02 ? 60 : 20) * (a->longest_ns / wf + b->longest_ns / wm);
     if (b->limit > 0 && !WORLD_TAGS_V02) /* m waited at its limit */
         most += usual_lag(f, m, false, ps);

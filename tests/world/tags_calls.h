@@ -349,7 +349,8 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         s->reserve = c->reserve;
         calls.behind += more;
     }
-    s->amount = calls.reward ? (long double)k_mean(c) * (1 + s->delta) : (long double)s->cost + s->delta;
+    s->amount =
+        calls.reward ? (long double)(k_mean(c) - k_mean(c) / 4) * (1 + s->delta) : (long double)s->cost + s->delta;
     if (calls.config.weight_share_permille) {
         s->earned = s->phase == TAGS_PHASE_RESERVATION;
         s->spent = !s->earned && calls.credit > 0;
@@ -452,15 +453,15 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
                 *(s->above ? &c->surplus : &c->share) += amount / k_weight(c);
         }
     }
-    if (calls.reward) { /* beyond two estimates: up to its part of the lag; the rest is nobody's */
+    if (calls.reward) { /* beyond two means: up to its part of the lag; the rest is nobody's */
         const uint64_t estimate = (uint64_t)s->amount / (1 + s->delta), least = calls.config.service_floor_ns;
         const long double w = k_weight(c), weights = k_weights() + (c->queued ? 0 : w);
         uint64_t work = service_ns * 256;
         calls.all.device_ns += service_ns;
         c->device_ns += service_ns;
-        if (work / 2 > estimate) {
+        if (3 * work > 8 * estimate) {
             const uint64_t part = (uint64_t)((long double)calls.lag * 256 * w / weights);
-            const uint64_t most = estimate + (part > estimate ? part : estimate);
+            const uint64_t mean = estimate + estimate / 3, most = mean + (part > mean ? part : mean);
             if (work > most + 256 || work < most - 256)
                 calls.forgiven_ns += work > most ? (work - most) / 256 : 0;
             else
@@ -1054,7 +1055,7 @@ static void k_force(uint32_t i)
         k_off_limit(c);
     if (queued == 0 && calls.slots == 0 && c->share > calls.v)
         calls.v = c->share;
-    one = (calls.reward ? (long double)k_mean(c) : (long double)calls.config.cost_max) / k_weight(c);
+    one = (calls.reward ? (long double)(k_mean(c) - k_mean(c) / 4) : (long double)calls.config.cost_max) / k_weight(c);
     lead = c->share - calls.v - one * debt;
     e = 3e-12L + (calls.reward ? 1e-6L + 1e-3L * one : 0);
     may = k_debt_units(c) <= most && lead < e;
