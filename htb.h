@@ -733,6 +733,31 @@ QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns, uint32_t *rest)
     return low / HTB_PRIV_WHOLE + (QOS_LIKELY(ns >> 43 == 0) ? 0 : ns / HTB_PRIV_WHOLE * parts);
 }
 
+/* A tree's part of some time of the node: all of it, if it has not joined others. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns)
+{
+    return tree->joined.lease ? htb_priv_part_of(tree->joined.lease[id].parts, ns, NULL) : ns;
+}
+
+/* The next exchange looks at the node. */
+QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id)
+{
+    if (tree->joined.lease[id].noted)
+        return;
+    QOS_ASSERT(tree->joined.visits <= tree->classes);
+    tree->joined.lease[id].noted = true;
+    tree->joined.visit[tree->joined.visits++] = id;
+}
+
+/* Counts a charged request as demand. */
+QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost)
+{
+    tree->joined.lease[id].used += cost;
+    tree->joined.lease[payer].lent += cost;
+    htb_priv_note(tree, id);
+    htb_priv_note(tree, payer); /* the class may move before the exchange */
+}
+
 /* How a request of n tokens at a node can be sent, if nobody else takes or asks. */
 struct htb_priv_way {
     uint64_t send_ns;        /* the first time at which it can, from its own tokens or a lender's */
@@ -740,14 +765,9 @@ struct htb_priv_way {
 };
 
 /* Defined in later chapters. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns);
-QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
-                                                  int64_t level_sub, uint64_t now_ns);
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                            int64_t level_sub, uint64_t some);
-QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
-QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
 QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
@@ -901,18 +921,28 @@ QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
     }
 }
 
-/* First time, not before now, at which bucket b of the node has `level_sub`. */
+/* First time, not before now, at which bucket b of the node has `level_sub`: in a tree that has joined others the least
+ * one of which the tree's part is what that takes. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id,
                                                     const struct htb_priv_bucket *b, int64_t level_sub, uint64_t now_ns)
 {
-    const uint64_t last_ns = tree->node[id].last_ns, from_ns = qos_max(now_ns, last_ns);
-    uint64_t wait_ns;
-    int64_t level;
-    if (QOS_UNLIKELY(tree->joined.lease != NULL))
-        return htb_priv_part_ready_ns(tree, id, b, level_sub, now_ns);
-    level = qos_level_refill(b->level, b->depth, b->rate, from_ns - last_ns);
-    wait_ns = qos_level_wait_ns(level, level_sub, b->rate);
-    return wait_ns == 0 ? now_ns : qos_sat_add(from_ns, wait_ns);
+    const struct htb_priv_lease *lease = tree->joined.lease ? &tree->joined.lease[id] : NULL;
+    const uint64_t last_ns = tree->node[id].last_ns;
+    uint64_t ns = qos_elapsed_ns(last_ns, now_ns), wait_ns;
+    uint32_t rest = QOS_UNLIKELY(lease != NULL) ? lease->rest : 0;
+    if (QOS_UNLIKELY(lease != NULL))
+        ns = htb_priv_part_of(lease->parts, ns, &rest);
+    wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, ns), level_sub, b->rate);
+    if (wait_ns == 0)
+        return now_ns;
+    ns = qos_sat_add(ns, wait_ns);
+    if (QOS_LIKELY(lease == NULL))
+        return qos_sat_add(last_ns, ns);
+    if (lease->parts == 0 || ns > HTB_PRIV_FAR_NS)
+        return QOS_NEVER;
+    if (ns <= UINT64_MAX / HTB_PRIV_WHOLE)
+        return qos_sat_add(last_ns, (ns * HTB_PRIV_WHOLE - lease->rest + lease->parts - 1) / lease->parts);
+    return qos_sat_add(last_ns, qos_sat_mul(ns / lease->parts + 1, HTB_PRIV_WHOLE)); /* after hours: late by a ms */
 }
 
 /* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n[resources] and hold
@@ -2078,7 +2108,6 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
 /* A request leaves the tree. tokens: what it cost; NULL: nothing. */
 QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint64_t *tokens, uint64_t now_ns)
 {
-    const uint64_t nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
     uint64_t hung_ns = 0;
     QOS_ASSERT(r->generation != tree->cls[r->paid_by].generation || tree->cls[r->paid_by].u.leaf.outstanding != 0);
     QOS_ASSERT(r->flight_ns <= tree->flight.now_ns + tree->flight.hung_ns);
@@ -2095,7 +2124,7 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
         tree->flight.lends_ns = qos_sat_sub(tree->flight.lends_ns, r->flight_ns - hung_ns);
     tree->flight.lends_ns = qos_min(tree->flight.lends_ns, tree->flight.now_ns);
     QOS_ASSERT(tree->flight.now_ns == 0 || tree->dispatch.waiting + tree->dispatch.at_device != 0);
-    if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : nothing, now_ns))
+    if (tokens != r->tokens && htb_priv_correct(tree, r, tokens ? tokens : htb_priv_nothing, now_ns))
         htb_priv_place_up(tree, r->paid_by, true, now_ns);
     r->state = HTB_IDLE;
 }
@@ -3274,6 +3303,22 @@ QOS_API size_t htb_memsize(const struct htb_config *config)
     return qos_layout_size_bytes(&layout);
 }
 
+/* A node comes into its group, or leaves it. Then the tag of its turn is its lead over the clock of the group's ring. */
+QOS_PRIV void htb_priv_in_group(struct htb *tree, uint32_t id, bool in)
+{
+    const uint32_t group = tree->node[id].parent;
+    const uint64_t clock = tree->cls[group].u.group.clock;
+    uint64_t *tag = &tree->turn[id].tag;
+    uint32_t r;
+    *tag = in ? qos_sat_add(*tag, clock) : qos_sat_sub(*tag, clock);
+    QOS_ASSERT(in || tree->cls[group].u.group.children != 0);
+    tree->cls[group].u.group.children = (uint32_t)((int64_t)tree->cls[group].u.group.children + (in ? 1 : -1));
+    for (r = 0; r < tree->resources; r++) {
+        const uint64_t rate = htb_priv_rate_of(tree, id, r);
+        *htb_priv_sum_of(tree, group, r) = *htb_priv_sum_of(tree, group, r) - (in ? 0 : rate) + (in ? rate : 0);
+    }
+}
+
 /* A node without rates and limits; htb_priv_apply sets them. */
 QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, bool group, uint64_t now_ns)
 {
@@ -3292,14 +3337,14 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
     else
         c->u.leaf.expires_ns = QOS_NEVER;
-    if (parent != QOS_NONE) /* htb_priv_end left its lead over the clock */
-        tree->turn[id].tag = qos_sat_add(tree->cls[parent].u.group.clock, tree->turn[id].tag);
     c->burst_us = (uint32_t)((tree->set.burst_ns + 999) / 1000);
     for (r = 0; r < tree->resources; r++) {
         if (r > 0)
             *htb_priv_sum_of(tree, id, r) = 0;
         htb_priv_set_pair(tree, id, r, 0, QOS_UNLIMITED);
     }
+    if (parent != QOS_NONE)
+        htb_priv_in_group(tree, id, true);
 }
 
 /* A new class counts from zero. The stores are atomic because another thread may be reading. */
@@ -3469,7 +3514,6 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     htb_priv_new_node(tree, c.classes, QOS_NONE, true, c.start_ns);
     htb_priv_set_root(tree, c.rate_per_s, c.start_ns);
     htb_priv_new_node(tree, HTB_BEST_EFFORT, c.classes, false, c.start_ns);
-    tree->cls[c.classes].u.group.children = 1;
     htb_priv_apply(tree, HTB_BEST_EFFORT, &tree->set.best_effort, c.start_ns);
 }
 
@@ -3505,7 +3549,7 @@ QOS_PRIV_NOINLINE bool htb_priv_orphan(struct htb *tree, uint32_t id)
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
-    uint32_t r, parent = tree->node[id].parent;
+    const uint32_t parent = tree->node[id].parent;
     unsigned remains = tree->node[id].flags & HTB_PRIV_LIMITED; /* its debts are paid off meanwhile */
     bool moved = false;
     (void)htb_priv_end_claims(tree, id, now_ns);
@@ -3520,12 +3564,8 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
     tree->node[id].flags = (uint16_t)(remains | (expired ? HTB_PRIV_NOTICE : 0u));
     if (expired)
         htb_priv_run_in(tree->turn, &tree->notice, id); /* it is in no ring */
-    tree->turn[id].tag = qos_sat_sub(tree->turn[id].tag, tree->cls[parent].u.group.clock);
     c->generation = (c->generation + 1u) & 0xfffu;
-    QOS_ASSERT(tree->cls[parent].u.group.children != 0);
-    tree->cls[parent].u.group.children--;
-    for (r = 0; r < tree->resources; r++)
-        *htb_priv_sum_of(tree, parent, r) -= htb_priv_rate_of(tree, id, r);
+    htb_priv_in_group(tree, id, false);
     htb_priv_place_up(tree, parent, true, now_ns);
     if (moved)
         htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
@@ -3583,19 +3623,12 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
 {
     const uint32_t old = tree->node[id].parent;
     const int32_t deeper = (int32_t)tree->node[parent].depth + 1 - (int32_t)tree->node[id].depth;
-    uint32_t i, r;
+    uint32_t i;
     (void)htb_priv_end_claims(tree, id, now_ns);
     htb_priv_set_ring(tree, id, false);
-    tree->turn[id].tag =
-        qos_sat_add(qos_sat_sub(tree->turn[id].tag, tree->cls[old].u.group.clock), tree->cls[parent].u.group.clock);
-    tree->cls[old].u.group.children--;
-    tree->cls[parent].u.group.children++;
-    for (r = 0; r < tree->resources; r++) {
-        uint64_t rate = htb_priv_rate_of(tree, id, r);
-        *htb_priv_sum_of(tree, old, r) -= rate;
-        *htb_priv_sum_of(tree, parent, r) += rate;
-    }
+    htb_priv_in_group(tree, id, false);
     tree->node[id].parent = parent;
+    htb_priv_in_group(tree, id, true);
     for (i = 0; i < tree->classes; i++) {
         if (!htb_priv_is_below(tree, i, id))
             continue;
@@ -3636,7 +3669,6 @@ HTB_PRIV_INLINE enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns
     if (!exists) {
         htb_priv_new_node(tree, id, parent, terms->group, now_ns);
         htb_priv_zero_counters(tree, id);
-        tree->cls[parent].u.group.children++;
     } else if (parent != tree->node[id].parent) {
         htb_priv_move(tree, id, parent, now_ns);
     }
@@ -3858,49 +3890,6 @@ struct htb_priv_member {
     uint64_t sum_ns, all_ns, looked_ns; /* its own: that time, in its tree as told; in all trees, as of then */
     uint64_t best;                      /* its own: speed of all trees, of late: device time in 2^20 ns */
 };
-/* A tree's part of some time of the node: all of it, if it has not joined others. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns)
-{
-    return tree->joined.lease ? htb_priv_part_of(tree->joined.lease[id].parts, ns, NULL) : ns;
-}
-
-/* htb_priv_bucket_ready_ns in a tree that has joined: the least time of which the tree's part is what is needed. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_part_ready_ns(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
-                                                  int64_t level_sub, uint64_t now_ns)
-{
-    const uint64_t last_ns = tree->node[id].last_ns, parts = tree->joined.lease[id].parts;
-    uint32_t rest = tree->joined.lease[id].rest;
-    uint64_t ns = htb_priv_part_of(parts, qos_elapsed_ns(last_ns, now_ns), &rest), wait_ns;
-    wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, ns), level_sub, b->rate);
-    if (wait_ns == 0)
-        return now_ns;
-    ns = qos_sat_add(ns, wait_ns);
-    if (parts == 0 || ns > HTB_PRIV_FAR_NS)
-        return QOS_NEVER;
-    if (ns <= UINT64_MAX / HTB_PRIV_WHOLE)
-        return qos_sat_add(last_ns, (ns * HTB_PRIV_WHOLE - tree->joined.lease[id].rest + parts - 1) / parts);
-    return qos_sat_add(last_ns, qos_sat_mul(ns / parts + 1, HTB_PRIV_WHOLE)); /* after hours: late by up to a ms */
-}
-
-/* The next exchange looks at the node. */
-QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id)
-{
-    if (tree->joined.lease[id].noted)
-        return;
-    QOS_ASSERT(tree->joined.visits <= tree->classes);
-    tree->joined.lease[id].noted = true;
-    tree->joined.visit[tree->joined.visits++] = id;
-}
-
-/* Counts a charged request as demand. */
-QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost)
-{
-    tree->joined.lease[id].used += cost;
-    tree->joined.lease[payer].lent += cost;
-    htb_priv_note(tree, id);
-    htb_priv_note(tree, payer); /* the class may move before the exchange */
-}
-
 /* A request at the gate waits to borrow, up to the first node at its limit; that one wants more of its limit. */
 QOS_PRIV void htb_priv_ask(struct htb *tree, uint32_t id, uint32_t blocked)
 {
