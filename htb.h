@@ -929,9 +929,10 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint
     const struct htb_priv_lease *lease = tree->joined.lease ? &tree->joined.lease[id] : NULL;
     const uint64_t last_ns = tree->node[id].last_ns;
     uint64_t ns = qos_elapsed_ns(last_ns, now_ns), wait_ns;
-    uint32_t rest = QOS_UNLIKELY(lease != NULL) ? lease->rest : 0;
-    if (QOS_UNLIKELY(lease != NULL))
+    if (QOS_UNLIKELY(lease != NULL)) {
+        uint32_t rest = lease->rest;
         ns = htb_priv_part_of(lease->parts, ns, &rest);
+    }
     wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, ns), level_sub, b->rate);
     if (wait_ns == 0)
         return now_ns;
@@ -3303,7 +3304,7 @@ QOS_API size_t htb_memsize(const struct htb_config *config)
     return qos_layout_size_bytes(&layout);
 }
 
-/* A node comes into its group, or leaves it. Then the tag of its turn is its lead over the clock of the group's ring. */
+/* A node comes into its group, or leaves it; then the tag of its turn is its lead over the clock of the ring. */
 QOS_PRIV void htb_priv_in_group(struct htb *tree, uint32_t id, bool in)
 {
     const uint32_t group = tree->node[id].parent;
@@ -3314,8 +3315,8 @@ QOS_PRIV void htb_priv_in_group(struct htb *tree, uint32_t id, bool in)
     QOS_ASSERT(in || tree->cls[group].u.group.children != 0);
     tree->cls[group].u.group.children = (uint32_t)((int64_t)tree->cls[group].u.group.children + (in ? 1 : -1));
     for (r = 0; r < tree->resources; r++) {
-        const uint64_t rate = htb_priv_rate_of(tree, id, r);
-        *htb_priv_sum_of(tree, group, r) = *htb_priv_sum_of(tree, group, r) - (in ? 0 : rate) + (in ? rate : 0);
+        uint64_t *sum = htb_priv_sum_of(tree, group, r), rate = htb_priv_rate_of(tree, id, r);
+        *sum = in ? *sum + rate : *sum - rate;
     }
 }
 
