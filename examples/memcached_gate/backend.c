@@ -248,12 +248,18 @@ static void put(struct backend *b, const char *data, size_t bytes)
 /* The line as the client wrote it, without noreply or q; a meta command has an opaque. */
 static void put_line(struct backend *b, const char *data, const struct head *h, struct tie *tie)
 {
-    if (h->cut_bytes) {
-        put(b, data, h->cut_at);
-        put(b, data + h->cut_at + h->cut_bytes, h->text_bytes - h->cut_at - h->cut_bytes);
-    } else {
-        put(b, data, h->text_bytes);
+    uint32_t from = 0;
+    if (h->length_bytes) {
+        char digits[24];
+        put(b, data, h->length_at);
+        put(b, digits, (size_t)snprintf(digits, sizeof digits, "%" PRIu64, h->data_bytes - 2));
+        from = h->length_at + h->length_bytes;
     }
+    if (h->cut_bytes) {
+        put(b, data + from, h->cut_at - from);
+        from = h->cut_at + h->cut_bytes;
+    }
+    put(b, data + from, h->text_bytes - from);
     if (h->opaque_bytes) {
         tie->opaque_bytes = h->opaque_bytes;
         memcpy(tie->opaque, data + h->opaque_at, h->opaque_bytes);

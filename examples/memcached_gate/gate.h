@@ -107,8 +107,9 @@ struct head {
     uint64_t letters;           /* of a meta command's flags; see protocol_letter */
     uint32_t cut_at, cut_bytes; /* noreply or q is removed: memcached always replies, so that replies can be counted */
     uint64_t data_bytes;        /* value and its end; 0: none */
-    const char *hide;           /* of a quiet meta command: the replies not shown, "HD VA" or "EN" */
-    const char *answer;         /* without the end of the line */
+    uint32_t length_at, length_bytes; /* where the line says so, if not in plain digits, as it is sent */
+    const char *hide;                 /* of a quiet meta command: the replies not shown, "HD VA" or "EN" */
+    const char *answer;               /* without the end of the line */
 };
 
 /* Parses the request at the start of data. Reads nothing beyond bytes; keeps no state. */

@@ -5,17 +5,25 @@
 // whole: numbers are numbers, and keys have no control characters. noreply and q are cut out. A request that memcached
 // would reject for its form is rejected here, in memcached's words.
 //
+// No byte of a value is ever read as a command, unless memcached does so too. So numbers are read as memcached 1.6 reads
+// them, and the block behind a refused storage command is skipped if its length can be read. memcached 1.6.18 runs such
+// a block as commands where it refuses the line, later ones skip it, too.
+//
 // A key in base64 may have any bytes. memcached 1.6.18 prints such a key as it is if the item was not made by ms, so a
 // key with the end of a line in it makes one reply look like several. Such a key is never printed: k and me are refused.
 //
 // A reply fits if it is one that its command can have, has the key where memcached repeats it, and has the opaque. Each
 // meta command has one: the client's or, if it has none, the gate's, which the client does not see.
 #include "gate.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TOKENS_MAX 24
 /* With more flags, memcached refuses an ms before it knows the length, and runs its data as commands. */
 #define META_TOKENS_MAX 19
+#define TIME_BYTES_MAX 24 /* of gat; it fits into client.lead */
 #define BAD_LINE "CLIENT_ERROR bad command line format"
 
 struct token {
@@ -64,12 +72,42 @@ static bool number(const struct token *t, uint64_t most, uint64_t *value)
     return protocol_number(t->at, t->bytes, most, value);
 }
 
-/* Seconds; negative: expired already. */
-static bool is_exptime(const char *at, size_t bytes)
+/* As memcached reads numbers: with a sign, and up to white space. */
+static bool is_unsigned(const struct token *t)
 {
+    char text[LINE_BYTES_MAX + 1], *end;
     uint64_t value;
-    size_t sign = bytes > 0 && at[0] == '-';
-    return protocol_number(at + sign, bytes - sign, INT32_MAX, &value);
+    if (number(t, UINT64_MAX, &value))
+        return true;
+    memcpy(text, t->at, t->bytes);
+    text[t->bytes] = 0;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    return errno == 0 && end != text && (!*end || isspace((unsigned char)*end)) &&
+           (value <= INT64_MAX || !strchr(text, '-'));
+}
+
+/* Cut to 32 bits, as memcached does: 4294967301 is 5. */
+static bool read_signed(const struct token *t, int32_t *value)
+{
+    char text[LINE_BYTES_MAX + 1], *end;
+    uint64_t plain;
+    if (number(t, INT32_MAX, &plain)) {
+        *value = (int32_t)plain;
+        return true;
+    }
+    memcpy(text, t->at, t->bytes);
+    text[t->bytes] = 0;
+    errno = 0;
+    *value = (int32_t)strtoll(text, &end, 10);
+    return errno == 0 && end != text && (!*end || isspace((unsigned char)*end));
+}
+
+/* Seconds; negative: expired already. */
+static bool is_exptime(const struct token *t)
+{
+    int32_t seconds;
+    return read_signed(t, &seconds);
 }
 
 /* memcached also takes, and skips, characters that are no letters of base64: with them it would know another key than the
@@ -136,24 +174,33 @@ static void noreply(struct head *h, struct line *l, uint32_t from)
     cut(h, l, &l->token[--l->tokens]);
 }
 
-/* The value's length; a value that is too large is refused and its bytes are skipped. */
-static bool length(struct head *h, const struct token *t)
+/* The block after the line, if token `at` is a length: it belongs to the command, whatever else is wrong. */
+static bool block(struct head *h, const struct line *l, uint32_t at)
 {
-    uint64_t value;
-    if (!number(t, INT32_MAX - 2, &value)) {
-        answer(h, BAD_LINE);
+    const struct token *t = &l->token[at];
+    uint64_t plain;
+    int32_t bytes;
+    if (l->tokens <= at || !read_signed(t, &bytes) || bytes < 0 || bytes > INT32_MAX - 2)
         return false;
+    h->data_bytes = (uint64_t)bytes + 2;
+    if (!number(t, INT32_MAX, &plain)) {
+        h->length_at = (uint32_t)(t->at - l->data);
+        h->length_bytes = t->bytes;
     }
-    h->data_bytes = value + 2;
-    if (value > gate_settings.value_bytes_max)
-        answer(h, "SERVER_ERROR object too large for cache");
+    return true;
+}
+
+static bool too_large(struct head *h)
+{
+    if (h->data_bytes - 2 <= gate_settings.value_bytes_max)
+        return false;
+    answer(h, "SERVER_ERROR object too large for cache");
     return true;
 }
 
 static void store(struct head *h, struct line *l)
 {
-    bool cas = is(&l->token[0], "cas");
-    uint64_t value;
+    bool cas = is(&l->token[0], "cas"), whole = block(h, l, 4);
     uint32_t terms = cas ? 6 : 5;
     if (l->tokens < terms || l->tokens > terms + 1) {
         answer(h, "ERROR");
@@ -162,12 +209,12 @@ static void store(struct head *h, struct line *l)
     noreply(h, l, terms);
     if (!key(h, l))
         return;
-    h->refuse_unlinks = is(&l->token[0], "set");
-    if (!number(&l->token[2], UINT32_MAX, &value) || !is_exptime(l->token[3].at, l->token[3].bytes) ||
-        (cas && !number(&l->token[5], UINT64_MAX, &value)))
+    if (!whole || !is_unsigned(&l->token[2]) || !is_exptime(&l->token[3]) || (cas && !is_unsigned(&l->token[5]))) {
         answer(h, BAD_LINE);
-    else
-        length(h, &l->token[4]);
+        return;
+    }
+    h->refuse_unlinks = is(&l->token[0], "set");
+    too_large(h);
 }
 
 static void keys(struct head *h, struct line *l)
@@ -189,13 +236,12 @@ static void delete (struct head *h, struct line *l)
 
 static void arithmetic(struct head *h, struct line *l)
 {
-    uint64_t value;
     if (l->tokens < 3 || l->tokens > 4) {
         answer(h, "ERROR");
         return;
     }
     noreply(h, l, 2);
-    if (key(h, l) && (l->tokens != 3 || !number(&l->token[2], UINT64_MAX, &value)))
+    if (key(h, l) && (l->tokens < 3 || !is_unsigned(&l->token[2])))
         answer(h, "CLIENT_ERROR invalid numeric delta argument");
 }
 
@@ -206,7 +252,7 @@ static void touch(struct head *h, struct line *l)
         return;
     }
     noreply(h, l, 2);
-    if (key(h, l) && (l->tokens != 3 || !is_exptime(l->token[2].at, l->token[2].bytes)))
+    if (key(h, l) && (l->tokens < 3 || !is_exptime(&l->token[2])))
         answer(h, "CLIENT_ERROR invalid exptime argument");
 }
 
@@ -261,20 +307,16 @@ static void flags(struct head *h, const struct line *l, uint32_t from)
 
 static void meta(struct head *h, struct line *l)
 {
-    bool set = is(&l->token[0], "ms");
+    bool set = is(&l->token[0], "ms"), whole = !set || block(h, l, 2);
     h->hide = is(&l->token[0], "mg") ? "EN" : is(&l->token[0], "ma") ? "HD VA" : "HD";
-    if (!key(h, l)) {
+    if (!key(h, l))
         h->hide = NULL;
-        return;
-    }
-    if (set && l->tokens < 3) {
+    else if (!whole)
         answer(h, BAD_LINE);
-        return;
-    }
-    if (!set || length(h, &l->token[2]))
-        flags(h, l, set ? 3 : 2);
+    else if (set && too_large(h))
+        h->refuse_unlinks = l->tokens == 3; /* flags: maybe another mode, or a base64 key */
     else
-        h->refuse_unlinks = h->data_bytes != 0 && l->tokens == 3; /* flags: maybe another mode, or a base64 key */
+        flags(h, l, set ? 3 : 2);
 }
 
 /* Its only flag is b, in the first place; memcached ignores all else. */
@@ -339,13 +381,11 @@ static void quit(struct head *h, struct line *l)
 
 static void server_wide(struct head *h, struct line *l)
 {
-    uint64_t value;
     h->server_wide = true;
     noreply(h, l, 1);
     if (is(&l->token[l->tokens - 1], "noreply") || l->tokens > 8)
         answer(h, "ERROR");
-    else if (is(&l->token[0], "flush_all") &&
-             (l->tokens > 2 || (l->tokens == 2 && !number(&l->token[1], INT32_MAX, &value))))
+    else if (is(&l->token[0], "flush_all") && (l->tokens > 2 || (l->tokens == 2 && !is_exptime(&l->token[1]))))
         answer(h, l->tokens > 2 ? "ERROR" : "CLIENT_ERROR invalid exptime argument");
     else if (is(&l->token[0], "lru_crawler") && l->tokens > 1 && l->token[1].bytes > 4 &&
              memcmp(l->token[1].at + l->token[1].bytes - 4, "dump", 4) == 0)
@@ -429,6 +469,7 @@ static const struct command *find(const char *at, size_t bytes)
 static bool starts_keys(const char *data, size_t bytes, struct head *h)
 {
     size_t name, at, end;
+    struct token time;
     for (name = 3; name <= 4; name++)
         if (bytes > name && data[name] == ' ' && (memcmp(data, "get", 3) == 0 || memcmp(data, "gat", 3) == 0) &&
             (name == 3 || data[3] == 's'))
@@ -437,11 +478,12 @@ static bool starts_keys(const char *data, size_t bytes, struct head *h)
         return false;
     at = name + 1;
     if (data[1] == 'a') {
-        for (end = at; end < bytes && end < at + 12 && data[end] != ' ' && data[end] != '\r' && data[end] != '\n';)
+        for (end = at; end < bytes && end < at + TIME_BYTES_MAX && (unsigned char)data[end] > ' ';)
             end++;
-        if (end == bytes && end < at + 12)
+        if (end == bytes && end < at + TIME_BYTES_MAX)
             return true; /* more */
-        if (!is_exptime(data + at, end - at)) {
+        time = (struct token){data + at, (uint32_t)(end - at)};
+        if (time.bytes == TIME_BYTES_MAX || !is_exptime(&time)) {
             answer(h, "CLIENT_ERROR invalid exptime argument");
             h->swallow_line = true;
             return true;
@@ -454,9 +496,10 @@ static bool starts_keys(const char *data, size_t bytes, struct head *h)
     return true;
 }
 
-/* False: control characters, or too many tokens. */
+/* False: control characters, or too many tokens; only a space divides two tokens, as in memcached. */
 static bool split(struct line *l, const char *data, size_t bytes)
 {
+    bool good = true;
     size_t k = 0, from;
     l->data = data;
     l->tokens = 0;
@@ -466,14 +509,13 @@ static bool split(struct line *l, const char *data, size_t bytes)
             continue;
         }
         for (from = k; k < bytes && data[k] != ' '; k++)
-            if ((unsigned char)data[k] < ' ' || data[k] == 127)
-                return false;
+            good &= (unsigned char)data[k] >= ' ' && data[k] != 127;
         if (l->tokens == TOKENS_MAX)
             return false;
         l->token[l->tokens].at = data + from;
         l->token[l->tokens++].bytes = (uint32_t)(k - from);
     }
-    return true;
+    return good;
 }
 
 static void close_with(struct head *h, const char *text)
@@ -487,6 +529,7 @@ void protocol_line(const char *data, size_t bytes, struct head *h)
     const char *end = bytes ? memchr(data, '\n', qos_min(bytes, LINE_BYTES_MAX)) : NULL;
     const struct command *found;
     struct line l;
+    bool good;
     memset(h, 0, sizeof *h);
     if (bytes && (unsigned char)data[0] == 0x80) {
         close_with(h, "CLIENT_ERROR this gate speaks the text protocol, not the binary one");
@@ -501,13 +544,22 @@ void protocol_line(const char *data, size_t bytes, struct head *h)
     }
     h->bytes = (uint32_t)(end - data) + 1;
     h->text_bytes = h->bytes - 1 - (h->bytes > 1 && end[-1] == '\r');
-    if (!split(&l, data, h->text_bytes)) {
+    good = split(&l, data, h->text_bytes);
+    found = l.tokens ? find(l.token[0].at, l.token[0].bytes) : NULL;
+    if (!good) {
+        bool meta_set = l.tokens && is(&l.token[0], "ms");
         answer(h, BAD_LINE);
+        if (meta_set || (found && found->parse == store)) {
+            block(h, &l, meta_set ? 2 : 4);
+            if (memchr(data, 0, h->text_bytes)) /* where some memcacheds end the line: nobody knows the length */
+                close_with(h, BAD_LINE);
+        }
         return;
     }
-    found = l.tokens ? find(l.token[0].at, l.token[0].bytes) : NULL;
     if (!found) {
         answer(h, "ERROR");
+        if (l.tokens && l.token[l.tokens - 1].bytes >= 5 && memcmp(l.token[l.tokens - 1].at, "HTTP/", 5) == 0)
+            close_with(h, NULL); /* as memcached does: a page may let a browser send commands */
         return;
     }
     h->kind = HEAD_REQUEST;

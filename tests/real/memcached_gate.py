@@ -78,33 +78,42 @@ def stats(port):
 BIG = b"x" * 1048000
 CASES = [
     b"verbosity", b"verbosity noreply", b"verbosity 0 noreply", b"verbosity foo bar my", b"verbosity 1",
-    b"set a 0 0 2\r\nhi", b"get a b a", b"gat 0 a", b"gat x a", b"get", b"get ", b"gets", b"get  a   a ",
-    b"touch a 0", b"touch a x", b"touch zz 0", b"touch a", b"touch a 0 noreply",
-    b"set a 0 0 -1\r\nxx", b"set a x 0 2\r\nhi", b"set a 0 x 2\r\nhi", b"set a 0 0 x\r\nhi", b"set a 0 0 2 junk\r\nhi",
-    b"set a 0 0 2 noreply\r\nhi", b"set a 0 0 2 noreply noreply\r\nhi", b"set a 0 0 2\r\nhixx", b"set a 0 0", b"set",
-    b"cas a 0 0 2 x\r\nhi", b"cas zz 0 0 2 1 noreply\r\nhi", b"cas a 0 0 2\r\nhi",
+    b"set a 0 0 2\r\nhi", b"get a b a", b"gat 0 a", b"gat x a", b"gat 3000000000 a", b"gats -3 a", b"gat +0 a", b"gat 0000000000001 a", b"gat 99999999999999999999 a",
+    b"get", b"get ", b"gets", b"get  a   a ",
+    b"touch a 0", b"touch a x", b"touch zz 0", b"touch a", b"touch a 0 noreply", b"touch a 3000000000", b"touch a 1 foo",
+    b"set a 0 0 -1\r\nxx", b"set a 0 0 x\r\nhi", b"set a 0 0 2 junk\r\nhi",
+    b"set a 0 0 2 noreply\r\nhi", b"set a 0 0 2\r\nhixx", b"set a 0 0", b"set",
+    b"cas zz 0 0 2 1 noreply\r\nhi",
     b"add a 0 0 2\r\nhi", b"replace zz 0 0 2\r\nhi", b"append a 0 0 2\r\nhi", b"prepend a 0 0 2\r\nhi", b"get a",
     b"delete a 0", b"delete a 1", b"delete a noreply", b"delete a 0 noreply", b"delete a x y z", b"delete", b"delete noreply",
-    b"set n 0 0 1\r\n5", b"incr n 1", b"incr n x", b"incr n -1", b"incr n", b"decr n 3 noreply", b"incr n noreply",
+    b"set n 0 0 1\r\n5", b"incr n 1", b"incr n x", b"incr n -1", b"incr n", b"decr n 3 noreply", b"incr n noreply", b"incr n +1", b"incr n 1 foo",
+    b"incr n -18446744073709551615",
     b"incr zz 1", b"incr n 18446744073709551615", b"incr n 18446744073709551616",
-    b"get " + b"k" * 250, b"get " + b"k" * 251, b"set " + b"k" * 251 + b" 0 0 1\r\nx", b"delete " + b"k" * 251,
+    b"get " + b"k" * 250, b"get " + b"k" * 251, b"delete " + b"k" * 251,
     b"incr " + b"k" * 251 + b" 1", b"get " + b" ".join(b"k%d" % i for i in range(3000)),
     b"mg a", b"mg a v", b"mg n v t f s k O123", b"mg zz", b"mg zz q", b"mg a q v k", b"mg", b"mg n b", b"mg Zm9v b v k",
     b"mg n v v", b"mg n ;", b"mg n q q", b"mg n v noreply",
     b"ms b 2\r\nhi", b"ms b 2 T0 F5\r\nhi", b"ms b 2 q\r\nhi", b"ms b x\r\nhi", b"ms b\r\nhi", b"ms b 2 Z\r\nhi",
     b"ms b 2 T\r\nhi", b"ms b 2 Tx\r\nhi", b"ms b 2 q q\r\nhi", b"ms b 2\r\nhixx", b"ms b 2 MA\r\nhi", b"ms b 2 MX\r\nhi",
     b"ms b 2 C99999 q\r\nhi", b"ms b -1\r\nhi", b"ms Zm9v 2 b\r\nhi", b"ms !!! 2 b\r\nhi", b"ms b 2 ME\r\nhi",
-    b"ms b 2 MR q\r\nhi", b"ms " + b"k" * 251 + b" 2\r\nhi", b"ms b 2 F-1\r\nhi", b"ms b 2 ;\r\nhi", b"ms b 2 N100 MA\r\nhi",
+    b"ms b 2 MR q\r\nhi", b"ms b 2 F-1\r\nhi", b"ms b 2 ;\r\nhi", b"ms b 2 N100 MA\r\nhi",
     b"md b", b"md b q", b"md zz q", b"md zz", b"md",
     b"ma n", b"ma zz", b"ma zz q", b"ma n q", b"ma n v D5", b"ma new N0 J13 v", b"ma n Dx", b"ma n MD v", b"ma n MX",
     b"me zz", b"me", b"mn", b"mn foo", b"foo", b"", b" ", b"GET a", b"stats foo",
-    b"flush_all x", b"flush_all 1 2 3",
+    b"flush_all x", b"flush_all -1", b"GET / HTTP/1.1", b"flush_all 1 2 3",
     b"set big 0 0 1048577\r\n" + b"x" * 1048577, b"get big", b"set big 0 0 1048576\r\n" + b"x" * 1048576, b"get big",
     b"set big 0 0 1048000\r\n" + BIG, b"get big big", b"set big 0 0 2000000\r\n" + b"x" * 2000000, b"get big",
     b"ms big 1048577\r\n" + b"x" * 1048577, b"ms big 1048000 q\r\n" + BIG, b"mg big v", b"append big 0 0 999999\r\n" + b"x" * 999999,
     b"cache_memlimit 64", b"cache_memlimit x", b"slabs automove 0", b"lru mode flat", b"lru_crawler sleep 100", b"lru_crawler foo",
     b"flush_all 0", b"flush_all noreply", b"flush_all 0 noreply", b"flush_all", b"mg n v", b"set n 0 0 1\r\n5\r\ngets n",
 ]
+# Lines before a block of 8 bytes that is a command (a client library writes there what its user gave it): it must not run. {}: the length
+NUMBERS = b"4102444800 2147483648 4294967296 18446744073709551615 18446744073709551616 +0 +4 -1 -18446744073709551615 00 x 1x".split()
+BLOCKS = [b"set k 0 " + n + b" {}" for n in NUMBERS] + [b"set k " + n + b" 0 {}" for n in NUMBERS] + [b"cas k 0 0 {} " + n for n in NUMBERS]
+BLOCKS += [head.replace(b"{}", form) for form in (b"+8", b"008", b"0000000000000000000000008", b"4294967304", b"8\t", b"\t8", b"8\rx", b"8\0")
+           for head in (b"set k 0 0 {}", b"add k 0 0 {} noreply", b"cas k 0 0 {} 1", b"ms k {}", b"ms k {} q O1", b"ms !!! {} b")]
+BLOCKS += [b"set " + b"k" * 251 + b" 0 0 {}", b"ms " + b"k" * 251 + b" {}", b"set k\tx 0 0 {}", b"ms k\x7fx {}", b"cas k 0 0 {}", b"ms ICAgIA== {} b k",
+           b"set k 0 0 {} noreply noreply", b"set k 0 0 {}" + b" a" * 30, b"ms k {}" + b" a" * 30, b"ms k {} O" + b"x" * 40, b"ms k {} ;", b"  set   k 0  0 {}  "]
 
 
 def compare(direct, gate):
@@ -114,9 +123,15 @@ def compare(direct, gate):
         a, b = talk(direct, data), talk(gate, data)
         check(f"memcached and the gate answer alike to {data[:60]!r}: {a[:100]!r}", a == b, b)
         same += a == b
+    for head in BLOCKS:
+        data = b"set v 0 0 1\r\n1\r\n" + head.replace(b"{}", b"8") + b"\r\ndelete v\r\nmn\r\nget v k\r\n"
+        a, b = talk(direct, data), talk(gate, data)
+        check(f"a value is no command: {head[:60]!r}", b"VALUE v" in b or (b"\0" in head and b.endswith(b"format\r\n")), b)
+        refused = re.search(rb"[^ !-~]|ICAg", head) # by the gate; and memcached 1.6.18 runs the value of some
+        check(f"memcached and the gate answer alike to {head[:60]!r}", a == b or refused or b"VALUE v" not in a, (a, b))
     # the same again in one stream, with requests cut at random places; without answers that depend on the second of
     # the clock
-    text = b"".join(b"delete %s noreply\r\n" % k for k in (b"a", b"b", b"n", b"zz", b"foo", b"new", b"big", b"noreply")) + b"\r\n".join(c for c in CASES if c and len(c) < 5000 and not re.match(b"flush|g?at|touch|mg n v t|ms b 2 T", c))
+    text = b"".join(b"delete %s noreply\r\n" % k for k in (b"a", b"b", b"n", b"zz", b"foo", b"new", b"big", b"noreply")) + b"\r\n".join(c for c in CASES if c and len(c) < 5000 and not re.match(b"flush|GET /|g?at|touch|mg n v t|ms b 2 T", c))
     text += b"\r\nmn\r\n"
     without_cas = lambda r: re.sub(rb"VALUE n 0 1 \d+", b"VALUE n 0 1", r)
     for seed in (1, 2, 3):
@@ -146,7 +161,7 @@ def bad(gate, pid):
     check("endless spaces", r.endswith(b"MN\r\n"), r)
     r = talk(gate, b"set a 0 0 1000000000\r\n" + b"x" * 3000000)
     check("a value of 1 GB is not stored", r.startswith(b"SERVER_ERROR object too large"), r)
-    for length in (b"-1", b"4294967297", b"18446744073709551615", b"2147483647", b"0x10", b"1e3", b"+5"):
+    for length in (b"-1", b"2147483648", b"18446744073709551615", b"2147483647", b"0x10", b"1e3"):
         r = talk(gate, b"set a 0 0 " + length + b"\r\nx\r\nmn\r\n")
         check(f"length {length}", r.startswith(b"CLIENT_ERROR bad command line format\r\n") and r.endswith(b"MN\r\n"), r)
     for text in (b"get a\0b\r\nmn\r\n", b"set a\x01 0 0 1\r\nmn\r\n", b"delete a\rb\r\nmn\r\n"):
@@ -877,7 +892,7 @@ def flags(direct, gate):
         same += good
         check(f"flags: memcached and the gate answer alike to {case!r}", good, (x, y))
     check("as many answers", len(a) == len(b), (len(a), len(b)))
-    # memcached runs the data of an ms with 17 flags or more as commands. Through a gate of several buckets no client
+    # memcached 1.6.18 runs the data of an ms with 17 flags or more as commands. Through a gate of several buckets no client
     # may flush all.
     kept = connect(gate)
     kept.sendall(b"set kept 0 0 1\r\nx\r\n")
@@ -886,7 +901,7 @@ def flags(direct, gate):
         f = b" ".join(b"%c%d" % (b"TFIvktfscOLhlNRWXZMCDEJU"[k % 24], k) for k in range(n))
         for command, size in ((b"ms f 11 " + f + b"\r\nflush_all 0", 11), (b"mg f " + f, 0), (b"ma f " + f, 0), (b"md f " + f, 0)):
             r = talk(gate, command + b"\r\nmn\r\n")
-            check(f"{n} flags: {command[:2]}", r.endswith(b"MN\r\n") and (not size or r.count(b"\r\n") == (3 if n > 21 else 2)), r)
+            check(f"{n} flags: {command[:2]}", r.endswith(b"MN\r\n") and (not size or r.count(b"\r\n") == 2), r)
             kept.sendall(b"get kept\r\n")
             r = kept.recv(100)
             check(f"{n} flags: {command[:2]}: data is no command, replies are their own", r == b"VALUE kept 0 1\r\nx\r\nEND\r\n", r)

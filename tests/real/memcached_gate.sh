@@ -4,7 +4,7 @@
 # input, slow clients, 10,000 connections and memcached's death; a hostile neighbour takes neither another's reservation
 # nor its memory, places or data
 # needs: loopback
-# usage: memcached_gate.sh [greedy | patience | room | metrics | reload | spin]: one section only; GATE=FILE is another gate
+# usage: memcached_gate.sh [greedy | patience | room | metrics | reload | spin | commands]: one section only; GATE=FILE is another gate
 set -u
 . "$(dirname "$0")/../lib.sh"
 gate=${GATE:-$PWD/build/examples/memcached_gate}
@@ -122,9 +122,14 @@ section_spin() {
     kill -9 $pid $still
     wait $pid $still 2>/dev/null
 }
+section_commands() { # where each ends
+    daemon $((base + 60))
+    start $((base + 61)) $((base + 2)) --allow-flush --bucket name=gold,key=gold:
+    $ask compare $((base + 60)) $((base + 61)) || failed=1
+}
 case ${1:-all} in
 all) ;;
-greedy | patience | room | metrics | reload | spin)
+greedy | patience | room | metrics | reload | spin | commands)
     daemon $((base + 2))
     "section_$1"
     expect "the gate had nothing to complain of" [ -z "$(complaints)" ]
