@@ -4,7 +4,7 @@
 #define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted scale_free"
 #define WORLD_FIELDS(X)                                                                                                \
-    X(PROGRAM, "program", "device calls trees shares loops late settings phases joined")                               \
+    X(PROGRAM, "program", "device calls trees shares loops late settings phases joined waits members crowd chooses")   \
     X(STEPS, "steps", "5 20 60 120 250")                                                                               \
     X(NODES, "nodes", "2 4 6 12 40")                                                                                   \
     X(QUEUES, "queues", "no yes")                                                                                      \
@@ -92,11 +92,16 @@ static uint64_t *latency_of(const struct htb_class *terms)
 #include "htb_shares.h"
 #include "htb_loops.h"
 #if WORLD_V02
+static void members_run(struct world *w)
+{
+    (void)w;
+}
 static void late_run(struct world *w)
 {
     (void)w;
 }
 #else
+#include "htb_members.h"
 #include "htb_late.h"
 #endif
 
@@ -1359,6 +1364,8 @@ static void htb_drawn(struct world *w, uint64_t random)
     }
     if (WORLD_V02 && kind >= 900) /* more of those beside each other, and of joined trees: its faults are there */
         kind = kind < 930 ? 27 : 79;
+    if (!WORLD_V02 && kind >= 14 && kind < 20) /* fewer devices */
+        kind = 400;
     w->choice[F_PROGRAM] = kind >= 20;
     if (w->choice[F_PROGRAM] == 0)
         return;
@@ -1371,7 +1378,14 @@ static void htb_drawn(struct world *w, uint64_t random)
     world_rng_init(&more, w->seed, 0x5e77); /* by own numbers: the others keep their seeds */
     if (w->choice[F_PROGRAM] == 1 && !WORLD_V02) {
         kind = world_between(&more, 0, 999);
-        w->choice[F_PROGRAM] = kind < 12 ? 7 : kind < 40 ? 8 : kind < 450 ? 6 : 1;
+        w->choice[F_PROGRAM] = kind < 12    ? 7
+                               : kind < 40  ? 8
+                               : kind < 300 ? 6
+                               : kind < 510 ? 9
+                               : kind < 710 ? 10
+                               : kind < 720 ? 12
+                               : kind < 998 ? 1
+                                            : 11;
     }
     w->choice[F_STEPS] = (uint8_t)world_between(&r, 1, 4);
     w->choice[F_NODES] = (uint8_t)world_between(&r, 0, 4);
@@ -1381,7 +1395,7 @@ static void htb_drawn(struct world *w, uint64_t random)
 
 static void world_run(struct world *w)
 {
-    if (world_choice(w, F_PROGRAM) == 1 || world_choice(w, F_PROGRAM) == 6) {
+    if (world_choice(w, F_PROGRAM) == 1 || world_choice(w, F_PROGRAM) == 6 || world_choice(w, F_PROGRAM) == 9) {
         calls_run(w);
         return;
     }
@@ -1393,11 +1407,15 @@ static void world_run(struct world *w)
         shares_run(w);
         return;
     }
-    if (world_choice(w, F_PROGRAM) == 4) {
+    if (world_choice(w, F_PROGRAM) == 4 || world_choice(w, F_PROGRAM) == 11) {
         loops_run(w);
         return;
     }
-    if (world_choice(w, F_PROGRAM) == 5 || world_choice(w, F_PROGRAM) == 7) {
+    if (world_choice(w, F_PROGRAM) == 10) {
+        members_run(w);
+        return;
+    }
+    if (world_choice(w, F_PROGRAM) == 5 || world_choice(w, F_PROGRAM) == 7 || world_choice(w, F_PROGRAM) == 12) {
         late_run(w);
         return;
     }

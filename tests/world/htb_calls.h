@@ -5,7 +5,8 @@
  * at all of them for every answer; it is written from the contract and the chapters' public comments, in 128 bits. What
  * the contract leaves open (who waited in a queue earns more, who lent) is an interval: low..high. In a tree without
  * queues low is high. What is answered must be possible in the interval. `settings`: the same with settings that the
- * other programs leave alone.
+ * other programs leave alone. `waits`: the same with times as long as a device pauses or hangs, and told times that are
+ * waited for until something goes.
  */
 #ifndef QOS_TESTS_WORLD_HTB_CALLS_H
 #define QOS_TESTS_WORLD_HTB_CALLS_H
@@ -54,6 +55,9 @@ struct acc_request {
     uint64_t order, since_ns;
     uint64_t n[HTB_RESOURCES_MAX];
     wide flight_ns;
+    uint64_t sent_ns;
+    bool beyond,
+        may_hang; /* it may have gone as what was there may hang; one of those that did was complete before it */
     uint32_t call, passed; /* of htb_dispatch, when it was moved; later ones that were given since */
 };
 
@@ -72,9 +76,12 @@ static struct {
     uint64_t slow_from, slow_looks;                /* where a class missed its rate before */
     enum tri lacked, was_capped; /* since that, the root had no tokens for somebody; it capped at that look */
     uint32_t step;
-    bool settings, swept; /* swept: a sweep is at head */
+    bool settings, waits, swept, hung_unsure; /* swept: a sweep is at head */
     uint32_t dispatches;
     uint64_t head, done_ns; /* done_ns: something was done last, or nothing was in flight */
+    /* something went or was done last, or the clock was set; something was done last, or the device was idle; the
+     * longest of these gaps */
+    uint64_t moved_ns, last_ns, gap_ns;
 } acc;
 static struct htb acc_tree;
 static struct htb_request acc_queue[ACC_REQUESTS];
@@ -1377,8 +1384,13 @@ static bool acc_dispatch_one(void)
             acc.request[i].call = acc.dispatches;
             most_ns = acc_largest(most_ns, acc_queue[i].gate ? 0 : acc_device_ns(acc.request[i].n));
         }
-    if (before.flight_ns == 0)
+    if (before.flight_ns == 0 && hung_of(&before) == 0)
         acc.done_ns = acc.now;
+    for (i = 0; i < ACC_REQUESTS; i++)
+        if (acc.request[i].life == R_QUEUED && acc_queue[i].state != HTB_QUEUED) {
+            acc.request[i].sent_ns = acc.moved_ns = acc.now;
+            acc.request[i].beyond = acc.now >= acc.done_ns + 100000000;
+        }
     if (moved == 1)
         acc_moved(only, true);
     for (i = 0; moved > 1 && i < ACC_REQUESTS; i++)
@@ -1392,6 +1404,8 @@ static bool acc_dispatch_one(void)
     }
     if (h && acc.request[k].life == R_DISPATCHED && !h->urgent && !acc.request[k].gate)
         acc_given_in_order(k);
+    if (h && acc_count(R_AT_DEVICE) == 0)
+        acc.last_ns = acc.now;
     if (h)
         acc.request[k].life = R_AT_DEVICE;
     if (!h || !acc.request[k].gate)
@@ -1410,11 +1424,21 @@ static bool acc_dispatch_one(void)
     return true;
 }
 
-/* Is there room at the device, whatever the bound in flight? */
+/* Is there room at the device, whatever the bound in flight? By flight also if nothing was done for 100 ms, 16 of the
+ * longest gaps, and 64 times what one of those takes that are there: all may hang. */
 static bool acc_room(void)
 {
-    uint32_t there = acc_count(R_AT_DEVICE) + acc_count(R_DISPATCHED);
-    return acc.by_rate ? there < acc.config.dispatch_max : there == 0 && acc.now >= acc.gate_end;
+    const uint64_t long_ns = 16 * acc.gap_ns > 100000000 ? 16 * acc.gap_ns : 100000000;
+    const uint32_t there = acc_count(R_AT_DEVICE) + acc_count(R_DISPATCHED);
+    wide most_ns = 0;
+    uint32_t i;
+    for (i = 0; i < ACC_REQUESTS; i++)
+        if (acc.request[i].life == R_DISPATCHED || acc.request[i].life == R_AT_DEVICE)
+            most_ns = acc_largest(most_ns, acc.request[i].flight_ns);
+    return there < acc.config.dispatch_max &&
+           (acc.by_rate || there == 0 ||
+            (acc.now >= acc.moved_ns + long_ns && (wide)(acc.now - acc.moved_ns) >= 64 * most_ns)) &&
+           (acc.by_rate || acc.now >= acc.gate_end);
 }
 
 static void acc_judge_idle(void)
@@ -1452,8 +1476,16 @@ static void acc_complete(uint32_t k)
     acc_say("completes", q->slot, is[0]);
     if (s != QOS_OK || acc_queue[k].state != HTB_IDLE)
         ACC_FAIL("once", "step %" PRIu32 ": a completion says %s", acc.step, qos_strerror(s));
-    if (q->flight_ns > 0 && !acc_queue[k].urgent)
-        acc.done_ns = acc.now;
+    if (acc.now > acc.last_ns && acc.now - acc.last_ns > acc.gap_ns)
+        acc.gap_ns = acc.now - acc.last_ns;
+    acc.last_ns = acc.now;
+    if (q->flight_ns > 0 && !acc_queue[k].urgent) {
+        acc.done_ns = acc.moved_ns = acc.now;
+        for (r = 0; r < ACC_REQUESTS && q->beyond; r++) /* what was there before it may hang */
+            acc.request[r].may_hang = acc.request[r].may_hang ||
+                                      ((acc.request[r].life == R_DISPATCHED || acc.request[r].life == R_AT_DEVICE) &&
+                                       (acc.request[r].sent_ns <= q->sent_ns || acc.request[r].sent_ns == QOS_NEVER));
+    }
     if (q->generation == c->generation && c->used) {
         struct qos_stats stats;
         c->outstanding--;
@@ -1501,6 +1533,28 @@ static void acc_cancel(void)
     q->life = R_IDLE;
 }
 
+/* `never`: only a submit or a completion can bring a request, if nothing waits, or all places are taken and no gate
+ * request waits for less. A class that expires may be told. */
+static void acc_judge_never(uint64_t told)
+{
+    const uint32_t at = acc_count(R_AT_DEVICE), there = at + acc_count(R_DISPATCHED);
+    bool gates = false;
+    uint32_t i;
+    for (i = 0; i < ACC_REQUESTS; i++)
+        gates = gates || (acc.request[i].life == R_QUEUED && acc_queue[i].gate);
+    if (WORLD_V02 || told == QOS_NEVER || acc_count(R_URGENT) ||
+        !((there == at && (acc_count(R_QUEUED) == 0 || at >= acc.config.dispatch_max)) ||
+          (at >= acc.config.device_max && !gates)))
+        return;
+    for (i = 0; i < acc.classes; i++)
+        if (acc.node[i].used && !acc.node[i].group && acc.node[i].terms.expires_ns &&
+            (acc.node[i].over || acc.node[i].terms.expires_ns == told ||
+             (!acc.by_rate && acc.node[i].terms.expires_ns < told))) /* open: late for that while the bound is full */
+            return;
+    ACC_FAIL("dispatch_next", "step %" PRIu32 ": only a submit or a completion can bring a request, told %" PRIu64,
+             acc.step, told);
+}
+
 /* The time told was the end of a class (ends), or too early: once for each request. */
 static void acc_was_early(bool ends)
 {
@@ -1518,6 +1572,8 @@ static void acc_dispatch(void)
         ends = ends || acc.node[i].over;
     told = asked ? htb_dispatch_next_ns(&acc_tree, shown) : 0;
     acc_see_ends();
+    if (asked)
+        acc_judge_never(told);
     while (count-- && !acc.w->broken) {
         bool one = acc_dispatch_one();
         if (asked && !gave && !one && told <= acc.now)
@@ -1542,6 +1598,7 @@ static void acc_wake(void)
     uint64_t shown = acc_shown(), told = htb_dispatch_next_ns(&acc_tree, shown), to;
     uint32_t i, ends;
     acc_see_ends();
+    acc_judge_never(told);
     if (told <= acc.now)
         return;
     if (told == QOS_NEVER || told - acc.now > ACC_FAR_NS)
@@ -1563,6 +1620,25 @@ static void acc_wake(void)
         ends += acc.node[i].over;
     if (!acc_dispatch_one())
         acc_was_early(ends != 0);
+}
+
+/* `waits`: waits until something goes, at each time told: early at most once for each request. */
+static void acc_wait(void)
+{
+    const uint32_t most = acc_count(R_QUEUED) + acc_count(R_DISPATCHED) + acc.classes + 1;
+    uint32_t i;
+    for (i = 0; i <= most && !acc.w->broken && !acc.ends; i++) {
+        const uint64_t told = htb_dispatch_next_ns(&acc_tree, acc.now);
+        acc_see_ends();
+        acc_judge_never(told);
+        if (told == QOS_NEVER || told - acc.now > ACC_FAR_NS)
+            return;
+        acc_advance(told);
+        if (acc_dispatch_one())
+            return;
+    }
+    if (i > most)
+        ACC_FAIL("dispatch_next", "step %" PRIu32 ": told %" PRIu32 " times in vain", acc.step, i);
 }
 
 /* ---- calls: what is told ----------------------------------------------------------------------------------------- */
@@ -1595,6 +1671,16 @@ static void acc_judge_tree(void)
     if (s.flight_ns > flight + 40 || s.flight_ns + 40 < flight)
         ACC_FAIL("info", "step %" PRIu32 ": device time in flight %" PRIu64 ", told %" PRIu64, acc.step,
                  (uint64_t)flight, s.flight_ns);
+    /* Open: until what went before a reset is complete, it counts as other requests, which hang or do not. */
+    for (i = 0, flight = 40, there = hung_of(&s) != 0; i < ACC_REQUESTS; i++)
+        if (acc.request[i].life == R_DISPATCHED || acc.request[i].life == R_AT_DEVICE) {
+            flight += acc.request[i].may_hang ? acc.request[i].flight_ns : 0;
+            there += acc.request[i].sent_ns == QOS_NEVER;
+        }
+    acc.hung_unsure = acc.hung_unsure && there != 0;
+    if (hung_of(&s) > flight && !acc.hung_unsure)
+        ACC_FAIL("info", "step %" PRIu32 ": %" PRIu64 " ns hang, and of what is there %" PRIu64 " can", acc.step,
+                 hung_of(&s), (uint64_t)flight);
     if (acc.by_rate ? s.flight_bound_ns != QOS_UNLIMITED
                     : s.flight_bound_ns < acc.config.flight_min_ns || s.flight_bound_ns > acc.config.flight_max_ns)
         ACC_FAIL("info", "step %" PRIu32 ": the bound in flight is %" PRIu64 ", its range %" PRIu64 " to %" PRIu64,
@@ -1706,6 +1792,13 @@ static void acc_reset_clock(void)
         if (acc.request[i].life == R_QUEUED) /* when it began to wait is another clock's time */
             acc.node[acc.request[i].slot].waited_unsure = true;
     acc.done_ns = 0;
+    acc.moved_ns = to;
+    acc.last_ns = to < acc.last_ns ? to : acc.last_ns;
+    for (i = 0; i < ACC_REQUESTS; i++) { /* it went at another clock's time */
+        acc.request[i].beyond = true;
+        acc.request[i].sent_ns = QOS_NEVER;
+        acc.hung_unsure = acc.hung_unsure || acc.request[i].life == R_DISPATCHED || acc.request[i].life == R_AT_DEVICE;
+    }
     acc.gate_end = acc.gate_end > acc.now ? to + (acc.gate_end - acc.now) : 0;
     acc.was_capped = acc.lacked = MAYBE;
     acc.now = acc.seen_ns = to;
@@ -1950,6 +2043,13 @@ static void acc_one_step(void)
 {
     uint64_t kind = acc_any(0, 99), to = acc.now + acc_span();
     uint32_t id, i;
+    const bool longer = acc.waits && acc_chance(250);
+    if (longer) { /* as long as a device pauses, or after a wrong time */
+        if (acc_chance(200))
+            acc_reset_clock();
+        to = acc.now + acc_any(100000000, 400000000);
+        kind = acc_chance(500) ? 58 : kind;
+    }
     if (acc_told_id != ACC_NONE && acc_told_ns > acc.now && acc_told_ns - acc.now < ACC_FAR_NS && acc_chance(300))
         to = acc_told_ns - (acc_chance(300) ? 1 : 0);
     if (to < ACC_FAR_NS * 3)
@@ -1969,6 +2069,8 @@ static void acc_one_step(void)
             acc_submit();
     } else if (kind < 62)
         acc_dispatch();
+    else if (acc.waits && kind < 64)
+        acc_wait();
     else if (kind < 66)
         acc_wake();
     else if (kind < 69) {
@@ -2017,7 +2119,9 @@ static void calls_run(struct world *w)
     acc.resources = acc_chance(700) ? 1 : (uint32_t)acc_any(2, 4);
     acc.by_rate = world_choice(w, F_BOUND) == 1;
     acc.queues = world_choice(w, F_QUEUES) == 1;
-    acc.settings = world_choice(w, F_PROGRAM) == 6;
+    acc.waits = world_choice(w, F_PROGRAM) == 9;
+    acc.queues = acc.queues || acc.waits;
+    acc.settings = world_choice(w, F_PROGRAM) == 6 || (acc.waits && acc_chance(500));
     acc.tags_unsure = acc.queues;
     acc.slop = 1;
     acc_told_id = ACC_NONE;

@@ -2,8 +2,9 @@
  *
  * A token is a nanosecond of the root. Classes ask in open loops below their rates or in closed loops, for all of the
  * run or a part of it; in some worlds they are divided over two trees that have joined, of which one stops. `phases`: one
- * tree, and in each phase of seconds another speed, pauses, a class in trouble, or a demand that grows. The account
- * is of when each request came, was due (S + latency_ns, as the contract says) and was complete; accounts are doubles. */
+ * tree, and in each phase of seconds another speed, pauses, a class in trouble, or a demand that grows. `chooses`: a
+ * device that takes any of what is there, and is faster the more there is, so that latency and speed exclude each other:
+ * a class with latency_ns that it has a promise for, or that costs another one its rate. The account is of when each request came, was due (S + latency_ns, as the contract says) and was complete; accounts are doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_LATE_H
 #define QOS_TESTS_WORLD_HTB_LATE_H
 
@@ -13,7 +14,8 @@
 #define LA_TREES 2u
 #define LA_TIMES 192u
 #define LA_PHASES 8u
-#define LA_IN_TIME 8000u /* requests: each raises the bound */
+#define LA_CHOICES 100000u /* requests of `chooses` */
+#define LA_IN_TIME 8000u   /* requests: each raises the bound */
 
 struct la_request {
     struct htb_request htb;
@@ -48,8 +50,9 @@ static struct {
     struct la_request *at[LA_CHANNELS], *queue[LA_CLASSES * LA_DEPTH];
     uint64_t done, flight[LA_TREES];
     double used; /* tokens complete in the last quarter; of phases, since judged_ns */
-    bool phases, was_quiet;
-    uint32_t phase, limit;                                       /* limit: the last class has so many outstanding now */
+    bool phases, was_quiet, chooses, hurts, paused; /* hurts: another class has a rate */
+    double gain, think_ns, each_ns;                 /* each_ns: a request costs so much beside its tokens */
+    uint32_t phase, limit;                          /* limit: the last class has so many outstanding now */
     uint64_t phase_ns, judged_ns, trouble_ns, grows_ns, grow_ns; /* the phase ends; one more is asked for; each */
     double speed, slower, ratios;
 } la;
@@ -76,11 +79,14 @@ static uint32_t la_outstanding(const struct la_class *c)
 
 static void la_start(uint32_t channel)
 {
-    struct la_request *r = la.queue[0];
+    const uint32_t which = la.chooses ? (uint32_t)world_between(&la.rng, 0, la.waiting - 1) : 0;
+    struct la_request *r = la.queue[which];
     double ns = (double)r->htb.tokens[0] * la.channels / la.capacity;
     if (la.spread)
         ns *= (double)world_between(&la.rng, 100 - la.spread, 100 + la.spread) / 100;
-    memmove(la.queue, la.queue + 1, --la.waiting * sizeof *la.queue);
+    if (la.chooses)
+        ns = (ns + la.each_ns) * (1 - la.gain + la.gain / la.waiting);
+    memmove(la.queue + which, la.queue + which + 1, (--la.waiting - which) * sizeof *la.queue);
     r->end_ns = la.now + (uint64_t)ns + 1;
     la.at[channel] = r;
 }
@@ -125,11 +131,13 @@ static void la_complete(uint32_t channel)
     c->time_ns[c->times++ % LA_TIMES] = la.now - r->came_ns;
     if (rate > 0)
         c->behind_ns = fmax(0, c->behind_ns - (double)c->n / rate);
+    if (la.chooses && id == 1 && !la.paused)
+        r->end_ns = la.now + (uint64_t)(la.think_ns * (double)world_between(&la.rng, 0, 1000) / 1000);
     if (latency <= 0)
         return;
     c->was_late = c->was_late || (double)(la.now - r->came_ns) > latency - 1000;
     c->in_time = (double)la.now > r->turn_ns + latency ? 0 : c->in_time + 1;
-    if (la.now > la.end_ns / 4 * 3) {
+    if (la.now > (la.chooses ? la.end_ns / 4 : la.end_ns / 4 * 3)) {
         c->judged++;
         c->late += (double)la.now > r->turn_ns + latency + 1000;
     }
@@ -157,6 +165,7 @@ static void la_submit(uint32_t id, struct la_request *r)
 static uint64_t la_ask(uint32_t id)
 {
     struct la_class *c = &la.class_of[id];
+    uint64_t next = UINT64_MAX;
     uint32_t i;
     if (la.now < c->from_ns)
         return c->from_ns;
@@ -167,6 +176,10 @@ static uint64_t la_ask(uint32_t id)
             break;
         if (c->request[i].htb.state != HTB_IDLE || (c->interval_ns > 0 && la.now < c->next_ns))
             continue;
+        if (la.chooses && !la.paused && id == 1 && la.now < c->request[i].end_ns) { /* it thinks */
+            next = c->request[i].end_ns < next ? c->request[i].end_ns : next;
+            continue;
+        }
         if (c->interval_ns > 0)
             c->next_ns = la.now + (uint64_t)(c->interval_ns * (double)world_between(&la.rng, 100, 120) / 100) + 1;
         la_submit(id, &c->request[i]);
@@ -175,7 +188,7 @@ static uint64_t la_ask(uint32_t id)
         c->asked_ns = la.now;
         c->since_done = 0;
     }
-    return c->interval_ns > 0 && la_outstanding(c) < c->depth ? c->next_ns : UINT64_MAX;
+    return c->interval_ns > 0 && la_outstanding(c) < c->depth ? c->next_ns : next;
 }
 
 static void la_go(void)
@@ -411,6 +424,93 @@ static void la_phases_draw(void)
     }
 }
 
+/* ---- chooses ---- */
+
+static void la_chooses_draw(void)
+{
+    struct la_class *c = &la.class_of[1], *flood = &la.class_of[2];
+    const uint64_t n =
+        world_scale(&la.rng, 100000, 500000); /* open: of some larger the other class has 0.3 of its rate */
+    la.paused = world_chance(&la.rng, 300);
+    la.hurts = !la.paused && world_chance(&la.rng, 500);
+    la.gain = la.hurts ? 0.8 : 0.5;
+    la.spread = 50;
+    la.channels = la.trees = 1;
+    la.classes = 3;
+    la.config.classes = LA_CLASSES;
+    la.config.rate_per_s[0] = 1000000000;
+    la.config.order = HTB_FIFO;
+    la.config.dispatch_max = la.config.device_max = LA_CLASSES * LA_DEPTH;
+    la.burst_ns = 1e7;
+    la.capacity = la.hurts ? 0.25 : 1; /* of one alone at the device */
+    la.end_ns = (uint64_t)(LA_CHOICES * (double)n / la.capacity * (1 - la.gain));
+    c->n = flood->n = n;
+    c->to_ns = flood->to_ns = UINT64_MAX;
+    c->depth = la.hurts || la.paused ? 2 : 4;
+    flood->depth = 48;
+    c->terms.latency_ns =
+        (uint64_t)((double)n / la.capacity *
+                   (double)(la.hurts ? world_between(&la.rng, 8, 14) : world_between(&la.rng, 12, 30)));
+    c->terms.rate_per_s[0] = la.hurts ? 125000000 : 800000000;
+    flood->terms.rate_per_s[0] = la.hurts ? 750000000 : 0;
+    la.think_ns = (double)n / la.capacity * (la.hurts ? 10 : 20);
+    if (!la.paused)
+        return;
+    la.gain = la.think_ns = 0;
+    la.capacity = (double)world_between(&la.rng, 18, 24) / 10;
+    la.each_ns = 0.3 * (double)n;
+    la.spread = 0;
+    la.config.lag_ns = 1000 * n;
+    la.end_ns = 40 * la.config.lag_ns;
+    c->n = n / world_between(&la.rng, 8, 20); /* its two at a time are less than its rate */
+    c->terms.latency_ns = 0;
+    c->terms.rate_per_s[0] = 500000000;
+    flood->terms.rate_per_s[0] = 400000000; /* it asks for that, in an open loop */
+    flood->interval_ns = (double)n / 0.4;
+    flood->depth = LA_DEPTH;
+    la.trouble_ns = 4 * la.config.lag_ns;
+    la.grows_ns = 20 * la.config.lag_ns;
+}
+
+/* One pause; long after that class 1 asks for all that it can. Returns when it looks again. */
+static uint64_t la_pause(void)
+{
+    if (la.now >= la.trouble_ns) {
+        la.trouble_ns = UINT64_MAX;
+        if (la.at[0])
+            la.at[0]->end_ns += la.config.lag_ns * world_between(&la.rng, 3, 12) / 10;
+    }
+    if (la.now >= la.grows_ns) {
+        la.grows_ns = UINT64_MAX;
+        la.class_of[1].depth = LA_DEPTH;
+        la.class_of[1].n = la.class_of[2].n;
+        la.class_of[2].longest_ns = 0;
+    }
+    return la.trouble_ns < la.grows_ns ? la.trouble_ns : la.grows_ns < la.end_ns ? la.grows_ns : la.end_ns;
+}
+
+/* `late`: 99 of 100 are in time, where the promise can be kept: of 100 k requests so many are late by chance. `own`: and
+ * where it cannot, or only for the rate of another class, that one has its rate. `wait`: long after a pause a request of
+ * a class within its rate waits for what is at the device, and n / R. */
+static void la_judge_chosen(void)
+{
+    const struct la_class *c = &la.class_of[1], *other = &la.class_of[2];
+    const double judged = (double)c->judged, rate = (double)other->terms.rate_per_s[0] / 1e9;
+    struct qos_stats s;
+    (void)htb_stats(&la_tree[0], 2, &s);
+    if (la.paused) {
+        if ((double)other->longest_ns > 16 * (double)other->n / rate)
+            LA_FAIL("wait", "long after a pause a request within its rate waits %.1f n / R",
+                    (double)other->longest_ns * rate / (double)other->n);
+    } else if (la.hurts) {
+        if ((double)s.granted < 0.97 * rate * (double)la.end_ns)
+            LA_FAIL("own", "beside a class with latency_ns another has %.3f of its rate",
+                    (double)s.granted / rate / (double)la.end_ns);
+    } else if ((double)c->late > 0.01 * judged + 3.5 * sqrt(0.01 * judged)) {
+        LA_FAIL("late", "of %.0f requests %" PRIu64 " were late", judged, c->late);
+    }
+}
+
 /* ---- the world ---- */
 
 static void la_draw(void)
@@ -507,7 +607,10 @@ static void late_run(struct world *w)
     la.w = w;
     world_rng_init(&la.rng, w->seed, 109);
     la.phases = world_choice(w, F_PROGRAM) == 7;
-    if (la.phases)
+    la.chooses = world_choice(w, F_PROGRAM) == 12;
+    if (la.chooses)
+        la_chooses_draw();
+    else if (la.phases)
         la_phases_draw();
     else
         la_draw();
@@ -515,7 +618,7 @@ static void late_run(struct world *w)
     if (!la_begin())
         return;
     while (la.now < la.end_ns && la.phase <= LA_PHASES && !w->broken) {
-        uint64_t next = la.phases ? la_phase() : la.end_ns;
+        uint64_t next = la.phases ? la_phase() : la.paused ? la_pause() : la.end_ns;
         for (i = 0; i < la.channels; i++)
             if (la.at[i] && la.at[i]->end_ns <= la.now)
                 la_complete(i);
@@ -538,7 +641,9 @@ static void late_run(struct world *w)
         la_behind(next - la.now);
         la.now = next;
     }
-    if (!w->broken && !la.phases)
+    if (!w->broken && la.chooses)
+        la_judge_chosen();
+    else if (!w->broken && !la.phases)
         la_judge_all();
 }
 

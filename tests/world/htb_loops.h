@@ -2,11 +2,13 @@
  *
  * 2 to 50 classes below the root, without rates and limits, of any weights, are asked in any order: each again at the
  * time that it was told. Nothing is queued. Accounts are doubles. Open, not judged: the bound of the contract itself,
- * which two pass up to four times, loops in groups, and more than 64 loops, where they drift apart. */
+ * which two pass up to four times, and loops in groups. `crowd`: more than 64, so that not all can have a claim; they
+ * drift apart, but in the mean each has its share. */
 #ifndef QOS_TESTS_WORLD_HTB_LOOPS_H
 #define QOS_TESTS_WORLD_HTB_LOOPS_H
 
 #define LO_NODES 51u
+#define LO_CROWD 131u
 
 struct lo_node {
     double weight, largest, given;
@@ -16,13 +18,15 @@ struct lo_node {
 static struct {
     struct world *w;
     struct world_rng rng;
-    struct lo_node node[LO_NODES];
+    struct lo_node node[LO_CROWD];
+    bool crowd;
+    double all;                                               /* requests, so far */
     double low[LO_NODES][LO_NODES], high[LO_NODES][LO_NODES]; /* given / weight, less that of another, since both ask */
     uint32_t nodes;
     uint64_t now;
 } lo;
 static struct htb lo_tree;
-static unsigned char lo_memory[131072] __attribute__((aligned(64)));
+static unsigned char lo_memory[262144] __attribute__((aligned(64)));
 
 #define LO_FAIL(oracle, ...) world_fail(lo.w, oracle, lo.now, __VA_ARGS__)
 
@@ -31,7 +35,8 @@ static void lo_judge(uint32_t at)
 {
     const struct lo_node *a = &lo.node[at];
     uint32_t other;
-    for (other = 1; other < lo.nodes; other++) {
+    lo.all++;
+    for (other = 1; other < lo.nodes && !lo.crowd; other++) {
         const struct lo_node *b = &lo.node[other];
         const double d = a->given / a->weight - b->given / b->weight;
         const double most = 4 * ((a->largest + 1) / a->weight + (b->largest + 1) / b->weight);
@@ -70,8 +75,9 @@ static void lo_draw(struct htb_config *c)
     const uint64_t root = world_scale(&lo.rng, 1000, 1000000000);
     uint64_t size = (uint64_t)((double)root * 0.01) + 1; /* up to a burst of the root */
     uint32_t id;
-    lo.nodes = world_chance(&lo.rng, 300) ? (uint32_t)world_between(&lo.rng, 13, LO_NODES)
-                                          : (uint32_t)world_between(&lo.rng, 3, 12);
+    lo.nodes = lo.crowd                     ? (uint32_t)world_between(&lo.rng, 66, LO_CROWD)
+               : world_chance(&lo.rng, 300) ? (uint32_t)world_between(&lo.rng, 13, LO_NODES)
+                                            : (uint32_t)world_between(&lo.rng, 3, 12);
     size = world_scale(&lo.rng, size / 500 + 1, size);
     c->classes = lo.nodes;
     c->rate_per_s[0] = root;
@@ -81,19 +87,43 @@ static void lo_draw(struct htb_config *c)
         struct lo_node *t = &lo.node[id];
         t->weight = weight[world_rand(&lo.rng) % (sizeof weight / sizeof *weight)];
         t->most = world_between(&lo.rng, 1, size);
+        if (lo.crowd) {
+            t->weight = world_chance(&lo.rng, 500) ? 1 : 4;
+            t->most = world_between(&lo.rng, size / 2 + 1, size);
+        }
         t->least = world_chance(&lo.rng, 500) ? t->most : 1;
         t->n = t->most;
         t->largest = (double)t->most;
     }
 }
 
+/* `weights_loop` of a crowd: since all had what the buckets held at the beginning, each has its share, within a third and
+ * some requests. */
+static void lo_judge_crowd(const double *given)
+{
+    double all = 0, weights = 0;
+    uint32_t id;
+    for (id = 1; id < lo.nodes; id++) {
+        all += lo.node[id].given - given[id];
+        weights += lo.node[id].weight;
+    }
+    for (id = 1; id < lo.nodes; id++) {
+        const double got = lo.node[id].given - given[id], share = all / weights * lo.node[id].weight;
+        if (fabs(got - share) > share / 3 + 4 * lo.node[id].largest)
+            LO_FAIL("weights_loop", "of %" PRIu32 " loops, %" PRIu32 " got %.0f, its share is %.0f", lo.nodes - 1, id,
+                    got, share);
+    }
+}
+
 static void loops_run(struct world *w)
 {
     struct htb_config c;
+    static double given[LO_CROWD];
     uint32_t id, i, steps = (uint32_t)world_value(w, F_STEPS) * 8;
     memset(&lo, 0, sizeof lo);
     memset(&c, 0, sizeof c);
     lo.w = w;
+    lo.crowd = world_choice(w, F_PROGRAM) == 11;
     world_rng_init(&lo.rng, w->seed, 107);
     lo_draw(&c);
     if (htb_init(&lo_tree, lo_memory, sizeof lo_memory, &c) != QOS_OK)
@@ -105,7 +135,7 @@ static void loops_run(struct world *w)
         if (htb_reserve(&lo_tree, lo.now, id, &terms, NULL) != QOS_OK)
             LO_FAIL("admission", "what fits is refused");
     }
-    for (i = 0; i < steps && !w->broken; i++) {
+    for (i = 0; (lo.crowd ? lo.all < 24 * lo.nodes : i < steps) && !w->broken; i++) {
         const uint32_t first = (uint32_t)world_between(&lo.rng, 0, lo.nodes - 2), back = world_chance(&lo.rng, 500);
         uint64_t next = UINT64_MAX;
         uint32_t k;
@@ -118,7 +148,11 @@ static void loops_run(struct world *w)
             if (lo.node[id].told_ns < next)
                 next = lo.node[id].told_ns;
         lo.now = next;
+        for (id = 1; id < lo.nodes && lo.all < 8 * lo.nodes; id++)
+            given[id] = lo.node[id].given;
     }
+    if (lo.crowd && !w->broken)
+        lo_judge_crowd(given);
 }
 
 #endif
