@@ -273,9 +273,9 @@ static void meta(struct lane *l)
 
 static void wrong(struct lane *l)
 {
-    static const char *const line[] = {"foo\r\n",         "\r\n",        "get\r\n",     "set a\r\n",       "incr a\r\n",
-                                       "mg\r\n",          "delete\r\n",  "touch a\r\n", "set a x 0 1\r\n", "mn\r\n",
-                                       "cas a 0 0 1\r\n", "gat x a\r\n", "ma\r\n"};
+    static const char *const line[] = {"foo\r\n",       "\r\n",        "get\r\n",     "set a\r\n",       "incr a\r\n",
+                                       "mg\r\n",        "delete\r\n",  "touch a\r\n", "set a 0 0 x\r\n", "mn\r\n",
+                                       "cas a 0 0\r\n", "gat x a\r\n", "ma\r\n"};
     const char *w = line[draw(sizeof line / sizeof *line)];
     if (strcmp(w, "mn\r\n") != 0 && !other_words)
         say(l, w);
