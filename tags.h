@@ -454,8 +454,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *
  *   s, r, d and l are tournament trees over the dense ids, 4-ary with 16-byte keys (s), 8-ary with 8-byte keys. Places
  *   are fixed: the path of an update is known from the id alone, so the loads of all levels overlap, hardly a branch
- *   depends on the keys, and no index of positions is kept. From 10,000 clients on a client takes 145 bytes, under
- *   reward 161, with TAGS_ALLOW 16 more.
+ *   depends on the keys, and no index of positions is kept. From 10,000 clients on a client takes 161 bytes, under
+ *   reward 177, with TAGS_ALLOW 16 more.
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -498,6 +498,7 @@ struct tags_priv_rate {
     uint64_t tag_ns;
     uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_node */
     uint64_t rest;       /* < rate */
+    uint64_t skipped_ns; /* by which it was raised since the last charge, when its client returned */
 };
 
 /* The mean service time; see "parallel devices". */
@@ -547,6 +548,7 @@ struct tags_priv_queue {
 #define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
 #define TAGS_PRIV_SPENT 32u     /* taken from it */
 #define TAGS_PRIV_AT_WORK 64u   /* among the M oldest */
+#define TAGS_PRIV_AWAY 128u     /* rho and delta were served in the time that its client was away for: not given back */
 struct tags_priv_charge {
     uint64_t limit_ns, reserve_ns;
     struct qos_u128 share; /* or on the surplus tag */
@@ -773,6 +775,22 @@ QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns,
     all = units * QOS_NS_PER_S + p->rest;
     p->rest = all % p->rate_per_s;
     p->tag_ns = qos_sat_add(p->tag_ns, all / p->rate_per_s);
+    p->skipped_ns = 0;
+}
+
+QOS_PRIV void tags_priv_rate_return(struct tags_priv_rate *p, uint64_t floor_ns)
+{
+    p->skipped_ns = qos_sat_add(p->skipped_ns, qos_sat_sub(floor_ns, p->tag_ns));
+    tags_priv_rate_raise(p, floor_ns);
+}
+
+/* Adds units that were served elsewhere: as far as that was while its client was away, the time has passed already. */
+QOS_PRIV_NOINLINE void tags_priv_rate_bring(struct tags_priv_rate *p, uint64_t units)
+{
+    const uint64_t tag_ns = p->tag_ns;
+    p->tag_ns = qos_sat_sub(tag_ns, p->skipped_ns);
+    tags_priv_rate_charge(p, 0, units);
+    tags_priv_rate_raise(p, tag_ns);
 }
 
 /* Takes back what a charge of units that ended at end_ns has ahead of floor_ns. Returns by how many ns, rounded up. */
@@ -2247,9 +2265,9 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
     if (tags->config.shared && h->at_device == 0)
         tags_priv_join_shared(tags, id);
     else if (h->at_device == 0)
-        tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
-    tags_priv_rate_raise(&tags->reserve[id],
-                         tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), h->at_device != 0));
+        tags_priv_rate_return(&tags->limit[id], tags->now_ns);
+    tags_priv_rate_return(&tags->reserve[id],
+                          tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), h->at_device != 0));
     tags_priv_raise_v(pool); /* others may have been served alone since */
     h->tag = tags_priv_most_of(pool->v, h->tag);
 }
@@ -2504,12 +2522,14 @@ QOS_PRIV uint64_t tags_priv_units(const struct tags *tags, uint64_t cost, uint32
 /* What the request takes from the reservation and limit tags at a level; its flags say which. */
 QOS_PRIV uint64_t tags_priv_reserved_units(const struct tags *tags, const struct tags_priv_slot *slot, uint32_t level)
 {
-    return slot->flags[level] & TAGS_PRIV_BY_RESERVE ? tags_priv_units(tags, slot->cost, slot->rho) : slot->rho;
+    const uint32_t rho = slot->flags[level] & TAGS_PRIV_AWAY ? 0 : slot->rho;
+    return slot->flags[level] & TAGS_PRIV_BY_RESERVE ? tags_priv_units(tags, slot->cost, rho) : rho;
 }
 
 QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct tags_priv_slot *slot, uint32_t level)
 {
-    return slot->flags[level] & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, slot->delta) : 0;
+    const uint32_t delta = slot->flags[level] & TAGS_PRIV_AWAY ? 0 : slot->delta;
+    return slot->flags[level] & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, delta) : 0;
 }
 
 /* Charges the reservation tag. In its phase the deadline was the earliest: the clock may move back for all. */
@@ -2549,6 +2569,13 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
         packed &= ~TAGS_PRIV_BORROWED;
         tags->hot[id].packed = slot->flags[level] & TAGS_PRIV_BY_RESERVE ? packed : packed | TAGS_PRIV_BORROWED;
         slot->flags[level] |= TAGS_PRIV_BY_LIMIT;
+    }
+    if (slot->delta && !shared && (tags->reserve[id].skipped_ns || tags->limit[id].skipped_ns)) {
+        slot->flags[level] |= TAGS_PRIV_AWAY;
+        if (slot->rho)
+            tags_priv_rate_bring(&tags->reserve[id], slot->rho);
+        if (slot->flags[level] & TAGS_PRIV_BY_LIMIT)
+            tags_priv_rate_bring(&tags->limit[id], slot->delta);
     }
     reserved = tags_priv_reserved_units(tags, slot, level);
     limited = tags_priv_limited_units(tags, slot, level);
@@ -3241,7 +3268,8 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
  *
  *   dmClock: a client of several servers tells each one, with a request, what it was served elsewhere since its last
  *   request there: delta in all, rho by reservation. It is charged with that request, so reservation and limit hold for
- *   the sum. The client counts answers, of all servers and of each:
+ *   the sum. Of a client that returns, what it was served while it was away moves its tags from where they were when it
+ *   left: that time has passed already. The client counts answers, of all servers and of each:
  *
  *       send to server s:   delta = (done by all - done by s) - told to s before        told to s += delta
  *       answer of server s: done by all, done by s += 1

@@ -23,8 +23,8 @@ struct k_client {
     int borrowed; /* what was charged to its limit last went by weight; 2: not known */
     struct tags_client terms;
     int64_t limit_rate, reserve_rate; /* of the last terms that had one */
-    int64_t limit;                    /* tag */
-    struct k_range reserve;
+    int64_t limit, limit_skip; /* tag, and by how much it was raised since the last charge when its client came */
+    struct k_range reserve, skip;
     long double share, surplus;
     uint32_t queued, at_device, last_cost, services;
     uint64_t cost[K_QUEUE], queued_cost;
@@ -38,6 +38,7 @@ struct k_slot {
     uint32_t client, cost, rho, delta, phase;
     bool by_limit, no_share, above, earned, spent;
     bool by_reserve, perhaps;  /* perhaps: it may not have been charged by reservation */
+    bool away;                 /* rho and delta were served while its client was away from here */
     long double amount, share; /* share: where its charge ended */
     int64_t limit, sent_ns;
     struct k_range reserve;
@@ -235,9 +236,13 @@ static void k_off_limit(struct k_client *c)
 static void k_wake(struct k_client *c)
 {
     struct k_range f = k_floor(c, c->at_device > 0);
+    c->skip.lo += k_max(0, f.lo - c->reserve.hi);
+    c->skip.hi += k_max(0, f.hi - c->reserve.lo);
     k_raise(&c->reserve, f.lo, f.hi);
-    if (c->at_device == 0)
+    if (c->at_device == 0) {
+        c->limit_skip += k_max(0, calls.t - c->limit);
         c->limit = k_max(c->limit, calls.t);
+    }
     k_raise_v();
     if (c->share < calls.v)
         c->share = calls.v;
@@ -288,6 +293,22 @@ static void k_count(struct k_client *c, uint32_t phase, uint64_t units)
 static void k_charge_limit(struct k_client *c, uint64_t units)
 {
     c->limit = k_max(c->limit, calls.t - calls.burst) + k_step_ns(c->limit_rate, units);
+    c->limit_skip = 0;
+}
+
+/* What it was served elsewhere moves its tags from where they were when it left. */
+static void k_bring(struct k_client *c, struct k_slot *s)
+{
+    s->away = s->delta && (c->limit_skip || c->skip.lo);
+    if (s->delta && !s->away && c->skip.hi)
+        calls.unsure = true;
+    if (s->away && s->rho) {
+        const int64_t ns = k_step_ns(c->reserve_rate, s->rho);
+        k_raise(&c->reserve, c->reserve.lo - c->skip.hi + ns, c->reserve.hi - c->skip.lo + ns);
+        c->skip.lo = c->skip.hi = 0;
+    }
+    if (s->away && c->limited && s->phase != TAGS_PHASE_ABOVE_LIMIT)
+        c->limit = k_max(c->limit, c->limit - c->limit_skip + k_step_ns(c->limit_rate, s->delta));
 }
 
 /* Work that is due by weight, times 1000. */
@@ -313,8 +334,11 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         s->perhaps = s->by_reserve && c->reserve.hi > k_clock();
         sure = !s->perhaps;
     }
-    if (s->by_reserve || s->rho) {
-        const int64_t ns = k_step_ns(c->reserve_rate, s->rho + (s->by_reserve ? own : 0));
+    k_bring(c, s);
+    if (s->by_reserve || (s->rho && !s->away)) {
+        const int64_t ns = k_step_ns(c->reserve_rate, (s->away ? 0 : s->rho) + (s->by_reserve ? own : 0));
+        c->skip.lo = 0;
+        c->skip.hi = s->perhaps ? c->skip.hi : 0;
         if (s->perhaps) { /* it is charged if it is due: below the clock */
             c->reserve.hi = k_max(c->reserve.hi, k_max(k_clock(), oldest) + ns);
             c->reserve.lo = k_min(k_max(c->reserve.lo, oldest) + ns, k_clock() + 1);
@@ -332,13 +356,13 @@ static void k_charge(struct k_client *c, struct k_slot *s)
     if (c->limited && s->phase != TAGS_PHASE_ABOVE_LIMIT) {
         c->borrowed = s->perhaps ? 2 : !s->by_reserve;
         s->by_limit = true;
-        k_charge_limit(c, own + s->delta);
+        k_charge_limit(c, own + (s->away ? 0 : s->delta));
         s->limit = c->limit;
     }
     if (s->phase == TAGS_PHASE_RESERVATION &&
         tags_info(&tags, QOS_NONE, &state) == QOS_OK) { /* late: the clock moves */
         const int64_t more = (int64_t)state.clock_behind_ns - calls.behind;
-        if (more < k_max(0, oldest - c->reserve.hi) || more > k_max(0, oldest - c->reserve.lo))
+        if (!calls.unsure && (more < k_max(0, oldest - c->reserve.hi) || more > k_max(0, oldest - c->reserve.lo)))
             world_fail(calls.w, "exact", (uint64_t)calls.t,
                        "step %" PRIu64 ": the clock moves back by %" PRId64 " ns, not %" PRId64 "..%" PRId64,
                        calls.step, more, k_max(0, oldest - c->reserve.hi), k_max(0, oldest - c->reserve.lo));
@@ -445,6 +469,8 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
         if (!more) {
             k_refund(at, reserved, limited, amount);
         } else {
+            if (reserved)
+                c->skip.lo = c->skip.hi = 0;
             c->reserve.hi += k_step_ns(c->reserve_rate, reserved);
             c->reserve.lo += s->perhaps ? 0 : k_step_ns(c->reserve_rate, reserved);
             if (limited)
@@ -1118,8 +1144,8 @@ static void k_give_back(void)
         if (e != QOS_OK)
             K_FAIL("exact_call", "%d", (int)e);
         c->cancelled++, calls.all.cancelled++;
-        k_refund(at, (s->by_reserve ? k_units(s->cost) : 0) + s->rho, s->by_limit ? k_units(s->cost) + s->delta : 0,
-                 s->amount);
+        k_refund(at, (s->by_reserve ? k_units(s->cost) : 0) + (s->away ? 0 : s->rho),
+                 s->by_limit ? k_units(s->cost) + (s->away ? 0 : s->delta) : 0, s->amount);
         k_credit(s, -(int64_t)s->amount);
         k_slot_leaves(at);
         return;
