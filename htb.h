@@ -164,7 +164,8 @@ struct htb_config {
     uint64_t burst_ns;                      /* of the root, and of each class that sets none; 1..HTB_BURST_MAX_NS;
                                              * 0: 10 ms, at 40 MB/s one seek's worth of data */
     uint64_t request_max_tokens;            /* how much a bucket holds beside a burst: 1..QOS_TOKENS_MAX / 4; 0:
-                                             * another burst; QOS_NOTHING. The chapter "tree" has a table */
+                                             * another burst; QOS_NOTHING: none, so who asks late at the gate loses
+                                             * tokens. The chapter "tree" has a table */
     uint64_t debt_ns;              /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
     uint64_t lag_ns;               /* a slow device makes up for this much lost service; all classes alike
                                     * lose what is older; 1..HTB_BURST_MAX_NS; 0: 1 s */
@@ -257,8 +258,9 @@ struct htb_class_state {
     uint32_t outstanding;   /* class: requests dispatched or at the device */
     enum htb_wait waits;    /* class: what its next request waits for, as of the latest now_ns */
     uint64_t since_ns;      /* class: when that request was submitted; QOS_NEVER: it has none */
-    uint64_t p50_ns;        /* class: median time from submission to completion of its latest requests, to a tenth */
-    uint64_t p99_ns;        /* class: of about the latest thousand, the 99th percentile, to a fifth; both 0: none yet */
+    uint64_t p50_ns;        /* HTB_BY_FLIGHT, class: median time from submission to completion of its latest requests,
+                             * in the mean to a tenth; not below 1,024 */
+    uint64_t p99_ns;        /* of about the latest thousand the 99th percentile, to a fifth; both 0: none yet */
 };
 
 /* ---- the API at a glance ------------------------------------------------------------------------------------------
@@ -4364,7 +4366,7 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *                      claims, what is borrowed moves the tags on, as in the queues
  *     a claim counts   up to the node whose limit blocked it, else up to the root
  *     it ends          when the class takes, or asks again; is at its own limit; ends, moves or gets other terms; or
- *                      burst_ns after the time at which it could have taken
+ *                      burst_ns, its own or the tree's if that is less, after the time at which it could have taken
  *
  * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. If more than HTB_PRIV_CLAIMS_MAX
  * classes wait, the first in the order have the claims. */
@@ -4538,7 +4540,7 @@ QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uin
 QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way,
                                            const uint64_t *n, uint64_t now_ns)
 {
-    const uint64_t burst_ns = (uint64_t)tree->cls[id].burst_us * 1000;
+    const uint64_t burst_ns = qos_min(tree->cls[id].burst_us, tree->cls[tree->classes].burst_us) * 1000;
     uint32_t at, i, last = 0;
     struct htb_priv_claim *c;
     if (way->blocked == id || way->send_ns == QOS_NEVER)

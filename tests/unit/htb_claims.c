@@ -7,11 +7,12 @@
 
 enum { TENANTS = 128 };
 
-/* Tenants at the gate: each takes requests of its size until it is refused. One timer serves all. */
+/* Tenants at the gate: each takes requests of its size until it is refused. One timer serves all, or each has its own. */
 struct loop {
     struct world w;
     uint32_t count, id[TENANTS]; /* in the order in which they are asked */
-    uint64_t size[TENANTS], got[TENANTS], grants, wakeups;
+    uint64_t size[TENANTS], got[TENANTS], told[TENANTS], grants, wakeups;
+    bool own_timers;
     double weight[TENANTS]; /* by id; 0: its share is not compared */
 };
 
@@ -22,6 +23,10 @@ static void loop_until(struct loop *l, uint64_t now_ns, uint64_t end_ns)
         uint64_t next_ns = QOS_NEVER;
         for (i = 0; i < l->count; i++) {
             uint32_t id = l->id[i];
+            if (l->own_timers && l->told[id] > now_ns) {
+                next_ns = qos_min(next_ns, l->told[id]);
+                continue;
+            }
             while (htb_take(&l->w.tree, now_ns, id, l->size[id]) == QOS_OK) {
                 l->got[id] += l->size[id];
                 l->grants++;
@@ -31,7 +36,8 @@ static void loop_until(struct loop *l, uint64_t now_ns, uint64_t end_ns)
                                                                          (double)l->size[id] / l->weight[id] +
                                                                          (double)l->size[k] / l->weight[k] + 1);
             }
-            next_ns = qos_min(next_ns, htb_next_ns(&l->w.tree, now_ns, id, l->size[id]));
+            l->told[id] = htb_next_ns(&l->w.tree, now_ns, id, l->size[id]);
+            next_ns = qos_min(next_ns, l->told[id]);
         }
         CHECK(next_ns > now_ns);
         now_ns = next_ns;
@@ -76,6 +82,8 @@ static void open_loop(struct loop *l, const struct htb_config *config, uint32_t 
     world_open(&l->w, config);
     memset(l->got, 0, sizeof l->got);
     memset(l->weight, 0, sizeof l->weight);
+    memset(l->told, 0, sizeof l->told);
+    l->own_timers = false;
     l->grants = l->wakeups = 0;
     l->count = count;
 }
@@ -162,6 +170,31 @@ static void whole_buckets(enum htb_bound bound, uint64_t size)
         loop_until(&l, 0, 2 * S);
         CHECK_GE(l.got[1] + l.got[2] + l.got[3] + size, 80000000);
         CHECK_LE(l.wakeups, 4 * l.grants + 3); /* a claim seems to end burst_ns after its time */
+        world_close(&l.w);
+    } while (permute(&l));
+}
+
+/* A tenant whose burst is a hundred times the tree's, and whose requests need more than the root's bucket holds, waits
+ * beside one of small requests: its claim lasts no longer than others' do. */
+static void long_burst(enum htb_bound bound)
+{
+    struct htb_config config = config_of(bound);
+    struct htb_class c = class_of(0, 0, 0);
+    struct loop l;
+    config.request_max_tokens = QOS_NOTHING;
+    first_order(&l, 2, 1);
+    do {
+        CHECK_CONTEXT("bound %d; first %u", (int)bound, l.id[0]);
+        open_loop(&l, &config, 2);
+        reserve_weight(&l, 1, 0, 1);
+        reserve_weight(&l, 2, 0, 1);
+        l.own_timers = true;
+        c.burst_ns = S;
+        CHECK_EQ(htb_change(&l.w.tree, 0, 2, &c, NULL), QOS_OK);
+        l.size[1] = 4096;
+        l.size[2] = 1000000;
+        loop_until(&l, 0, 3 * S);
+        CHECK_GE(l.got[1] + l.got[2] + l.size[2], 120000000);
         world_close(&l.w);
     } while (permute(&l));
 }
@@ -361,6 +394,7 @@ int main(void)
         }
         whole_buckets(b, 400000);
         whole_buckets(b, 1000000);
+        long_burst(b);
         never_comes_back(b);
         behind_the_queues(b, 1);
         behind_the_queues(b, 2);

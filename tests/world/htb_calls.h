@@ -1037,7 +1037,7 @@ static void acc_take(void)
         c->on = true;
         c->sure = (way.blocked == ACC_NONE || way.blocked_sure) && way.passes != MAYBE;
         c->reach = way.blocked == ACC_NONE || !c->sure ? acc.root : way.blocked;
-        c->until = told + acc.node[id].terms.burst_ns;
+        c->until = told + (uint64_t)acc_least(acc.node[id].terms.burst_ns, acc.node[acc.root].terms.burst_ns);
         if (acc_ends_by(id, told - acc.now)) { /* the time told is that of best effort */
             c->sure = false;
             c->until = UINT64_MAX;
