@@ -1690,6 +1690,9 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     if (!sure && need && need <= client->held)
         return client->shared || !client->due_ns ? 0 : at;
     claim_at = tokenpool_client_priv_want(client, need, &claim);
+    /* Nor at each claim, once the next period is late: perhaps no monitor runs. */
+    if (!sure && !client->shared && client->due_ns && qos_elapsed_ns(client->due_ns, now_ns) >= client->head.poll_ns)
+        return at;
     if (claim_at < at) {
         at = claim_at;
         *what = sure ? claim : TOKENPOOL_PRIV_PERIOD;
