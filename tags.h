@@ -1489,7 +1489,7 @@ QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
  *   1. The slots at the device are a list in order of dispatch. The first min(n, M) are at work, to worked_last.
  *   2. passed counts up to passed_ns. If the order is kept, charges and what cancelled requests used add up to the time
  *      in which the device had something, to the ns: what divisions leave is carried on.
- *   3. Completions of one now_ns are in the batch until a later call; their requests have left the device.
+ *   3. Completions of one now_ns are in the batch until a later call, or none is left; they have left the device.
  */
 
 /* F in 1/256 ns. Of a client without history: of the one measured last, at most service_ns, as V passes a large one. */
@@ -3054,6 +3054,8 @@ QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const 
         tags->batch = i;
         tags->batch_ns = tags_priv_device_ns(tags);
         tags->batch_count++;
+        if (tags->at_device == 0) /* no more of them */
+            tags_priv_settle_batch(tags);
         return QOS_OK;
     }
     if (tags->mean)

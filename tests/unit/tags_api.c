@@ -1150,11 +1150,14 @@ static void taken_for_serial(void)
     }
     CHECK_EQ(tags_pull(&tags, now, 1, &g[0]), QOS_OK);
     CHECK_EQ(tags_pull(&tags, now, 1, &g[1]), QOS_OK);
+    CHECK_EQ(tags_pull(&tags, now, 1, &g[2]), QOS_OK);
     before = report(0).device_ns;
     CHECK(!report(QOS_NONE).as_serial);
-    CHECK_EQ(tags_complete(&tags, now += 2 * MS, &g[0], 0), QOS_OK);
+    CHECK_EQ(tags_complete(&tags, now += 3 * MS, &g[0], 0), QOS_OK);
     CHECK_EQ(tags_complete(&tags, now += MS, &g[1], 0), QOS_OK); /* the look before is over */
-    CHECK_EQ(report(0).device_ns - before, MS);
+    CHECK_EQ(report(0).device_ns - before, 3 * MS / 2);
+    CHECK_EQ(tags_complete(&tags, now += MS, &g[2], 0), QOS_OK); /* nothing is at the device: all is charged */
+    CHECK_EQ(report(0).device_ns - before, 5 * MS);
     close_tags();
 }
 
