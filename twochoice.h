@@ -1670,16 +1670,25 @@ QOS_PRIV enum qos_status twochoice_priv_sync_mark(struct twochoice_table *t)
     return QOS_OK;
 }
 
+/* Zeros from here to the end of both slots: a mark that a crash cut in the first format ends before. */
+QOS_PRIV_NOINLINE bool twochoice_priv_fill_mark(struct twochoice_table *t, size_t at)
+{
+    uint8_t zeros[TWOCHOICE_PRIV_MARK_SLOT];
+    __builtin_memset(zeros, 0, sizeof zeros);
+    while (at < 2 * sizeof zeros) {
+        const size_t len = sizeof zeros - at % sizeof zeros;
+        if (t->storage.write(t->storage.ctx, TWOCHOICE_MARK_LOG, at, zeros, len) != 0)
+            return false;
+        at += len;
+    }
+    return true;
+}
+
 /* Both slots, one with a mark. Durable on return. */
 QOS_PRIV enum qos_status twochoice_priv_fresh_mark(struct twochoice_table *t)
 {
-    const struct twochoice_storage *s = &t->storage;
-    uint8_t zeros[TWOCHOICE_PRIV_MARK_SLOT];
-    __builtin_memset(zeros, 0, sizeof zeros);
     t->mark_slot = 0;
-    if (s->create(s->ctx, TWOCHOICE_MARK_LOG) != 0 ||
-        s->write(s->ctx, TWOCHOICE_MARK_LOG, 0, zeros, sizeof zeros) != 0 ||
-        s->write(s->ctx, TWOCHOICE_MARK_LOG, sizeof zeros, zeros, sizeof zeros) != 0 ||
+    if (t->storage.create(t->storage.ctx, TWOCHOICE_MARK_LOG) != 0 || !twochoice_priv_fill_mark(t, 0) ||
         twochoice_priv_put_mark(t, NULL) != QOS_OK)
         return QOS_EIO;
     return twochoice_priv_sync_mark(t);
@@ -1699,16 +1708,17 @@ QOS_PRIV enum qos_status twochoice_priv_read(const struct twochoice_table *t, ui
     return QOS_OK;
 }
 
-/* The latest mark, beside the `there` records of log 0. QOS_ENOENT: there was never one. QOS_ECORRUPT: none fits. */
+/* The latest mark, beside the `there` records of log 0, and how many bytes both slots have. QOS_ENOENT: there was never
+ * one. QOS_ECORRUPT: none fits. */
 QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint64_t there, uint64_t log_end,
-                                                 struct twochoice_priv_record *mark)
+                                                 struct twochoice_priv_record *mark, size_t *got)
 {
     const uint64_t id = t->log[0].id;
     uint8_t b[2 * TWOCHOICE_PRIV_MARK_SLOT];
-    size_t got = 0, at;
-    if (twochoice_priv_read(t, TWOCHOICE_MARK_LOG, 0, b, sizeof b, &got) != QOS_OK)
+    size_t at;
+    if (twochoice_priv_read(t, TWOCHOICE_MARK_LOG, 0, b, sizeof b, got) != QOS_OK)
         return QOS_EIO;
-    for (at = 0; at + TWOCHOICE_RECORD_BYTES <= got; at += TWOCHOICE_PRIV_MARK_SLOT) {
+    for (at = 0; at + TWOCHOICE_RECORD_BYTES <= *got; at += TWOCHOICE_PRIV_MARK_SLOT) {
         struct twochoice_priv_record r;
         if (!twochoice_priv_intact(b + at, 0))
             continue;
@@ -1721,7 +1731,7 @@ QOS_PRIV enum qos_status twochoice_priv_get_mark(struct twochoice_table *t, uint
     }
     /* An unfinished format wrote at most a header, and nothing into the second slot. */
     if (mark->type != TWOCHOICE_PRIV_MARK && log_end <= TWOCHOICE_RECORD_BYTES &&
-        (got < sizeof b || b[sizeof b / 2 + TWOCHOICE_RECORD_BYTES - 1] == 0))
+        (*got < sizeof b || b[sizeof b / 2 + TWOCHOICE_RECORD_BYTES - 1] == 0))
         return QOS_ENOENT;
     if (mark->type != TWOCHOICE_PRIV_MARK || there == 0 || mark->f.offset > id)
         return QOS_ECORRUPT;
@@ -2081,7 +2091,7 @@ QOS_API enum qos_status twochoice_table_format(struct twochoice_table *table)
 /* A new log says the same as log 0. After damage, what raised the bound on stamps may be missing: a mark is at most two
  * rounds of commits old: 2^21. */
 QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *t, const struct twochoice_priv_record *mark,
-                                               bool damaged)
+                                               size_t mark_bytes, bool damaged)
 {
     const uint64_t window = (uint64_t)t->groups * TWOCHOICE_PRIV_BITS;
     struct twochoice_priv_log *l = &t->log[0];
@@ -2103,7 +2113,7 @@ QOS_PRIV enum qos_status twochoice_priv_resume(struct twochoice_table *t, const 
     l->state = TWOCHOICE_PRIV_LOST; /* it may not have been synced, nor its mark */
     if (marked) {                   /* the latest slot again: the other one was synced before */
         t->mark_slot = 1 - t->mark_slot;
-        status = twochoice_priv_put_mark(t, mark);
+        status = twochoice_priv_fill_mark(t, mark_bytes) ? twochoice_priv_put_mark(t, mark) : QOS_EIO;
         if (status == QOS_OK)
             status = twochoice_priv_sync_mark(t);
     } else {
@@ -2120,6 +2130,7 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
     struct twochoice_recovery mine = {0, 0, 0}, *r = recovery ? recovery : &mine;
     struct twochoice_priv_record mark = twochoice_priv_record_of(0, 0, 0, 0, 0);
     uint64_t log_end = 0;
+    size_t mark_bytes = 0;
     enum qos_status status;
     bool damaged;
     QOS_ASSERT(table);
@@ -2133,7 +2144,7 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
     r->dropped_bytes = log_end - r->valid_bytes;
     if (status == QOS_OK || status == QOS_ECORRUPT) {
         const uint64_t there = r->valid_bytes / TWOCHOICE_RECORD_BYTES;
-        const enum qos_status marked = twochoice_priv_get_mark(table, there, log_end, &mark);
+        const enum qos_status marked = twochoice_priv_get_mark(table, there, log_end, &mark, &mark_bytes);
         if (marked != QOS_OK && (status == QOS_OK || marked != QOS_ENOENT))
             status = marked;
     }
@@ -2141,7 +2152,7 @@ QOS_API enum qos_status twochoice_table_recover(struct twochoice_table *table, u
     if (damaged && flags == TWOCHOICE_ACCEPT_PREFIX && r->valid_bytes != 0)
         status = QOS_OK;
     if (status == QOS_OK)
-        status = twochoice_priv_resume(table, &mark, damaged);
+        status = twochoice_priv_resume(table, &mark, mark_bytes, damaged);
     if (status != QOS_OK)
         twochoice_priv_clear(table);
     return status;

@@ -214,7 +214,7 @@ int world_storage_write(struct world_storage *s, int file, uint64_t offset, cons
 {
     struct world_file *f = opened(s, file);
     bool after, fails;
-    if (!f || offset + len > WORLD_STORAGE_BYTES || (begin(s, &after) && !after) || f->bad)
+    if (!f || offset + len > WORLD_STORAGE_BYTES || (begin(s, &after) && !after) || f->bad || offset > f->now_len)
         return 1;
     fails = world_chance(&s->rng, s->config.write_fails_permille);
     if (s->config.capacity_bytes && offset + len > f->now_len &&
