@@ -189,6 +189,23 @@ static void answer(int fd, const struct node_setup *s, uint32_t id)
     fflush(stdout);
 }
 
+/* Takes the next caller who may attach. Strangers are refused at once, so that they keep nobody out. */
+static void next_caller(const struct node_setup *s)
+{
+    uint32_t id, most = 64;
+    int fd;
+    while (most-- > 0 && (fd = accept4(door.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        if (allowed(fd, door.group)) {
+            door.asking = fd;
+            door.asking_ns = tool_now_ns();
+            return;
+        }
+        (void)shutdown(fd, SHUT_RD); /* what it sent is read: else it would see a reset, not the answer */
+        (void)!recv(fd, &id, sizeof id, MSG_DONTWAIT);
+        answer(fd, s, 0);
+    }
+}
+
 /* Handles arrivals and departures. Never waits: a silent caller is dropped after a second. */
 static void attend(const struct node_setup *s)
 {
@@ -205,10 +222,8 @@ static void attend(const struct node_setup *s)
     }
     if (door.listener < 0)
         return;
-    if (door.asking < 0) {
-        door.asking = accept4(door.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        door.asking_ns = tool_now_ns();
-    }
+    if (door.asking < 0)
+        next_caller(s);
     if (door.asking >= 0) {
         ssize_t n = recv(door.asking, &id, sizeof id, MSG_DONTWAIT);
         if (n == (ssize_t)sizeof id)
@@ -238,8 +253,8 @@ static int attach_by_name(const char *name, uint32_t id)
     shm.data_node = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (shm.data_node < 0 || connect(shm.data_node, (struct sockaddr *)&a, size) != 0)
         tool_die(TOOL_FAILED, "--name %s: %s", name, errno == ECONNREFUSED ? "no data node has it" : strerror(errno));
+    (void)!send(shm.data_node, &id, sizeof id, MSG_NOSIGNAL); /* refused before: the answer is there */
     if (setsockopt(shm.data_node, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
-        send(shm.data_node, &id, sizeof id, MSG_NOSIGNAL) != (ssize_t)sizeof id ||
         recvmsg(shm.data_node, &m, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof in)
         tool_die(TOOL_FAILED, "--name %s: the data node does not answer", name);
     in.refused[sizeof in.refused - 1] = 0;

@@ -97,6 +97,21 @@ refused "--serve or --id" --name "$name-one"
 if [ "$(id -u)" = 0 ]; then # another user, and one of the group that is let in
     said=$(timeout 60 setpriv --reuid=65534 --clear-groups "$tool" --name "$name-one" --id 0 2>&1) && { echo "a stranger was let in"; exit 1; }
     case $said in *"may not attach"*) ;; *) echo "unclear: $said"; exit 1 ;; esac
+    # One who knocks without end, and says nothing, keeps nobody out.
+    setpriv --reuid=65534 --clear-groups /usr/bin/python3 -c "import socket, time
+held = []
+for k in range(10**9):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.setblocking(False)
+    try:
+        s.connect('\\0qoskit-tokenpool/$name-one')
+        held = held[-60:] + [s]
+    except BlockingIOError: time.sleep(0.005)
+    if k == 100: print('knocks', flush=True)" >"$out/knocks.txt" 2>&1 & knocks=$!
+    soon grep -q knocks "$out/knocks.txt"
+    refused "clients are 0 to 1" --name "$name-one" --id 2
+    kill $knocks
+    ! wait $knocks || { cat "$out/knocks.txt"; exit 1; }
     "$tool" --serve --name "$name-group" --group daemon --clients 2 --table 64M >"$out/grouped.txt" 2>&1 & grouped=$!
     soon grep -q "@qoskit-tokenpool/$name-group\$" /proc/net/unix
     setpriv --reuid=65534 --regid=65534 --groups="$(getent group daemon | cut -d: -f3)" "$tool" --name "$name-group" --id 0 >"$out/group.txt" 2>&1 & member=$!
