@@ -260,7 +260,7 @@ struct htb_class_state {
     uint64_t since_ns;      /* class: when that request was submitted; QOS_NEVER: it has none */
     uint64_t p50_ns;        /* HTB_BY_FLIGHT, class: median time from submission to completion of its latest requests,
                              * in the mean to a tenth; not below 1,024 */
-    uint64_t p99_ns;        /* of about the latest thousand the 99th percentile, to a fifth; both 0: none yet */
+    uint64_t p99_ns;        /* 99th percentile of about the latest 1,000, in the mean to a fifth; both 0: none yet */
 };
 
 /* ---- the API at a glance ------------------------------------------------------------------------------------------
