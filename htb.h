@@ -589,6 +589,7 @@ struct htb_priv_flight {
     uint16_t part;                             /* what the root lends has of the bound, of HTB_PRIV_WHOLE; logarithm */
     enum htb_priv_phase phase;
     bool up, searching, full;       /* direction of the trial; look for the knee; a request had to wait for room */
+    bool waits;                     /* one does now */
     uint32_t step;                  /* the bound changes by 1 + 2^-step */
     uint32_t longer;                /* looks are 4^longer times as long, as the demand or the device varies */
     uint32_t by;                    /* class that the bound is narrowed for; QOS_NONE */
@@ -604,7 +605,8 @@ struct htb_priv_flight {
     uint64_t speed[3];              /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
-    uint64_t asked, was_asked, found_for;      /* 64 times what is asked for, in the mean: so far; last; for the knee */
+    uint64_t waited, on_end;                   /* complete while others wait: in this look; on end, at the knee */
+    uint32_t waits_of[3], found_waits;         /* of 64 requests, so many did: by phase; when the knee was judged */
     uint64_t n, done_ns, begun_ns, most_ns;    /* of this look: requests, device time, begin (active); most in flight */
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
@@ -1966,13 +1968,15 @@ QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
  * it is, or NULL. */
 QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t now_ns)
 {
+    tree->flight.waits = false;
     do {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
         const uint64_t room_ns = htb_priv_room_ns(tree, payer);
         if (room_ns > qos_min(now_ns, QOS_NEVER - 1) ||
             (room_ns != 0 && !htb_priv_may_go_beyond(&tree->flight, now_ns))) { /* what never comes is later */
-            tree->flight.full = tree->flight.full || payer != QOS_NONE;
+            tree->flight.waits = payer != QOS_NONE;
+            tree->flight.full = tree->flight.full || tree->flight.waits;
             break;
         }
         if (payer == QOS_NONE) {
@@ -2210,9 +2214,12 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
- *     search    from the start; when the speed changes by a quarter; when twice as much is asked for, in the mean of
- *               64 requests, as when the knee last moved (who is alone needs little in flight); and after pauses that
- *               begin with 64 looks and double, up to 60 s: probing takes at most 1/64. For a quarter more, after 64
+ *     search    from the start; when the speed changes by a quarter, but in steps of 2 and 1.5; when more is asked for:
+ *               at the knee, requests wait for room while 64 / (1 - w)^2 complete on end. w is the part that did as the
+ *               knee was judged: in the trial that was kept, else in the look before or after it, whichever is less; a
+ *               queue that is there w of the time is there on end for about 1 / (1 - w)^2 services by chance. With
+ *               w = 1 the knee is the device's, else what the tenants needed. And after pauses that begin with 64 looks
+ *               and double, up to 60 s: probing takes at most 1/64
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
  *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
@@ -2368,7 +2375,7 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
     htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
     f->n = f->done_ns = f->most_ns = 0;
-    f->asked = 0;
+    f->waited = 0;
     f->full = false;
 }
 
@@ -2455,7 +2462,7 @@ QOS_PRIV uint64_t htb_priv_from_speed(const struct htb *tree)
     const struct htb_priv_flight *f = &tree->flight;
     if (!htb_priv_is_deep(tree))
         return f->look_speed;
-    if (f->found_for == QOS_NEVER || f->wide_ns == 0)
+    if (f->look_speed == 0 || f->wide_ns == 0)
         return 0;
     return qos_mul_div_floor(f->wide_done_ns, UINT64_C(1) << 20, f->wide_ns);
 }
@@ -2480,8 +2487,9 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
     if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart = htb_priv_apart(f->speed[0], f->settled_speed);
         f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
-        if (!f->searching && apart > f->settled_speed / 4) { /* another device: what was learned does not count */
-            htb_priv_search(f, 0);
+        if (!(f->searching && (f->step < 2 || f->settled_speed == 0)) && apart > f->settled_speed / 4) {
+            htb_priv_search(f, 0); /* another device: what was learned does not count */
+            f->settled_speed = f->speed[0];
             f->look_speed = f->speed[0];
             f->wide_ns = f->active_ns - f->begun_ns;
             f->wide_done_ns = f->done_ns;
@@ -2516,6 +2524,7 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     uint64_t bound_ns = f->knee_ns;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN],
                    apart = htb_priv_apart(before, after);
+    f->found_waits = (uint32_t)qos_min(f->waits_of[HTB_PRIV_BASE], f->waits_of[HTB_PRIV_AGAIN]);
     /* No evidence, unless a wider bound gives plainly more than both: look for longer. */
     if (apart > qos_max(before, after) >> (f->step + 1) && f->longer < 3 &&
         !(f->up && f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + 2 * apart)) {
@@ -2525,7 +2534,7 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
         f->step -= f->step != 0;
         f->failed = false;
         f->hold_ns = 0;
-        f->found_for = f->up ? qos_max(f->found_for, f->was_asked) : f->was_asked;
+        f->found_waits = f->waits_of[HTB_PRIV_TRIAL];
     } else {
         htb_priv_failed(f, now_ns);
     }
@@ -2605,14 +2614,13 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     const uint64_t tried_ns = f->knee_ns;
     const bool doubled = f->phase == HTB_PRIV_TRIAL && htb_priv_doubled(f);
     f->speed[f->phase] = htb_priv_speed(f);
+    f->waits_of[f->phase] = (uint32_t)(64 * f->waited / qos_max(f->n, 1));
     if (doubled && !f->hurts) { /* kept */
         f->speed[HTB_PRIV_BASE] = f->speed[HTB_PRIV_TRIAL];
         f->failed = false;
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_BASE) {
         htb_priv_look_back(tree);
-        if (f->found_for == QOS_NEVER) /* the first look */
-            f->found_for = f->was_asked;
         htb_priv_choose(tree, now_ns);
     } else if (f->phase == HTB_PRIV_TRIAL) {
         f->phase = HTB_PRIV_AGAIN;
@@ -2992,25 +3000,20 @@ QOS_PRIV uint64_t htb_priv_look_least(const struct htb_priv_flight *f)
     return f->active_ns - f->begun_ns < long_ns ? least : least / 8;
 }
 
-/* The knee is for what was asked for when it last moved, in the mean of 64 requests. For twice as much a search begins
- * anew, whatever the look; for a quarter more it is probed soon. */
+/* If requests seldom waited as the knee was judged, it is what was asked for then: when they do on end, it is looked
+ * for anew, whatever the look. That counts at the knee only: a narrower trial makes requests wait itself. */
 QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    f->asked += (uint64_t)tree->queued + tree->dispatch.waiting + tree->dispatch.at_device;
-    if (f->n % 64 != 0)
+    const bool at_knee = f->phase != HTB_PRIV_TRIAL && f->bound_ns >= f->knee_ns;
+    const uint64_t none_wait = 64 - f->found_waits;
+    f->waited += f->waits;
+    f->on_end = f->waits && at_knee ? f->on_end + 1 : 0;
+    if (qos_sat_mul(f->on_end, none_wait * none_wait) < 64 * 64 * 64)
         return false;
-    f->was_asked = f->asked;
-    f->asked = 0;
-    if (!f->full || f->was_asked - f->was_asked / 5 <= f->found_for)
-        return false;
-    if (f->was_asked / 2 <= f->found_for) { /* that may come and go: a probe, after 64 looks */
-        f->probe_ns = qos_min(f->probe_ns, qos_sat_add(tree->now_ns, 64 * (f->active_ns - f->begun_ns)));
-        return false;
-    }
     f->longer = 0;
     htb_priv_search(f, 0);
-    f->found_for = f->was_asked;
+    f->found_waits = 64;
     htb_priv_break_off(tree);
     return true;
 }
@@ -3493,7 +3496,7 @@ QOS_PRIV_NOINLINE void htb_priv_start(struct htb *tree, void *mem, const struct 
     tree->joined.fits = HTB_PRIV_WIDE;
     tree->flight.by = QOS_NONE;
     tree->flight.up = tree->flight.searching = true;
-    tree->flight.found_for = QOS_NEVER;
+    tree->flight.found_waits = 64;
     tree->flight.last_ns = c.start_ns;
     tree->flight.next_ns = 1;
     tree->flight.part = HTB_PRIV_EVEN;

@@ -317,8 +317,7 @@ static void la_judge_all(void)
 /* ---- phases ---- */
 
 /* `knee`: of what is asked for and the device can do, in the last third of each phase, 0.6 is used in the mean of all
- * phases. Open: where one request was asked for at a time, and suddenly many, now and then a half or a quarter is used
- * until the next probe, in many phases: so more is asked for bit by bit. */
+ * phases. */
 static void la_phase_judge(void)
 {
     const double asked = fmin(1, (double)la.limit / la.channels);
@@ -341,7 +340,7 @@ static void la_phase_begin(void)
     la.grow_ns = 0;
     if (quiet) { /* for long */
         ns = fmax(ns, 4000 * n * la.channels / la.capacity);
-    } else if (la.was_quiet || world_chance(&la.rng, 200)) { /* more and more is asked for */
+    } else if (!la.was_quiet && world_chance(&la.rng, 200)) { /* more and more is asked for */
         la.limit = 1;
         la.grow_ns = (uint64_t)(ns / 2 / LA_DEPTH);
     }
