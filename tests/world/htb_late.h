@@ -4,7 +4,8 @@
  * run or a part of it; in some worlds they are divided over two trees that have joined, of which one stops. `phases`: one
  * tree, and in each phase of seconds another speed, pauses, a class in trouble, or a demand that grows. `chooses`: a
  * device that takes any of what is there, and is faster the more there is, so that latency and speed exclude each other:
- * a class with latency_ns that it has a promise for, or that costs another one its rate. The account is of when each request came, was due (S + latency_ns, as the contract says) and was complete; accounts are doubles. */
+ * a class with latency_ns that it has a promise for, or that costs another one its rate. The account is of when each
+ * request came, was due (S + latency_ns, as the contract says) and was complete; accounts are doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_LATE_H
 #define QOS_TESTS_WORLD_HTB_LATE_H
 
@@ -52,7 +53,7 @@ static struct {
     double used; /* tokens complete in the last quarter; of phases, since judged_ns */
     bool phases, was_quiet, chooses, hurts, paused; /* hurts: another class has a rate */
     double gain, think_ns, each_ns;                 /* each_ns: a request costs so much beside its tokens */
-    uint32_t phase, limit;                          /* limit: the last class has so many outstanding now */
+    uint32_t phase, limit;                          /* limit: outstanding of the last class; if paused, then */
     uint64_t phase_ns, judged_ns, trouble_ns, grows_ns, grow_ns; /* the phase ends; one more is asked for; each */
     double speed, slower, ratios;
 } la;
@@ -127,7 +128,8 @@ static void la_complete(uint32_t channel)
     }
     if (htb_complete(&la_tree[c->tree], la.now, HTB_DONE, NULL, &r->htb) != QOS_OK)
         LA_FAIL("once", "a completion is refused");
-    c->longest_ns = la.now - r->came_ns > c->longest_ns ? la.now - r->came_ns : c->longest_ns;
+    if (r->came_ns >= la.judged_ns)
+        c->longest_ns = la.now - r->came_ns > c->longest_ns ? la.now - r->came_ns : c->longest_ns;
     c->time_ns[c->times++ % LA_TIMES] = la.now - r->came_ns;
     if (rate > 0)
         c->behind_ns = fmax(0, c->behind_ns - (double)c->n / rate);
@@ -484,13 +486,16 @@ static uint64_t la_pause(void)
         la.class_of[1].depth = LA_DEPTH;
         la.class_of[1].n = la.class_of[2].n;
         la.class_of[2].longest_ns = 0;
+        la.judged_ns = la.now;
+        la.limit = la_outstanding(&la.class_of[2]);
     }
     return la.trouble_ns < la.grows_ns ? la.trouble_ns : la.grows_ns < la.end_ns ? la.grows_ns : la.end_ns;
 }
 
 /* `late`: 99 of 100 are in time, where the promise can be kept: of 100 k requests so many are late by chance. `own`: and
  * where it cannot, or only for the rate of another class, that one has its rate. `wait`: long after a pause a request of
- * a class within its rate waits for what is at the device, and n / R. */
+ * a class within its rate waits for what is at the device, and n / R; and for those of its own before it, from when the
+ * other class had small requests: these cost far more than their tokens, so the reservations did not fit the device. */
 static void la_judge_chosen(void)
 {
     const struct la_class *c = &la.class_of[1], *other = &la.class_of[2];
@@ -498,9 +503,9 @@ static void la_judge_chosen(void)
     struct qos_stats s;
     (void)htb_stats(&la_tree[0], 2, &s);
     if (la.paused) {
-        if ((double)other->longest_ns > 16 * (double)other->n / rate)
-            LA_FAIL("wait", "long after a pause a request within its rate waits %.1f n / R",
-                    (double)other->longest_ns * rate / (double)other->n);
+        if ((double)other->longest_ns > (16 + la.limit) * (double)other->n / rate)
+            LA_FAIL("wait", "long after a pause a request within its rate waits %.1f n / R behind %" PRIu32,
+                    (double)other->longest_ns * rate / (double)other->n, la.limit);
     } else if (la.hurts) {
         if ((double)s.granted < 0.97 * rate * (double)la.end_ns)
             LA_FAIL("own", "beside a class with latency_ns another has %.3f of its rate",
