@@ -2249,8 +2249,9 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_setup(struct tokenpool_monitor *
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
         head[i] = qos_atomic_load_relaxed(&at[i]);
     tokenpool_priv_head_put(&f, head[0] & 0xffffu, want);
-    if (resume && __builtin_memcmp(head, want, sizeof head) != 0)
-        return QOS_ECORRUPT;
+    for (i = 0; resume && i < TOKENPOOL_HEAD_BYTES / 8; i++)
+        if (head[i] != want[i])
+            return QOS_ECORRUPT;
     __builtin_memset(monitor, 0, sizeof *monitor);
     qos_layout_begin(&layout, mem);
     tokenpool_monitor_priv_layout(&layout, monitor, &f);

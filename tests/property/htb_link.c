@@ -154,7 +154,7 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
 /* Beside a bound that is fixed at fixed_ns: of its total at least `total`, of the first tenant's rate `rate`. Returns what
  * it had of that. */
 static double beside(const char *what, const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint64_t to_ns,
-                   uint64_t seed, double rate, double total)
+                     uint64_t seed, double rate, double total)
 {
     double got[3], best[3], all, best_all;
     CHECK_CONTEXT("%s, seed %u", what, (unsigned)seed);
@@ -176,18 +176,10 @@ static void suddenly(void)
 {
     static const struct {
         uint64_t cost_ns, rtt, requests, load, joins_s, seed;
-    } links[] = {{407521, 12, 30, 50, 14, 654},
-                 {393712, 10, 30, 79, 16, 835},
-                 {322545, 6, 28, 72, 21, 746},
-                 {431363, 9, 24, 61, 8, 703},
-                 {315352, 12, 39, 53, 17, 662},
-                 {413659, 12, 29, 76, 20, 36},
-                 {265378, 12, 31, 41, 16, 984},
-                 {225766, 12, 21, 50, 17, 780},
-                 {201848, 11, 11, 107, 14, 303},
-                 {278135, 11, 29, 70, 12, 333},
-                 {141781, 12, 30, 118, 9, 485},
-                 {474607, 10, 12, 68, 11, 624}};
+    } links[] = {{407521, 12, 30, 50, 14, 654}, {393712, 10, 30, 79, 16, 835}, {322545, 6, 28, 72, 21, 746},
+                 {431363, 9, 24, 61, 8, 703},   {315352, 12, 39, 53, 17, 662}, {413659, 12, 29, 76, 20, 36},
+                 {265378, 12, 31, 41, 16, 984}, {225766, 12, 21, 50, 17, 780}, {201848, 11, 11, 107, 14, 303},
+                 {278135, 11, 29, 70, 12, 333}, {141781, 12, 30, 118, 9, 485}, {474607, 10, 12, 68, 11, 624}};
     double got[3], of;
     uint32_t i, less = 0;
     for (i = 0; i < sizeof links / sizeof *links; i++) {
@@ -197,7 +189,8 @@ static void suddenly(void)
                                .every_ns = n * links[i].load * fit / 100,
                                .joins_ns = from};
         run(&l, 0, from + S, from + 9 * S, links[i].seed, got);
-        of = (got[0] + got[1] + got[2]) / (links[i].requests + 1 < fit ? (double)(links[i].requests + 1) / (double)fit : 1);
+        of = (got[0] + got[1] + got[2]) /
+             (links[i].requests + 1 < fit ? (double)(links[i].requests + 1) / (double)fit : 1);
         printf("suddenly %2u for %2u: %.3f of what is asked for\n", (unsigned)links[i].requests + 1, (unsigned)fit, of);
         less += of < 0.8;
     }
