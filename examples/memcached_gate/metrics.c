@@ -2,14 +2,15 @@
 // histograms with their sum and count, labels escaped), in a file or over HTTP.
 #include "gate.h"
 #include <errno.h>
-#include <netdb.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define REQUEST_MAX 4096
-#define CLIENT_NS QOS_NS_PER_S /* a scraper has this long to ask */
+#define SCRAPERS 16                   /* at a time */
+#define SCRAPE_NS (10 * QOS_NS_PER_S) /* to ask and to take the reply; Prometheus itself waits no longer by default */
 
 static const char *const reason[REFUSED_REASONS] = {"memory", "connections", "idle", "memcached_down"};
 
@@ -208,66 +209,96 @@ char *metrics_text(bool prometheus, size_t *bytes)
 
 /* ---- over HTTP --------------------------------------------------------------------------------------------------- */
 
+/* One thread for all scrapers. None waits for another: each has a deadline, and when all places are taken, a new one
+ * gets that of the one that has been silent for the longest time. */
+static struct scraper {
+    int fd;
+    char asked[REQUEST_MAX], *reply; /* NULL: the request is not whole yet */
+    size_t asked_bytes, bytes, sent;
+    uint64_t end_ns;
+} scraper[SCRAPERS];
+static uint32_t scrapers; /* by age */
 static int http_fd;
 
-static void reply(int fd, const char *status, const char *type, const char *body, size_t bytes)
+static void end_scraper(uint32_t k)
 {
-    char head[256];
-    size_t at = 0, head_bytes = (size_t)snprintf(head, sizeof head,
-                                                 "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-                                                 "Connection: close\r\n\r\n",
-                                                 status, type, bytes);
-    ssize_t n = send(fd, head, head_bytes, MSG_NOSIGNAL | MSG_MORE);
-    while (n > 0 && at < bytes) {
-        n = send(fd, body + at, bytes - at, MSG_NOSIGNAL);
-        at += n > 0 ? (size_t)n : 0;
-    }
+    close(scraper[k].fd);
+    free(scraper[k].reply);
+    memmove(&scraper[k], &scraper[k + 1], (--scrapers - k) * sizeof *scraper);
 }
 
-/* Reads to the end of the head, or for a second. */
-static bool read_head(int fd, char *text)
+static void answer(struct scraper *s)
 {
-    uint64_t end_ns = tool_now_ns() + CLIENT_NS;
+    const char *status = "200 OK", *type = "text/plain; version=0.0.4; charset=utf-8";
     size_t bytes = 0;
-    while (bytes < REQUEST_MAX - 1 && tool_now_ns() < end_ns) {
-        ssize_t n = recv(fd, text + bytes, REQUEST_MAX - 1 - bytes, 0);
-        if (n <= 0)
-            return false;
-        bytes += (size_t)n;
-        text[bytes] = 0;
-        if (strstr(text, "\r\n\r\n") || strstr(text, "\n\n"))
-            return true;
+    char *body;
+    FILE *f = open_memstream(&s->reply, &s->bytes);
+    if (strncmp(s->asked, "GET /metrics ", 13) == 0 || strncmp(s->asked, "GET /metrics?", 13) == 0) {
+        body = metrics_text(true, &bytes);
+    } else {
+        status = strncmp(s->asked, "GET ", 4) == 0 ? "404 Not Found" : "405 Method Not Allowed";
+        type = "text/plain";
+        body = tool_copy("statistics are at /metrics\n");
+        bytes = strlen(body);
     }
-    return false;
+    if (!f)
+        tool_die(TOOL_FAILED, "out of memory");
+    fprintf(f, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n", status, type,
+            bytes);
+    fwrite(body, 1, bytes, f);
+    fclose(f);
+    free(body);
+}
+
+/* Goes on with what the socket has or takes; false: the connection ends. */
+static bool goes_on(struct scraper *s)
+{
+    ssize_t n;
+    if (!s->reply) {
+        n = recv(s->fd, s->asked + s->asked_bytes, REQUEST_MAX - 1 - s->asked_bytes, 0);
+        if (n <= 0)
+            return n < 0 && (errno == EAGAIN || errno == EINTR);
+        s->asked_bytes += (size_t)n;
+        if (!strstr(s->asked, "\r\n\r\n") && !strstr(s->asked, "\n\n"))
+            return s->asked_bytes < REQUEST_MAX - 1;
+        answer(s);
+    }
+    n = send(s->fd, s->reply + s->sent, s->bytes - s->sent, MSG_NOSIGNAL);
+    s->sent += n > 0 ? (size_t)n : 0;
+    return n < 0 ? errno == EAGAIN || errno == EINTR : s->sent < s->bytes;
+}
+
+static void accept_scraper(void)
+{
+    int fd = accept4(http_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    uint32_t k = 0;
+    if (fd < 0) {
+        usleep(10000); /* no more files, perhaps */
+        return;
+    }
+    if (scrapers == SCRAPERS) {
+        while (k + 1 < SCRAPERS && scraper[k].reply)
+            k++;
+        end_scraper(scraper[k].reply ? 0 : k); /* the oldest one, if all have asked */
+    }
+    scraper[scrapers++] = (struct scraper){.fd = fd, .end_ns = tool_now_ns() + SCRAPE_NS};
 }
 
 static void *serve(void *arg)
 {
-    static const char elsewhere[] = "statistics are at /metrics\n";
+    struct pollfd p[SCRAPERS + 1] = {{.fd = http_fd, .events = POLLIN}};
     (void)arg;
     for (;;) {
-        const struct timeval second = {CLIENT_NS / QOS_NS_PER_S, 0};
-        char text[REQUEST_MAX];
-        int fd = accept4(http_fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0) {
-            usleep(10000); /* no more files, perhaps */
+        uint32_t k;
+        for (k = 0; k < scrapers; k++)
+            p[k + 1] = (struct pollfd){.fd = scraper[k].fd, .events = scraper[k].reply ? POLLOUT : POLLIN};
+        if (poll(p, scrapers + 1, scrapers ? 100 : -1) < 0)
             continue;
-        }
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
-        if (read_head(fd, text)) {
-            if (strncmp(text, "GET /metrics ", 13) == 0 || strncmp(text, "GET /metrics?", 13) == 0) {
-                size_t bytes = 0;
-                char *body = metrics_text(true, &bytes);
-                reply(fd, "200 OK", "text/plain; version=0.0.4; charset=utf-8", body, bytes);
-                free(body);
-            } else {
-                bool get = strncmp(text, "GET ", 4) == 0;
-                reply(fd, get ? "404 Not Found" : "405 Method Not Allowed", "text/plain", elsewhere,
-                      sizeof elsewhere - 1);
-            }
-        }
-        close(fd);
+        for (k = scrapers; k-- > 0;)
+            if ((p[k + 1].revents && !goes_on(&scraper[k])) || tool_now_ns() >= scraper[k].end_ns)
+                end_scraper(k);
+        if (p[0].revents) /* one at a time: those that have asked are answered before one makes place */
+            accept_scraper();
     }
     return NULL;
 }
@@ -275,7 +306,7 @@ static void *serve(void *arg)
 void metrics_listen(const char *address)
 {
     pthread_t thread;
-    http_fd = gate_socket("--metrics", address, 0);
+    http_fd = gate_socket("--metrics", address, SOCK_NONBLOCK);
     if (pthread_create(&thread, NULL, serve, NULL) != 0)
         tool_die(TOOL_FAILED, "a thread cannot be started");
     pthread_detach(thread);

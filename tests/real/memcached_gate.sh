@@ -89,6 +89,10 @@ s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.b
     expect "a local socket" grep -q "END" "$d/local"
     curl -s --max-time 20 "http://127.0.0.1:$((base + 54))/metrics" >"$d/metrics"
     expect "over HTTP" promtool check metrics <"$d/metrics"
+    local fd silent=()
+    for _ in {1..40}; do exec {fd}<>"/dev/tcp/127.0.0.1/$((base + 54))"; silent+=("$fd"); done
+    expect "beside 40 silent connections" grep -q '^memcached_gate_memcached_up 1' <(curl -s --max-time 20 "http://127.0.0.1:$((base + 54))/metrics")
+    for fd in "${silent[@]}"; do exec {fd}>&-; done
     expect "a backslash in a name" grep -qF 'memcached_gate_requests_total{bucket="a\\b"} 0' "$d/metrics"
     for family in wait latency; do
         expect "a histogram has its sum and count: $family" [ "$(grep -cE "^memcached_gate_${family}_seconds_(sum|count)\{bucket=\"gold\"} [0-9.]+$" "$d/metrics")" = 2 ]
