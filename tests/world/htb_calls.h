@@ -1428,7 +1428,7 @@ static bool acc_dispatch_one(void)
  * longest gaps, and 64 times what one of those takes that are there: all may hang. */
 static bool acc_room(void)
 {
-    const uint64_t long_ns = 16 * acc.gap_ns > 100000000 ? 16 * acc.gap_ns : 100000000;
+    const wide long_ns = acc_largest(16 * (wide)acc.gap_ns, 100000000);
     const uint32_t there = acc_count(R_AT_DEVICE) + acc_count(R_DISPATCHED);
     wide most_ns = 0;
     uint32_t i;
@@ -1437,7 +1437,7 @@ static bool acc_room(void)
             most_ns = acc_largest(most_ns, acc.request[i].flight_ns);
     return there < acc.config.dispatch_max &&
            (acc.by_rate || there == 0 ||
-            (acc.now >= acc.moved_ns + long_ns && (wide)(acc.now - acc.moved_ns) >= 64 * most_ns)) &&
+            (acc.now >= acc.moved_ns && (wide)(acc.now - acc.moved_ns) >= acc_largest(long_ns, 64 * most_ns))) &&
            (acc.by_rate || acc.now >= acc.gate_end);
 }
 
