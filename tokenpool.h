@@ -134,28 +134,30 @@ struct tokenpool_client;
 
 /* The paper's names: T = period_ns, delta = check_ns, Omega_prof = capacity, B = batch. 0 = the default. */
 struct tokenpool_config {
-    uint32_t clients;        /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
-    uint32_t batch;          /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
+    uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
+    uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
                                * What its client leaves of a claim ends with the period;
                                * TOKENPOOL_ORDERED: weight x batch, or less: half of a client's part of the pool of a
                                * period, where that is taken for at least an eighth of the period's tokens;
                                * default capacity / (7 x clients), rounded up, at most 1000 (the paper's);
                                * TOKENPOOL_ORDERED: at least capacity / (64 x clients), as a client makes some 500
                                * claims in a period at most */
-    uint32_t flags;          /* TOKENPOOL_GUARD | ... */
-    uint32_t history;        /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
-    uint32_t alert_periods;  /* periods in a row with an unused reservation until alert is set; default 10 */
-    uint64_t silent_periods; /* periods without a sign of life until a reservation is withheld, 1..2^32 - 1, or
+    uint32_t flags;           /* TOKENPOOL_GUARD | ... */
+    uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
+    uint32_t alert_periods;   /* periods in a row with an unused reservation until alert is set; default 10 */
+    uint64_t silent_periods;  /* periods without a sign of life until a reservation is withheld, 1..2^32 - 1, or
                                * QOS_UNLIMITED: never; default 1 */
-    uint64_t period_ns;      /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
-    uint64_t check_ns;       /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8. At the end of a
-                               * period an eighth of the time left, at least T/1024, if that is less */
-    uint64_t poll_ns;        /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8 */
-    uint64_t lease_ns;       /* another monitor takes over after so long without a heartbeat,
+    uint64_t period_ns;       /* 8..TOKENPOOL_PERIOD_NS_MAX; default 1 s */
+    uint64_t check_ns;        /* engine's tick, monitor's check, 1..period_ns; default 1 ms, at most T/8, with
+                               * TOKENPOOL_ORDERED T/128. At the end of a period an eighth of the time left, at least
+                               * T/1024, if that is less */
+    uint64_t poll_ns;         /* least time between two reads of a waiting engine, 1..check_ns; default check_ns / 8; of
+                              * one that waits for its next epoch T / 4096 */
+    uint64_t lease_ns;        /* another monitor takes over after so long without a heartbeat,
                                * check_ns..TOKENPOOL_PERIOD_NS_MAX; default 16 checks */
-    uint64_t capacity;       /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default. The
+    uint64_t capacity;        /* tokens in a period, from a profile, 1..TOKENPOOL_TOKENS_MAX; no default. The
                                * estimate begins with it and follows what is used; TOKENPOOL_FIXED: it stays */
-    uint64_t capacity_step;  /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 %; QOS_NOTHING: none */
+    uint64_t capacity_step;   /* growth of the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 %; QOS_NOTHING: none */
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
                                * QOS_NOTHING: none. Backlogged clients use them in every period, not with
@@ -617,7 +619,8 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
     out->alert_periods = config->alert_periods ? config->alert_periods : 10;
     out->silent_periods = qos_default(config->silent_periods, 1);
     out->period_ns = qos_default(config->period_ns, QOS_NS_PER_S);
-    out->check_ns = qos_default(config->check_ns, qos_max(qos_min(1000000, out->period_ns / 8), 1));
+    out->check_ns = qos_default(
+        config->check_ns, qos_max(qos_min(1000000, out->period_ns / (config->flags & TOKENPOOL_ORDERED ? 128 : 8)), 1));
     out->poll_ns = qos_default(config->poll_ns, qos_max(out->check_ns / 8, 1));
     out->lease_ns = qos_default(config->lease_ns, qos_min(qos_sat_mul(out->check_ns, 16), TOKENPOOL_PERIOD_NS_MAX));
     out->capacity_step = qos_default(config->capacity_step, qos_mul_div_ceil(capacity, 1, 20));
@@ -881,6 +884,7 @@ struct tokenpool_client {
     uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
     uint64_t due_ns;             /* when that start is expected; 0: not known */
     uint64_t first_ns, seen_ns;  /* first clock after the read that showed `seen` first; last such read */
+    uint64_t looked_spent;       /* spent at the last such read; its answer came in time: QOS_UNLIMITED */
     uint64_t begin_ns, end_ns;   /* own start, and the latest end, if epochs start in time */
     uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
     uint64_t top_ns;             /* the latest call */
@@ -1167,6 +1171,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->next_tick_ns = now_ns; /* perhaps its last report is late */
         client->busy_ns = qos_sat_sub(client->busy_ns, back_ns);
         client->op_ns = qos_min(client->op_ns, now_ns); /* waits count from it */
+        client->seen_ns = qos_min(client->seen_ns, now_ns);
         if (client->pending == TOKENPOOL_PRIV_PERIOD)
             client->pending = TOKENPOOL_PRIV_VOID;
     }
@@ -1174,6 +1179,8 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->due_ns = 0; /* it is right again, perhaps by a jump: this epoch's age is not known */
     if (!client->first_ns && now_ns > client->now_ns)
         client->first_ns = now_ns;
+    if (!client->pending && now_ns == client->op_ns) /* its answer came in time */
+        client->looked_spent = QOS_UNLIMITED;
     client->now_ns = now_ns;
     client->top_ns = qos_max(client->top_ns, now_ns);
     if (client->state == TOKENPOOL_PRIV_IN_ALONE && now_ns >= client->end_ns) {
@@ -1686,6 +1693,10 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     }
     if (client->state == TOKENPOOL_PRIV_IN_ALONE)
         return qos_min(at, client->end_ns);
+    /* A read tells until when it was issued. Behind a transport whose answers come later that helps nothing. */
+    if (!sure && !client->shared && !client->due_ns && client->looked_spent == tokenpool_client_priv_spent(client))
+        return qos_min(at, qos_sat_add(client->seen_ns, qos_max(client->head.period_ns / 4096 + 1,
+                                                                qos_elapsed_ns(client->end_ns, client->seen_ns))));
     /* Tokens in hand, but perhaps over: behind a transport not at each take, where the next period is near. */
     if (!sure && need && need <= client->held)
         return client->shared || !client->due_ns ? 0 : at;
@@ -1739,6 +1750,8 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
                                        struct tokenpool_op *op)
 {
     client->pending = (uint8_t)what;
+    if (what == TOKENPOOL_PRIV_PERIOD)
+        client->looked_spent = tokenpool_client_priv_spent(client);
     client->op_ns = client->now_ns;
     op->kind = TOKENPOOL_READ;
     op->operand = op->compare = 0;

@@ -85,6 +85,52 @@ static void node(struct check_rng *rng, uint64_t capacity, const uint64_t *weigh
     }
 }
 
+/* Periods shorter than the usual check, which is the default: three clients take all they get, five of large weight nothing.
+ * In each period what the three got differs by two batches at most. */
+static void short_periods(uint64_t period_ns)
+{
+    const uint64_t capacity = 12800, batch = capacity / (7 * MOST) + 1;
+    struct tokenpool_monitor_state state = {0};
+    uint64_t now, epoch = 0, judged = 0, got[3] = {0}, next[MOST];
+    unsigned i;
+    memset(&config, 0, sizeof config);
+    config.clients = MOST;
+    config.capacity = capacity;
+    config.period_ns = period_ns;
+    config.flags = TOKENPOOL_ORDERED | TOKENPOOL_FIXED;
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    for (i = 0; i < MOST; i++) {
+        CHECK_EQ(tokenpool_monitor_join(&monitor, i, 0, 0, NULL), QOS_OK);
+        CHECK_EQ(tokenpool_monitor_set_weight(&monitor, i, i < 3 ? 1 : 8), QOS_OK);
+        CHECK_EQ(tokenpool_client_attach(&client[i].engine, i, 0, storage, sizeof storage), QOS_OK);
+        next[i] = i * (period_ns / 7000);
+    }
+    for (now = 0; now < 20 * period_ns; now += period_ns / 20000) {
+        if (tokenpool_monitor_next_ns(&monitor, now) <= now)
+            tokenpool_monitor_run(&monitor, now);
+        CHECK_EQ(tokenpool_monitor_info(&monitor, &state), QOS_OK);
+        for (; state.epoch != epoch; epoch = state.epoch, got[0] = got[1] = got[2] = 0)
+            for (i = 0; epoch >= 5 && i < 3; i++, judged++) {
+                CHECK_CONTEXT("T %u us: %u and %u tokens", (unsigned)(period_ns / 1000), (unsigned)got[i],
+                              (unsigned)got[(i + 1) % 3]);
+                CHECK_LE(got[i], got[(i + 1) % 3] + 2 * batch);
+                CHECK_LE(got[(i + 1) % 3], got[i] + 2 * batch);
+            }
+        for (i = 0; i < MOST; i++) {
+            enum qos_status s = QOS_EAGAIN;
+            if (now < next[i])
+                continue;
+            tokenpool_client_run(&client[i].engine, now, i < 3);
+            while (i < 3 && (s = tokenpool_client_take(&client[i].engine, now, 1)) == QOS_OK) {
+                tokenpool_client_complete(&client[i].engine, 1);
+                got[i]++;
+            }
+            next[i] = qos_min(now + period_ns / 520, tokenpool_client_next_ns(&client[i].engine, now, i < 3));
+        }
+    }
+    CHECK(judged >= 30);
+}
+
 int main(void)
 {
     static const uint64_t a[] = {10, 20, 30, 40}, b[] = {10, 10, 10, 10, 10}, c[] = {5, 5, 5, 5, 5},
@@ -92,7 +138,7 @@ int main(void)
                           h[] = {1, 2, 4, 8}, k[] = {1, 3};
     struct check_rng rng;
     unsigned drawn;
-    uint64_t taken;
+    uint64_t taken, period_ns;
     check_begin("property/tokenpool_weights");
     check_rng_init(&rng, 1);
     for (taken = 0; taken <= 2 * STEPS; taken = 4 * taken + STEPS / 2)
@@ -107,5 +153,7 @@ int main(void)
         }
     node(&rng, 1000000, h, 4, false, 0);
     node(&rng, 5000000, k, 2, false, 0);
+    for (period_ns = 1000000; period_ns <= 100000000; period_ns *= 10)
+        short_periods(period_ns);
     return check_end();
 }

@@ -592,13 +592,13 @@ static void test_waited_once(void)
     CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, 3);
 }
 
-/* Reads of an engine without tokens, each answered 1 us later, from `begin_ns` to `end_ns`. */
+/* Reads of an engine that takes all it gets, each answered 1 us later, from `begin_ns` to `end_ns`. */
 static uint64_t reads_behind_a_transport(struct tokenpool_client *c, uint64_t begin_ns, uint64_t end_ns)
 {
     struct tokenpool_op op;
     uint64_t now = begin_ns, reads = 0;
     for (; now < end_ns; now = qos_max(tokenpool_client_next_ns(c, now, 1), now + 1000))
-        if (tokenpool_client_next(c, now, 1, &op)) {
+        if (tokenpool_client_take(c, now, 1) == QOS_EAGAIN && tokenpool_client_next(c, now, 1, &op)) {
             reads += op.kind == TOKENPOOL_READ;
             now += 1000;
             tokenpool_client_done(c, tokenpool_storage_run(storage, &op));
@@ -606,21 +606,25 @@ static uint64_t reads_behind_a_transport(struct tokenpool_client *c, uint64_t be
     return reads;
 }
 
-/* Behind a transport, without a monitor: the longer the next epoch is overdue, the rarer are the reads. */
-static void test_reads_without_a_monitor(void)
+/* Behind a transport who starts within an epoch reads the period word each T / 4096 at most; who knows when its epoch ends
+ * reads the more rarely, the longer the next one is overdue. */
+static void test_reads_of_who_waits(void)
 {
-    struct tokenpool_client c;
-    unsigned i;
+    static struct tokenpool_client c[2];
+    uint32_t i;
     rig_config(2, 10, 1000, 0);
     rig_init();
-    rig_join(0, 0, 0);
-    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
-    (void)reads_behind_a_transport(&c, 0, MS / 4);
+    for (i = 0; i < 2; i++) {
+        rig_join(i, 0, 0);
+        CHECK_EQ(tokenpool_client_attach_remote(&c[i], i, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage),
+                 QOS_OK);
+    }
+    (void)reads_behind_a_transport(&c[0], 0, MS / 4);
     rig_run(&monitor, MS / 2);
-    (void)reads_behind_a_transport(&c, MS / 2, S - MS);
-    for (i = 0; i < 10; i++) /* the batch that it claimed */
-        CHECK_EQ(tokenpool_client_take(&c, S - MS, 1), QOS_OK);
-    CHECK_LE(reads_behind_a_transport(&c, S + MS, 3 * S), 40);
+    (void)reads_behind_a_transport(&c[0], MS / 2, S - MS);
+    CHECK_LE(reads_behind_a_transport(&c[1], S / 2, S), 2048 + 4);
+    CHECK_LE(reads_behind_a_transport(&c[0], S + MS, 3 * S), 40); /* the monitor is dead */
+    CHECK_LE(reads_behind_a_transport(&c[1], 2 * S, 3 * S), 64 + 4);
 }
 
 /* A remote engine: a take needs no operation while nothing is due. An engine whose slot was given to another client
@@ -1124,7 +1128,7 @@ int main(void)
     test_hint();
     test_few_reports();
     test_waited_once();
-    test_reads_without_a_monitor();
+    test_reads_of_who_waits();
     test_remote();
     test_restart();
     test_doubtful_end();

@@ -919,7 +919,7 @@ static void draw_config(void)
     run.batch = c->batch ? c->batch : (run.C + 7 * c->clients - 1) / (7 * c->clients);
     run.batch = run.batch < 1 ? 1 : run.batch > 1000 ? 1000 : run.batch;
     c->check_ns = parts ? run.T / parts : 0;
-    run.check_ns = c->check_ns ? c->check_ns : min_of(1000000, run.T / 8);
+    run.check_ns = c->check_ns ? c->check_ns : min_of(1000000, run.T / (world_choice(w, F_ORDERED) ? 128 : 8));
     run.overrun = world_choice(w, F_OVERRUN) == 0 ? 0 : world_choice(w, F_OVERRUN) == 1 ? run.C / 20 : run.C / 5;
     c->overrun = world_choice(w, F_OVERRUN) == 0   ? QOS_NOTHING
                  : world_choice(w, F_OVERRUN) == 1 ? 0

@@ -2081,7 +2081,7 @@ static void x_draw(void)
         x.batch = max_of(x.batch, x.C / (64 * c->clients));
     x.batch = c->batch ? c->batch : x.batch;
     c->check_ns = parts ? x.T / parts : 0;
-    x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / 8);
+    x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / (world_choice(w, F_ORDERED) ? 128 : 8));
     x.overrun = world_choice(w, F_OVERRUN) == 0 ? 0 : max_of(x.C / 5, 1);
     c->overrun = world_choice(w, F_OVERRUN) == 0 ? QOS_NOTHING : world_choice(w, F_OVERRUN) == 1 ? 0 : x.overrun;
     x.ordered = world_choice(w, F_ORDERED) != 0;
