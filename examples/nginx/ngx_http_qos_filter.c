@@ -3,7 +3,8 @@
  *     start      preaccess phase: the fixed cost, and the part of the body that came with the header. Or 429, or 503.
  *     body       c->recv is ours during the request: it reads no more than the tokens taken, so a client that sends too
  *                much finds its TCP window closed. The streams of HTTP/2 share a connection: they take tokens for their
- *                whole body before they read it, and must declare its length.
+ *                whole body before they read it, and must declare its length. A request may be answered before its tenant
+ *                is known (`return`, 413): nothing of its body is thrown away before the header filter asks for the tenant.
  *     response   a body filter passes on what has tokens and keeps the remainder of the chain: buffers that refer to
  *                parts of files, or nginx's own output buffers. It takes tokens for a chunk when the client has taken
  *                the last one, and for several chunks at once if the client is fast: each call has a fixed cost. So a
@@ -19,7 +20,7 @@
 
 /* Of a main request; its subrequests (parts of a page, slices of a file) are charged to it. */
 struct qos_ctx {
-    struct qos_zone *zone;
+    struct qos_zone *zone; /* NULL: its tenant is not known yet, or it has none */
     uint32_t id;
     struct qos_side request, response;
     off_t start;              /* bytes that need tokens before it goes on */
@@ -32,10 +33,21 @@ struct qos_ctx {
     bool refused;             /* its answer is free: it must not wait for what its tenant has not */
 };
 
+static ngx_http_output_header_filter_pt next_header_filter;
 static ngx_http_output_body_filter_pt next_body_filter;
 
 static void go_start(struct qos_side *side);
 static void go_response(struct qos_side *side);
+
+static void let_read(struct qos_ctx *ctx)
+{
+    ngx_connection_t *c = ctx->request.r->connection;
+    if (ctx->recv) {
+        c->recv = ctx->recv;
+        c->read->delayed = 0;
+    }
+    ctx->recv = NULL;
+}
 
 static void on_cleanup(void *data)
 {
@@ -43,28 +55,22 @@ static void on_cleanup(void *data)
     ngx_connection_t *c = ctx->request.r->connection;
     qos_zone_leave(ctx->zone, &ctx->request);
     qos_zone_leave(ctx->zone, &ctx->response);
-    if (ctx->recv) {
-        c->recv = ctx->recv;
-        c->read->delayed = 0;
-    }
+    let_read(ctx);
     if (ctx->delayed)
         c->write->delayed = 0;
     ctx->delayed = false;
     c->buffered &= ~QOS_BUFFERED & 0xff;
-    ctx->recv = NULL;
     if (ctx->begun)
         qos_zone_end(ctx->zone, ctx->id);
     ctx->begun = false;
 }
 
-static struct qos_ctx *new_context(ngx_http_request_t *r, struct qos_zone *zone, uint32_t id)
+static struct qos_ctx *new_context(ngx_http_request_t *r)
 {
     struct qos_ctx *ctx = ngx_pcalloc(r->pool, sizeof *ctx);
     ngx_http_cleanup_t *cleanup = ngx_http_cleanup_add(r, 0);
     if (!ctx || !cleanup)
         return NULL;
-    ctx->zone = zone;
-    ctx->id = id;
     ctx->request.r = ctx->response.r = r;
     ctx->request.go = go_start;
     ctx->response.go = go_response;
@@ -212,7 +218,7 @@ static ngx_int_t body_filter(ngx_http_request_t *part, ngx_chain_t *in)
     ngx_connection_t *c = r->connection;
     ngx_int_t rc;
     size_t size;
-    if (!ctx || ctx->refused)
+    if (!ctx || !ctx->zone || ctx->refused)
         return next_body_filter(part, in);
     if (in && !ctx->in && !ctx->response.wait && ctx->response.credit == 0 && !client_is_behind(ctx, c) &&
         (size = chain_size(in, ctx->zone->chunk + 1)) <= ctx->zone->chunk) { /* most responses: whole, without copies */
@@ -260,6 +266,12 @@ static ssize_t recv_some(ngx_connection_t *c, u_char *buf, size_t size)
     struct qos_ctx *ctx = find_context(r);
     ngx_int_t rc = ctx->request.wait ? NGX_AGAIN : NGX_OK;
     ssize_t n;
+    if (!ctx->zone && r->request_body) /* another module reads the body so early */
+        return ctx->recv(c, buf, size);
+    if (!ctx->zone) {
+        c->read->ready = 0;
+        return NGX_AGAIN;
+    }
     if (rc == NGX_OK && ctx->request.credit == 0)
         rc = qos_zone_take(ctx->zone, ctx->id, QOS_WRITE, ngx_min(size, ctx->zone->chunk), &ctx->request);
     if (rc != NGX_OK) {
@@ -279,6 +291,14 @@ static void go_body(struct qos_side *side)
     read->delayed = 0;
     read->ready = 1;
     read->handler(read);
+}
+
+static void read_some(struct qos_ctx *ctx)
+{
+    ngx_connection_t *c = ctx->request.r->connection;
+    if (!ctx->recv)
+        ctx->recv = c->recv;
+    c->recv = recv_some;
 }
 
 /* ---- start */
@@ -350,15 +370,19 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     ngx_str_t key;
     uint64_t wait_ns;
     ngx_int_t rc;
-    if (ctx)
+    if (ctx && ctx->zone)
         return r == r->main && ctx->request.wait ? NGX_AGAIN : NGX_DECLINED;
+    if (!conf->zone && ctx)
+        let_read(ctx);
     if (!conf->zone ||
         (r != r->main && (r->header_only || r->subrequest_in_memory))) /* the client gets nothing of it */
         return NGX_DECLINED;
     if (!conf->zone->held) /* a reload with master_process off: no process has begun */
         return NGX_HTTP_SERVICE_UNAVAILABLE;
-    if (!find_key(r, conf, &key) || !(ctx = new_context(r->main, conf->zone, qos_zone_id(conf->zone, &key))))
+    if (!find_key(r, conf, &key) || (!ctx && !(ctx = new_context(r->main))))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    ctx->id = qos_zone_id(conf->zone, &key);
+    ctx->zone = conf->zone;
     if (r != r->main) /* a part of a request that was free: from here on it is charged */
         return NGX_DECLINED;
 
@@ -367,6 +391,7 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     rc = ctx->refused ? NGX_DECLINED : qos_zone_admit(ctx->zone, ctx->id, conf->reject != 0, &ctx->request, &wait_ns);
     if (rc == NGX_DECLINED) {
         ctx->refused = true;
+        let_read(ctx);
         return refuse(r, conf, wait_ns);
     }
     ctx->start = (off_t)ctx->zone->request_cost;
@@ -377,8 +402,7 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     } else if (r->headers_in.content_length_n > 0 || r->headers_in.chunked) {
         const off_t came = r->header_in->last - r->header_in->pos;
         ctx->start += r->headers_in.chunked ? came : ngx_min(came, r->headers_in.content_length_n);
-        ctx->recv = c->recv;
-        c->recv = recv_some;
+        read_some(ctx);
     }
     if (rc == NGX_OK)
         rc = take_start(ctx);
@@ -390,13 +414,58 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     return rc == NGX_OK ? NGX_DECLINED : NGX_HTTP_SERVICE_UNAVAILABLE;
 }
 
+/* The body of a request whose tenant is not known yet waits. */
+static ngx_int_t on_post_read(ngx_http_request_t *r)
+{
+    const struct qos_main_conf *conf = ngx_http_get_module_main_conf(r, ngx_http_qos_module);
+    struct qos_ctx *ctx;
+    if (r != r->main || conf->zones.nelts == 0 || r->http_version >= NGX_HTTP_VERSION_20 || find_context(r) ||
+        (r->headers_in.content_length_n <= 0 && !r->headers_in.chunked))
+        return NGX_DECLINED;
+    ctx = new_context(r);
+    if (!ctx)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    read_some(ctx);
+    return NGX_DECLINED;
+}
+
+/* The answer came before the tenant was known: it is free. What is thrown away of the body takes tokens, if the tenant may
+ * hold one more connection for that. */
+static ngx_int_t header_filter(ngx_http_request_t *r)
+{
+    const struct qos_loc_conf *conf = ngx_http_get_module_loc_conf(r, ngx_http_qos_module);
+    struct qos_ctx *ctx = r == r->main ? find_context(r) : NULL;
+    ngx_event_t *read = r->connection->read;
+    ngx_str_t key;
+    uint64_t wait_ns;
+    if (ctx && !ctx->zone && ctx->recv) {
+        if (conf->zone && conf->zone->held && find_key(r, conf, &key)) {
+            ctx->id = qos_zone_id(conf->zone, &key);
+            ctx->zone = conf->zone;
+            ctx->refused = ctx->begun = true;
+            ctx->request.go = go_body;
+        }
+        if (!ctx->zone || qos_zone_begin(ctx->zone, ctx->id, false, &wait_ns) != QOS_ACCEPTED)
+            let_read(ctx);
+    }
+    if (ctx && r->discard_body) { /* it waited, and an event that came is not told again */
+        read->ready = 1;
+        ngx_post_event(read, &ngx_posted_events);
+    }
+    return next_header_filter(r);
+}
+
 ngx_int_t qos_filter_install(ngx_conf_t *cf)
 {
     ngx_http_core_main_conf_t *core = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    ngx_http_handler_pt *handler = ngx_array_push(&core->phases[NGX_HTTP_PREACCESS_PHASE].handlers);
-    if (!handler)
+    ngx_http_handler_pt *first = ngx_array_push(&core->phases[NGX_HTTP_POST_READ_PHASE].handlers),
+                        *handler = ngx_array_push(&core->phases[NGX_HTTP_PREACCESS_PHASE].handlers);
+    if (!first || !handler)
         return NGX_ERROR;
+    *first = on_post_read;
     *handler = on_preaccess;
+    next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = header_filter;
     next_body_filter = ngx_http_top_body_filter;
     ngx_http_top_body_filter = body_filter;
     return NGX_OK;

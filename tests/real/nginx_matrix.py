@@ -1,5 +1,5 @@
 # Downloads and uploads by stock curl through examples/nginx, for tests/real/nginx_matrix.sh, which says what is proved.
-# usage: nginx_matrix.py MODULE DIRECTORY SECTION...   sections: pairs all fixed features ids connections lock metrics, or a row and how
+# usage: nginx_matrix.py MODULE DIRECTORY SECTION...   sections: pairs all fixed features bodies ids connections lock metrics, or a row and how
 # often it is tried: HTTP/1.1,TLS,proxy,4k,failed_reload=50
 # Prints lines "ok: ...", "FAILED: ..." (never excused), "TIME: ..." (failed, unless the machine was disturbed).
 import itertools, os, random, re, signal, socket, subprocess, sys, threading, time
@@ -396,6 +396,70 @@ def features():
     n.stop()
 
 
+# What nginx answers without reading the body: a location, and the status. The location that answers has the tenant.
+THROWN = {
+    "return": ("return 200 ok;", 200),
+    "too large": ("client_max_body_size 1k;", 413),
+    "too large, with a page": ("client_max_body_size 1k; error_page 413 /plain/k;", 413),
+    "not allowed": ("alias FILES/k;", 405),
+}
+
+
+def bodies():
+    """A body that nginx only throws away takes its tenant's tokens; the answer does not wait for them, and the next request on the
+    connection is answered, too."""
+    n, port, seconds = Nginx("bodies"), free_port(), 3
+    slug = lambda name, chunked: re.sub("[ ,]+", "_", name) + ("_chunked" if chunked else "")
+    rows = [(name, chunked) for name in THROWN for chunked in (False, True) if not chunked or "large" not in name]
+    n.write("qos_zone name=z size=4m rate=1g; " + "".join("qos_tenant zone=z key=%s limit=1m;\n" % slug(*x) for x in rows) +
+            "server { listen 127.0.0.1:%d rcvbuf=64k; location /plain/ { qos zone=z key=too_large_with_a_page; alias %s/; } location /end { return 204; }\n" % (port, files) +
+            "".join("location /%s { qos zone=z key=%s; %s }\n" % (slug(*x), slug(*x), THROWN[x[0]][0].replace("FILES", files)) for x in rows) +
+            "}")
+    n.start()
+
+    def head(name, chunked, size):
+        return ("POST /%s HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n" % (
+            slug(name, chunked), "Transfer-Encoding: chunked" if chunked else "Content-Length: %d" % size)).encode()
+
+    def send(name, chunked):
+        """Bytes that were sent, the time, and what came."""
+        piece = (b"10000\r\n" if chunked else b"") + bytes(65536) + (b"\r\n" if chunked else b"")
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+            s.connect(("127.0.0.1", port))
+            s.settimeout(0.1)
+            begin, sent = time.monotonic(), 0
+            s.sendall(head(name, chunked, 64 * MIB))
+            while sent < 64 * MIB and time.monotonic() < begin + seconds:
+                try:
+                    sent += s.send(piece[sent % len(piece) if chunked else 0:])
+                except socket.timeout:
+                    pass
+            took = time.monotonic() - begin
+            s.settimeout(30)
+            return sent, took, s.recv(65536)
+
+    def two_at_once(name, chunked):
+        """What comes if a body, which is there at once, has another request behind it."""
+        body = b"4000\r\n" + bytes(16384) + b"\r\n0\r\n\r\n" if chunked else bytes(16384)
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as s:
+            s.sendall(head(name, chunked, 16384) + body + b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            return b"".join(iter(lambda: s.recv(65536), b""))
+    got = {}
+
+    def row(x):
+        got[x] = send(*x)
+    side_by_side([lambda x=x: row(x) for x in rows], len(rows))
+    for x in rows:
+        sent, took, came = got[x]
+        most = 1.01 * MIB * took + MIB  # a chunk, and what the two sockets hold
+        expect("%s: %d bytes in %.1f s are thrown away" % (slug(*x), sent, took), sent <= most, "more than %d" % most)
+        expect("and the answer has come", came.startswith(b"HTTP/1.1 %d " % THROWN[x[0]][1]), str(came[:40]))
+    for x in [x for x in rows if THROWN[x[0]][1] != 413]: # nginx closes after that
+        expect("%s: the connection goes on" % slug(*x), b"HTTP/1.1 204 " in two_at_once(*x))
+    n.stop()
+
+
 def ids():
     """A removed tenant's download is not charged to a new one: neither its limit nor its reservation."""
     n = Nginx("ids", 1)
@@ -596,7 +660,8 @@ os.chmod(files, 0o755)
 subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", top + "/key", "-out", top + "/crt", "-days", "2",
                 "-subj", "/CN=localhost"], check=True, stderr=subprocess.DEVNULL)
 sections = {"pairs": lambda: matrix("every pair", pairwise()), "all": lambda: matrix("all", itertools.product(*factors)),
-            "fixed": lambda: matrix("what was wrong once", fixed), "features": features, "ids": ids, "connections": connections, "lock": lock, "metrics": metrics}
+            "fixed": lambda: matrix("what was wrong once", fixed), "features": features, "bodies": bodies, "ids": ids, "connections": connections,
+            "lock": lock, "metrics": metrics}
 for what in sys.argv[3:]:
     begin = time.monotonic()
     if what in sections:

@@ -2,12 +2,12 @@
 # proves: examples/nginx keeps every limit (1.01 of it at the client), changes no byte and stalls nothing for {HTTP/1.1, HTTP/2} x
 # {plain, TLS} x {sendfile, gzip, slice, proxy, SSI, upload} x {chunk 4k, 64k} x {steady, reload, failed reload, resize, worker
 # killed}: every pair here, all 240 in make trust, with what else nginx does to a response (features: other filters, redirects,
-# subrequests, caches); a removed tenant's download is charged to nobody else; tenants that flood leave connections to others, with 503 or
-# 429; a reload of 40,000 tenants holds the lock of requests for less than a millisecond; promtool accepts the metrics. Limits are
-# those of the configuration, bytes are counted by the clients
+# subrequests, caches); bodies that nginx throws away are charged; a removed tenant's download is charged to nobody else; tenants
+# that flood leave connections to others, with 503 or 429; a reload of 40,000 tenants holds the lock of requests for less than a
+# millisecond; promtool accepts the metrics. Limits are those of the configuration, bytes are counted by the clients
 # needs: loopback
-# usage: tests/real/nginx_matrix.sh [all | pairs | fixed | features | ids | connections | lock | metrics | ROW=TIMES]...; MODULE=FILE is another
-# module; a row: HTTP/1.1,TLS,proxy,4k,failed_reload=50
+# usage: tests/real/nginx_matrix.sh [all | pairs | fixed | features | bodies | ids | connections | lock | metrics | ROW=TIMES]...;
+# MODULE=FILE is another module; a row: HTTP/1.1,TLS,proxy,4k,failed_reload=50
 set -u
 . "$(dirname "$0")/../lib.sh"
 module=${MODULE:-$PWD/build/examples/ngx_http_qos_module.so}
@@ -20,7 +20,7 @@ d=$(mktemp -d)
 chmod 755 "$d"
 trap 'rm -rf "$d"' EXIT
 failed=0 begin=$SECONDS
-sections="${*:-pairs ids connections lock metrics}"
+sections="${*:-pairs bodies ids connections lock metrics}"
 watch_mark
 limit=550
 case " $sections " in *" all "*) limit=3600 ;; esac
