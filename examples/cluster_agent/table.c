@@ -50,6 +50,8 @@ const char *cluster_contract(const char *text, uint64_t period_ns, struct cluste
     while (opt_next_pair(&rest, &name, &value)) {
         if (!value || !*value)
             return "write reserve=,limit=,token=, each with a value";
+        if ((reserve && strcmp(name, "reserve") == 0) || (limit && strcmp(name, "limit") == 0))
+            return "reserve= or limit= is given twice; give it once";
         if (strcmp(name, "reserve") == 0)
             reserve = value;
         else if (strcmp(name, "limit") == 0)

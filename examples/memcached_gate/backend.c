@@ -26,32 +26,6 @@
 static struct sockaddr_storage address;
 static socklen_t address_bytes;
 
-static void resolve(void)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    char host[256];
-    const char *colon = strrchr(gate_settings.memcached, ':');
-    struct sockaddr_un path = {.sun_family = AF_UNIX};
-    int wrong;
-    if (gate_settings.memcached[0] == '/') {
-        if (strlen(gate_settings.memcached) >= sizeof path.sun_path)
-            tool_die(TOOL_USAGE, "--memcached %s: this path is too long for a socket", gate_settings.memcached);
-        memcpy(path.sun_path, gate_settings.memcached, strlen(gate_settings.memcached));
-        memcpy(&address, &path, sizeof path);
-        address_bytes = sizeof path;
-        return;
-    }
-    if (!colon || (size_t)(colon - gate_settings.memcached) >= sizeof host)
-        tool_die(TOOL_USAGE, "--memcached %s: write ADDRESS:PORT, or the path of a socket", gate_settings.memcached);
-    snprintf(host, sizeof host, "%.*s", (int)(colon - gate_settings.memcached), gate_settings.memcached);
-    wrong = getaddrinfo(host, colon + 1, &hints, &found);
-    if (wrong)
-        tool_die(TOOL_USAGE, "--memcached %s: %s", gate_settings.memcached, gai_strerror(wrong));
-    memcpy(&address, found->ai_addr, found->ai_addrlen);
-    address_bytes = found->ai_addrlen;
-    freeaddrinfo(found);
-}
-
 /* ---- the connection ---------------------------------------------------------------------------------------------- */
 
 static void set_state(struct backend *b, enum backend_state state)
@@ -97,7 +71,7 @@ static struct backend *backend_of(struct worker *w, uint32_t bucket)
 void backend_open(struct worker *w)
 {
     if (!address_bytes)
-        resolve();
+        address_bytes = gate_address_of("--memcached", gate_settings.memcached, &address);
     w->in = tool_alloc(IN_BYTES);
     connect_now(backend_of(w, bucket_other));
 }

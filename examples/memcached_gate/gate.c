@@ -149,48 +149,56 @@ static void listen_too(struct worker *w, struct listener *l)
         tool_die(TOOL_FAILED, "epoll: %s", strerror(errno));
 }
 
-/* A socket that a process before us has left is removed. */
-static int local_socket(const char *option, const char *path, int flags)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-    if (strlen(path) >= sizeof a.sun_path)
-        tool_die(TOOL_USAGE, "%s %s: this path is too long for a socket", option, path);
-    memcpy(a.sun_path, path, strlen(path));
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&a, sizeof a) == 0)
-        tool_die(TOOL_FAILED, "%s: another process listens there", path);
-    if (fd >= 0 && errno == ECONNREFUSED)
-        (void)unlink(path);
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&a, sizeof a) != 0 || listen(fd, 4096) != 0)
-        tool_die(TOOL_FAILED, "%s: %s", path, strerror(errno));
-    return fd;
-}
-
-int gate_socket(const char *option, const char *address, int flags)
+socklen_t gate_address_of(const char *option, const char *text, struct sockaddr_storage *address)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
-    const char *colon = strrchr(address, ':');
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    const char *colon = strrchr(text, ':');
+    socklen_t bytes = sizeof path;
+    uint64_t port;
     char host[256];
-    int wrong, one = 1, fd;
-    if (address[0] == '/')
-        return local_socket(option, address, flags);
-    if (!colon || (size_t)(colon - address) >= sizeof host)
-        tool_die(TOOL_USAGE, "%s %s: write ADDRESS:PORT, or the path of a socket", option, address);
-    snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+    int wrong;
+    if (text[0] == '/') {
+        if (strlen(text) >= sizeof path.sun_path)
+            tool_die(TOOL_USAGE, "%s %s: this path is too long for a socket", option, text);
+        memcpy(path.sun_path, text, strlen(text));
+        memcpy(address, &path, sizeof path);
+        return bytes;
+    }
+    if (!colon || (size_t)(colon - text) >= sizeof host || !protocol_number(colon + 1, strlen(colon + 1), 65535, &port))
+        tool_die(TOOL_USAGE, "%s %s: write ADDRESS:PORT, with a port up to 65535, or the path of a socket", option,
+                 text);
+    snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
     wrong = getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, &found);
     if (wrong)
-        tool_die(TOOL_USAGE, "%s %s: %s", option, address, gai_strerror(wrong));
-    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 4096) != 0) {
+        tool_die(TOOL_USAGE, "%s %s: %s", option, text, gai_strerror(wrong));
+    bytes = found->ai_addrlen;
+    memcpy(address, found->ai_addr, bytes);
+    freeaddrinfo(found);
+    return bytes;
+}
+
+int gate_socket(const char *option, const char *text, int flags)
+{
+    struct sockaddr_storage address;
+    const socklen_t bytes = gate_address_of(option, text, &address);
+    const struct sockaddr *a = (const struct sockaddr *)&address;
+    int one = 1, fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+    if (fd >= 0 && address.ss_family == AF_UNIX) {
+        if (connect(fd, a, bytes) == 0)
+            tool_die(TOOL_FAILED, "%s: another process listens there", text);
+        if (errno == ECONNREFUSED) /* a process before us has left it */
+            (void)unlink(text);
+    }
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 || bind(fd, a, bytes) != 0 ||
+        listen(fd, 4096) != 0) {
         if (!worker_count)
-            tool_die(TOOL_FAILED, "%s: %s", address, strerror(errno));
-        tool_warn("%s: %s", address, strerror(errno)); /* a port of new settings */
+            tool_die(TOOL_FAILED, "%s: %s", text, strerror(errno));
+        tool_warn("%s: %s", text, strerror(errno)); /* a port of new settings */
         if (fd >= 0)
             close(fd);
         fd = -1;
     }
-    freeaddrinfo(found);
     return fd;
 }
 

@@ -408,6 +408,8 @@ void block_give(struct worker *w, char *block);
 void gate_listen(const char *address, uint32_t bucket); /* BUCKETS_LIMIT: the bucket has none of its own */
 /* A listening socket; address: ADDRESS:PORT or a path. option: for messages. flags: SOCK_NONBLOCK or 0. */
 int gate_socket(const char *option, const char *address, int flags);
+/* What such a text means; if it is wrong, this process ends. */
+socklen_t gate_address_of(const char *option, const char *text, struct sockaddr_storage *address);
 void gate_pause(void); /* no worker runs until gate_resume */
 void gate_resume(void);
 void gate_ports(void); /* listens at the buckets' ports of now, on the address of the first --listen */

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -111,6 +112,8 @@ static void on_bucket(const char *text)
             (s->prefix[0] && strcmp(bucket_spec[k].prefix, s->prefix) == 0) ||
             (s->port && bucket_spec[k].port == s->port))
             tool_die(TOOL_USAGE, "--bucket %s: bucket %s has this name, key or port", text, bucket_spec[k].name);
+    if (s->terms.limit_per_s && s->terms.limit_per_s < s->terms.reservation_per_s)
+        opt_check("--bucket", s->name, NULL, "limit= is below reserve=: give at least as much, or no limit=");
     opt_check("--bucket", s->name, NULL, tags_client_error(&s->terms));
     snprintf(s->where, sizeof s->where, *where_now ? "%.120s:" : "%s", where_now);
     bucket_count++;
@@ -175,22 +178,30 @@ static const char examples[] =
     "With a cluster, reservations and limits hold over all hosts: see examples/README.md.\n"
     "Exit status: 0 stopped, 1 failed, 2 wrong usage.\n";
 
-/* The file's text, so that what a child process has found good is what is used. */
+/* The file's text, so that what a child process has found good is what is used; NULL and errno: it cannot be read. */
 static char *text_of_file(const char *path)
 {
-    FILE *f = fopen(path, "r");
-    size_t bytes = 0, n;
-    char *text = tool_alloc(1);
-    if (!f)
-        tool_die(TOOL_FAILED, "%s: %s", path, strerror(errno));
-    do {
+    int fd = open(path, O_RDONLY | O_CLOEXEC), error;
+    size_t bytes = 0;
+    ssize_t n = -1;
+    char *text = NULL;
+    while (fd >= 0) {
         text = tool_grow(text, bytes + 65536);
-        n = fread(text + bytes, 1, 65535, f);
-        bytes += n;
-    } while (n);
-    text[bytes] = 0;
-    fclose(f);
-    return text;
+        n = read(fd, text + bytes, 65535);
+        if (n <= 0)
+            break;
+        bytes += (size_t)n;
+    }
+    error = errno;
+    if (fd >= 0)
+        close(fd);
+    if (n == 0) {
+        text[bytes] = 0;
+        return text;
+    }
+    free(text);
+    errno = error;
+    return NULL;
 }
 
 /* Errors name the file and the line. */
@@ -219,10 +230,30 @@ static void read_settings(const char *path, char *text)
     where_now = "";
 }
 
-static void range(const char *what, uint64_t value, uint64_t low, uint64_t high)
+static void range(const char *what, uint64_t value, uint64_t low, uint64_t high, const char *text)
 {
     if (value < low || value > high)
-        tool_die(TOOL_USAGE, "--%s: from %" PRIu64 " to %" PRIu64, what, low, high);
+        tool_die(TOOL_USAGE, "--%s: from %s", what, text);
+}
+
+/* Addresses are right, and ports of buckets have one. */
+static void check_addresses(void)
+{
+    const char *first = gate_address ? gate_address : listen_at[0];
+    struct sockaddr_storage address;
+    uint32_t k, ports = listens;
+    for (k = 0; k < listens; k++)
+        (void)gate_address_of("--listen", listen_at[k], &address);
+    (void)gate_address_of("--memcached", gate_settings.memcached, &address);
+    if (gate_settings.metrics)
+        (void)gate_address_of("--metrics", gate_settings.metrics, &address);
+    for (k = 0; k < bucket_count; k++) {
+        ports += bucket_spec[k].port != 0;
+        if (bucket_spec[k].port && first[0] == '/')
+            tool_die(TOOL_USAGE, "--bucket %s: port= needs ADDRESS:PORT as the first --listen", bucket_spec[k].name);
+    }
+    if (ports > LISTENERS_MAX)
+        tool_die(TOOL_USAGE, "at most %d ports", LISTENERS_MAX);
 }
 
 static void check_cluster(void)
@@ -256,27 +287,28 @@ static void check(void)
         bucket_other = bucket_count;
         on_bucket("name=other");
     }
-    range("connections", gate_settings.connections_max, 1, 1000000);
+    range("connections", gate_settings.connections_max, 1, 1000000, "1 to 1000000");
     if (gate_settings.threads == 0) {
         gate_settings.threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
         gate_settings.threads =
             qos_min(gate_settings.threads, qos_max(gate_settings.connections_max / bucket_count, 1));
         gate_settings.threads = qos_min(gate_settings.threads, 256);
     }
-    range("threads", gate_settings.threads, 1, 256);
+    range("threads", gate_settings.threads, 1, 256, "1 to 256");
     if (gate_settings.threads * bucket_count > gate_settings.connections_max)
         tool_die(TOOL_USAGE,
                  "--connections: %" PRIu64 " threads and %u buckets need %" PRIu64
                  " connections to memcached: raise this limit and memcached's -c, or give fewer threads or buckets",
                  gate_settings.threads, bucket_count, gate_settings.threads * bucket_count);
-    range("clients", gate_settings.clients_max, 1, 1000000);
-    range("depth", gate_settings.depth, 1, DEPTH_MAX);
-    range("burst", gate_settings.burst_ns / 1000000, 1, 10000);
-    range("timeout", gate_settings.timeout_ns / 1000000, 10, 3600000);
-    range("patience", gate_settings.patience_ns / 1000000, 10, 3600000);
-    range("value", gate_settings.value_bytes_max, 1024, UINT64_C(1) << 30);
+    range("clients", gate_settings.clients_max, 1, 1000000, "1 to 1000000");
+    range("depth", gate_settings.depth, 1, DEPTH_MAX, "1 to 4096");
+    range("burst", gate_settings.burst_ns / 1000000, 1, 10000, "1ms to 10s");
+    range("timeout", gate_settings.timeout_ns / 1000000, 10, 3600000, "10ms to 60m");
+    range("patience", gate_settings.patience_ns / 1000000, 10, 3600000, "10ms to 60m");
+    range("value", gate_settings.value_bytes_max, 1024, UINT64_C(1) << 30, "1K to 1G");
     if (gate_settings.memory_bytes / bucket_count < 2 * gate_settings.value_bytes_max)
         tool_die(TOOL_USAGE, "--memory: at least two of --value for each of %u buckets", bucket_count);
+    check_addresses();
     check_cluster();
 }
 
@@ -301,9 +333,9 @@ static void parse_all(void)
     k = opt_parse(given.argc, given.argv, opts, about, examples);
     if (k < given.argc)
         tool_die(TOOL_USAGE, "%s: not an option; see --help", given.argv[k]);
-    check();
     if (listens == 0)
         on_listen("127.0.0.1:11311");
+    check();
 }
 
 static bool child_finds_them_right(void)
@@ -351,13 +383,14 @@ void settings_again(void)
         tool_warn("SIGHUP: this gate's settings are its controllers'; nothing changes");
         return;
     }
-    if (settings_file && access(settings_file, R_OK) != 0) {
-        tool_warn("%s: %s; nothing changes", settings_file, strerror(errno));
-        return;
-    }
     if (settings_file) {
+        char *text = text_of_file(settings_file);
+        if (!text) {
+            tool_warn("%s: %s; nothing changes", settings_file, strerror(errno));
+            return;
+        }
         free(given.text);
-        given.text = text_of_file(settings_file);
+        given.text = text;
     }
     if (!child_finds_them_right()) {
         tool_warn("the settings are wrong; nothing changes");
@@ -388,10 +421,13 @@ int main(int argc, char **argv)
     int n;
     given.argc = argc;
     given.argv = argv;
+    tool_set_name(argv[0]);
     for (n = 1; n + 1 < argc; n++)
         if (strcmp(argv[n], "--settings") == 0) {
             settings_file = argv[n + 1];
             given.text = text_of_file(settings_file);
+            if (!given.text)
+                tool_die(TOOL_USAGE, "%s: %s", settings_file, strerror(errno));
         }
     parse_all();
     gate_address = tool_copy(listen_at[0]);

@@ -39,10 +39,10 @@ static struct {
 
 static bool parse(const char *text, struct line *l)
 {
-    char number[20] = "", hi[17] = "", lo[17] = "", period[20] = "0";
+    char number[24] = "", hi[17] = "", lo[17] = "", period[20] = "0";
     int end = 0;
-    if (sscanf(text, "%19[0-9] %16[0-9a-f] %16[0-9a-f] %n%19[0-9] %n", number, hi, lo, &end, period, &end) < 3 ||
-        text[end])
+    if (sscanf(text, "%23[0-9] %16[0-9a-f] %16[0-9a-f] %n%19[0-9] %n", number, hi, lo, &end, period, &end) < 3 ||
+        text[end] || text[strlen(number)] != ' ')
         return false;
     l->number = strtoull(number, NULL, 10);
     l->nonce.hi = strtoull(hi, NULL, 16);

@@ -153,7 +153,15 @@ refused 'bucket: reserve=2X: ' --bucket name=a,reserve=2X
 refused 'name= is missing' --bucket key=a:
 refused 'key needs a value' --bucket name=a,key
 refused 'colour=red: not a setting' --bucket name=a,colour=red
-refused 'limit_per_s' --bucket name=a,reserve=20k,limit=10k
+refused 'limit= is below reserve=' --bucket name=a,reserve=20k,limit=10k
+for option in listen memcached metrics; do
+    refused "--$option 127.0.0.1:65536: .*up to 65535" --check --$option 127.0.0.1:65536
+    refused "--$option word: write ADDRESS:PORT" --check --$option word
+done
+refused '--listen 300.1.1.1:5: ' --check --listen 300.1.1.1:5
+refused 'gate: .*Is a directory' --check --settings "$d/"
+refused '--timeout: from 10ms to 60m' --timeout 0
+refused '--value: from 1K to 1G' --value 100G
 refused 'bucket a has this name' --bucket name=a,key=a: --bucket name=a,key=b:
 refused 'only one bucket may' --bucket name=a --bucket name=b
 refused 'not an address or a network' --bucket name=a,from=10.0.0.0/33
