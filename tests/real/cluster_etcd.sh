@@ -213,6 +213,8 @@ expect "a changed contract comes into force" within_s 30 status_has tenant/gold 
 read_now gold
 contract gold reserve=50,limit=many 100
 expect "a text that is none is refused, and what was in force stays" within_s 30 status_has tenant/gold '^in force: reserve=50,limit=200; refused: limit= is'
+contract gold reserve=50,limit=400,limit=300 100
+expect "so is one with two limits" within_s 30 status_has tenant/gold '^in force: reserve=50,limit=200; refused: .*twice'
 contract gold reserve=13k,limit=14k 100
 expect "a reservation that does not fit is refused" within_s 30 status_has tenant/gold '^in force: reserve=50,limit=200; refused: reserve= does not fit: 12000 '
 contract gold reserve=100,limit=400 200
@@ -308,7 +310,7 @@ begin_etcd || bad "etcd does not start again"
 expect "with etcd the cluster serves again" serves gold
 last=$(number)
 as root
-put qos/owner 'who knows' || bad "the number is not damaged"
+put qos/owner '18446744073709551615 0 0' || bad "the number is not damaged"
 as operator
 expect "a damaged qos/owner is told in qos/status/owner" within_s 30 status_has owner 'damaged.*put a number above'
 stops "and nothing is served under a limit" gold
