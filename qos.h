@@ -332,7 +332,8 @@ QOS_API QOS_NODISCARD enum qos_status qos_bucket_init(struct qos_bucket *bucket,
 /* New rate and burst from now on. Tokens earned at the old rate stay, up to the new burst; a debt stays too. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_set_rate(struct qos_bucket *bucket, uint64_t now_ns,
                                                           uint64_t rate_per_s, uint64_t burst_tokens);
-/* QOS_OK: n tokens taken. QOS_EAGAIN: too few, see qos_bucket_next_ns. QOS_ERANGE: n > QOS_TOKENS_MAX. */
+/* QOS_OK: n tokens taken; 0 tokens also in debt. QOS_EAGAIN: too few, see qos_bucket_next_ns. QOS_ERANGE: n >
+ * QOS_TOKENS_MAX. */
 QOS_API QOS_NODISCARD enum qos_status qos_bucket_take(struct qos_bucket *bucket, uint64_t now_ns, uint64_t n);
 /* Takes n tokens at once, in debt if need be. QOS_EDEBT, and nothing is taken, while more than debt_max_tokens
  * (0..QOS_TOKENS_MAX) are owed. So the debt never exceeds debt_max_tokens + n. */
@@ -363,7 +364,8 @@ QOS_API uint64_t qos_level_debt(int64_t level);
 QOS_API uint64_t qos_cost(const struct qos_cost_model *model, enum qos_op op, uint64_t len_bytes);
 /* Coefficients of one operation from two measured points (size, cost), sizes increasing, 1..2^40 bytes, costs
  * 1..QOS_TOKENS_MAX. The model gives at least the measured costs; at the small size exactly, unless its fixed part is
- * 0. A cost that falls with the size is taken as flat. QOS_ERANGE, QOS_EINVAL (no such operation): model unchanged. */
+ * 0. A cost that falls with the size is taken as flat. QOS_ERANGE (also more than 2^40 tokens per MiB), QOS_EINVAL (no
+ * such operation): model unchanged. */
 QOS_API QOS_NODISCARD enum qos_status qos_cost_fit(struct qos_cost_model *model, enum qos_op op, uint64_t small_bytes,
                                                    uint64_t small_cost, uint64_t large_bytes, uint64_t large_cost);
 

@@ -178,7 +178,8 @@ int main(int argc, char **argv)
                                        : good && reads ? read_bytes(object, at, strtoul(text, NULL, 10))
                                                        : QOS_EINVAL;
         if (status != QOS_OK)
-            printf("error: %s\n", qos_strerror(status));
+            printf("error: %s\n", status == QOS_EINVAL ? "say write OBJECT OFFSET TEXT, or read OBJECT OFFSET BYTES"
+                                                       : qos_strerror(status));
         fflush(stdout);
     }
 }

@@ -33,6 +33,7 @@ expect "20 of them are pieces" [ "$(cd "$d/busy" && ls 0 2 | grep -cE '^[0-9]+\.
 printf '%s\n' bad 'write 1 2' 'write x 2 abc' 'read 1 2 0' 'read 1 2 4097' 'read 1 99999999999999999999 3' 'erase 1 2 3' '' |
     "$program" "$d/busy" >"$d/out" 2>&1
 expect "eight bad lines: an error for each, and it goes on" [ "$(grep -c '^error: ' "$d/out")" = 8 ]
+expect "and it says what to write" [ "$(grep -c '^error: say write OBJECT' "$d/out")" -ge 4 ]
 
 # Killed during writes, three times. Objects 0 to 2 have 8 places of 8 bytes each, written repeatedly. Afterwards each
 # place holds the last acknowledged write, or the one that was under way.
