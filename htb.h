@@ -2251,10 +2251,10 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *               it drains
  *
  *   alone     no other class has asked for lag_ns: the bound is as wide as a newcomer may wait for: burst_ns, half of
- *             the least latency_ns that any class has had, or the knee, if that is more. A narrower one is for nobody,
- *             and loses time when the caller is late. Twice as wide, if requests wait for room, as long as each time an
- *             eighth more is completed, of 64 requests, or of 8 if these take more than 1 s. No other looks: who comes
- *             finds the knee as it was for many
+ *             the least latency_ns that any class has had, at the knee's speed if that is less than configured, or
+ *             the knee, if that is more. A narrower one is for nobody, and loses time when the caller is late. Twice
+ *             as wide, if requests wait for room, as long as each time an eighth more is completed, of 64 requests,
+ *             or of 8 if these take more than 1 s. No other looks: who comes finds the knee as it was for many
  *
  * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So
  * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
@@ -3018,6 +3018,13 @@ QOS_PRIV bool htb_priv_more_is_asked(struct htb *tree)
     return true;
 }
 
+/* What a newcomer may find in flight: what is done in alone_ns, also by a device that is slower than configured. */
+QOS_PRIV uint64_t htb_priv_newcomer(const struct htb_priv_flight *f)
+{
+    const uint64_t speed = f->speed[HTB_PRIV_BASE];
+    return speed == 0 ? f->alone_ns : qos_min(f->alone_ns, qos_mul_div_floor(f->alone_ns, speed, UINT64_C(1) << 20));
+}
+
 /* Has one class asked alone for lag_ns? What is seen then is no evidence for the knee of several. */
 QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c)
 {
@@ -3030,7 +3037,7 @@ QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c
     alone = f->active_ns >= f->alone_from_ns;
     if (alone != f->alone) {
         f->alone = alone;
-        f->lone_ns = f->alone_ns;
+        f->lone_ns = htb_priv_newcomer(f);
         f->lone_speed = f->lone_retry_ns = 0;
         htb_priv_break_off(tree);
         htb_priv_look_back(tree);

@@ -1,5 +1,6 @@
-// proves: by flight, who has the device for itself loses nothing when its caller gets no processor now and then, also after
-// proves: calm in which one request at a time was enough; who then comes is in time, and who comes often finds no long queue
+// proves: by flight, who has the device for itself loses nothing when its caller gets no processor now and then, also
+// proves: after calm in which one request at a time was enough; who then comes is in time, also on a device that is slower
+// proves: than configured, and who comes often finds no long queue
 // variants: native
 // coverage: report
 #include "check.h"
@@ -15,7 +16,7 @@ static struct htb_request request[MOST + 1]; /* the last one is the newcomer's *
 static uint64_t end_ns[MOST + 1];            /* at the device; 0: not there */
 static uint32_t came;                        /* the newcomer's requests that are done and judged */
 
-static void begin(enum htb_bound bound, uint64_t latency_ns)
+static void begin(enum htb_bound bound, uint64_t latency_ns, uint64_t slower)
 {
     static unsigned char memory[65536] __attribute__((aligned(64)));
     struct htb_config config;
@@ -24,7 +25,7 @@ static void begin(enum htb_bound bound, uint64_t latency_ns)
     memset(&config, 0, sizeof config);
     memset(&terms, 0, sizeof terms);
     config.classes = 3;
-    config.rate_per_s[0] = bound == HTB_BY_FLIGHT ? S : 1000 * S;
+    config.rate_per_s[0] = bound == HTB_BY_FLIGHT ? slower * S : 1000 * S;
     config.bound = bound;
     config.order = HTB_FIFO;
     config.dispatch_max = config.device_max = MOST + 1;
@@ -90,24 +91,26 @@ static uint64_t run(uint32_t outstanding, uint64_t to_ns, uint64_t away_from_ns,
 
 int main(void)
 {
-    uint64_t best, got;
+    uint64_t best, got, slower;
     uint32_t late = 0;
     check_begin("unit/htb_alone");
 
-    begin(HTB_BY_RATE, 0);
+    begin(HTB_BY_RATE, 0, 1);
     best = run(32, 6 * S, 2 * S, 0, 0, 0, &late);
-    begin(HTB_BY_FLIGHT, 0);
+    begin(HTB_BY_FLIGHT, 0, 1);
     got = run(32, 6 * S, 2 * S, 0, 0, 0, &late);
     CHECK_CONTEXT("alone: %" PRIu64 " of %" PRIu64, got, best);
     CHECK_LE(best * 98, got * 100);
 
-    begin(HTB_BY_FLIGHT, 4 * MS); /* its requests are more than lag_ns apart */
-    (void)run(MOST, 40 * S, QOS_NEVER, 1300 * MS, 0, 4 * MS, &late);
-    CHECK_CONTEXT("a newcomer");
-    CHECK_EQ(came, 30);
-    CHECK_EQ(late, 0);
+    for (slower = 1; slower <= 16; slower *= 4) { /* nobody knows the device's speed as the first one comes */
+        begin(HTB_BY_FLIGHT, 4 * MS, slower); /* its requests are more than lag_ns apart */
+        (void)run(MOST, 40 * S, QOS_NEVER, 1300 * MS, 2 * S, 4 * MS, &late);
+        CHECK_CONTEXT("a newcomer, the device %" PRIu64 " times slower than configured", slower);
+        CHECK_EQ(came, 29);
+        CHECK_EQ(late, 0);
+    }
 
-    begin(HTB_BY_FLIGHT, 0); /* two requests keep the device busy: nobody waits for more than a few */
+    begin(HTB_BY_FLIGHT, 0, 1); /* two requests keep the device busy: nobody waits for more than a few */
     (void)run(MOST, 40 * S, QOS_NEVER, 100 * MS, 20 * S, 10 * COST, &late);
     CHECK_CONTEXT("one that comes often");
     CHECK_EQ(came, 200);
