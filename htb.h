@@ -2272,7 +2272,8 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *             of these is complete first, the device works, and what was there before hangs: it counts no more,
  *             neither in flight nor as evidence. Its class pays for it and sees its latency when it is complete
  *
- * A bound below one request lets one go: where that is larger than twice the bound, trials begin from two of it.
+ * A bound below one request lets one go: where that is larger than twice the bound, or all are larger than the bound in
+ * the mean, trials begin from two of it.
  *
  * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
  * once the others are seen later. */
@@ -2388,10 +2389,10 @@ QOS_PRIV void htb_priv_break_off(struct htb *tree)
     htb_priv_look_begin(tree, knee_ns);
 }
 
-/* What fills a bound: if one request is larger, that. */
+/* What fills a bound: if one request is larger, or all are in the mean, that. */
 QOS_PRIV uint64_t htb_priv_filled(const struct htb_priv_flight *f, uint64_t bound_ns)
 {
-    return f->most_ns / 2 > bound_ns ? f->most_ns : bound_ns;
+    return f->most_ns / 2 > bound_ns || f->done_ns / qos_max(f->n, 1) >= bound_ns ? f->most_ns : bound_ns;
 }
 
 /* The least that is tried: what a late caller needs. */

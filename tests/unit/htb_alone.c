@@ -103,7 +103,7 @@ int main(void)
     CHECK_LE(best * 98, got * 100);
 
     for (slower = 1; slower <= 16; slower *= 4) { /* nobody knows the device's speed as the first one comes */
-        begin(HTB_BY_FLIGHT, 4 * MS, slower); /* its requests are more than lag_ns apart */
+        begin(HTB_BY_FLIGHT, 4 * MS, slower);     /* its requests are more than lag_ns apart */
         (void)run(MOST, 40 * S, QOS_NEVER, 1300 * MS, 2 * S, 4 * MS, &late);
         CHECK_CONTEXT("a newcomer, the device %" PRIu64 " times slower than configured", slower);
         CHECK_EQ(came, 29);

@@ -430,8 +430,7 @@ static void la_phases_draw(void)
 static void la_chooses_draw(void)
 {
     struct la_class *c = &la.class_of[1], *flood = &la.class_of[2];
-    const uint64_t n =
-        world_scale(&la.rng, 100000, 500000); /* open: of some larger the other class has 0.3 of its rate */
+    const uint64_t n = world_scale(&la.rng, 100000, 2000000);
     la.paused = world_chance(&la.rng, 300);
     la.hurts = !la.paused && world_chance(&la.rng, 500);
     la.gain = la.hurts ? 0.8 : 0.5;
