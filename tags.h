@@ -154,7 +154,7 @@ enum tags_mode {
 enum tags_at_limit {
     TAGS_WAIT = 0,  /* requests wait until the limit allows them */
     TAGS_ALLOW = 1, /* they wait while others can be served; the device does not idle, their weights decide */
-    TAGS_REJECT = 2 /* a request that would wait longer than reject_after_ns is refused: QOS_ELIMIT */
+    TAGS_REJECT = 2 /* a request that would wait longer than reject_after_ns is refused: QOS_ELIMIT; see there */
 };
 
 enum tags_phase {
@@ -187,7 +187,8 @@ struct tags_config {
     uint64_t capacity_per_s;        /* for admission: the device's worst case; 0: everything is admitted */
     uint64_t limit_burst_ns;        /* unused limit that is kept; up to 2^62; 0: 100 ms; QOS_NOTHING */
     uint64_t reserve_lag_ns;        /* unserved reservation that is made up; up to 2^62; 0: 1 s; QOS_NOTHING */
-    uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait that is accepted; 0: none */
+    uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait at its limit, and at its group's if nobody else in
+                                       it sent any more, that is accepted; 0: none. Siblings that do come between */
     uint64_t force_debt_requests;   /* forced requests of cost_max (reward: of the mean service time) that a client
                                        may owe, 1..65536; 0: 64; QOS_NOTHING */
     uint64_t service_ns;            /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms. Until the
@@ -289,10 +290,12 @@ struct tags_shared;
  *
  * Single owner. now_ns is monotonic. One before the latest time seen counts as that; one more than a year ahead is
  * ignored. If it is more than a second before, the clock was set back: time continues from the latest, after it stood
- * still for limit_burst_ns and the longest time of one request at a limit (up to a second), until a now_ns reaches the
- * latest again. So stale ones give no client anything (but see tags_complete for attribute), and wrong ones between
- * right ones, however many, at most a second and limit_burst_ns of its limit, if a second of it is a request or more,
- * and what it owes for forced requests.
+ * still for limit_burst_ns and the longest time of one request at a limit (up to a second), and for 16 calls, until a
+ * now_ns reaches the latest again: at once, if it comes within 1/16 s of it. So stale ones (but see tags_complete for
+ * attribute) give no client anything, and stop no time if right ones come each 1/16 s: unless more than 16 in a row go
+ * forward, as the times of a clock that was set back. Wrong ones between right ones, however many, give at most a
+ * second and limit_burst_ns of its limit, if a second of it is a request or more, and what it owes for forced requests;
+ * and what time they go on by in steps of up to 1/16 s.
  *
  * An id is below config.clients; one that was not added gives QOS_ENOENT. Calls take O(log n), and O(log n) for each
  * client at its limit or due by reservation that they meet: once for each of its dispatches, and in one call for
@@ -354,7 +357,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
- * waits or the device is full. Exact for up to a year; early with shared tags, and once after a setback of now_ns. */
+ * waits or the device is full. Exact for up to a year; early with shared tags, and after a setback of now_ns, up to 16
+ * times. */
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
 
 /* The device is done with it. service_ns: the time that the device spent on it; with one request at a time, the time
@@ -467,6 +471,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_UNIT_LEAST (UINT64_C(1) << 42) /* weights above 2^20 take 32 bits more */
 #define TAGS_PRIV_AMOUNT_MAX (UINT64_C(1) << 54) /* of one charge; times a unit of at most 2^62: below 2^116 */
 #define TAGS_PRIV_SETBACK_NS QOS_NS_PER_S        /* a clock further behind was set back */
+#define TAGS_PRIV_NEAR_NS (QOS_NS_PER_S / 16)    /* a time so little after the latest shows that that was right */
 #define TAGS_PRIV_LEAP_NS (UINT64_C(1) << 55)    /* a year; a time further ahead is ignored */
 #define TAGS_PRIV_LONGEST_NS (UINT64_C(1) << 62) /* of a burst or a lag */
 #define TAGS_PRIV_S_LEVELS 11                    /* 4^11 = TAGS_CLIENTS_MAX */
@@ -581,6 +586,7 @@ struct tags {
     uint64_t plain_ns;           /* a now_ns less than this after the latest is taken as it is; 0 while shifted */
     uint64_t late_ns;            /* how far the last now_ns was behind that came late */
     uint64_t held_ns, stood_ns;  /* after a setback: for how long time stands still; how long it did so far */
+    uint64_t held_step_ns;       /* what one call uses up of held_ns */
     uint64_t spacing_ns;         /* the longest time of one request at a limit, up to a second */
     uint64_t queued;             /* requests, all clients */
     uint32_t at_device;          /* the same */
@@ -882,28 +888,32 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64
 }
 
 /* A now_ns that does not follow the latest time, or one while time is shifted. After a setback this time is wrong, or
- * the latest was, and gave limit_burst_ns and what a client is ahead of its limit: so time stands still for as long. */
+ * the latest was, and gave limit_burst_ns and what a client is ahead of its limit: so time stands still for as long;
+ * and for 16 calls, as steps among wrong ones may be any. If one follows that is near after the latest, the latest was
+ * right and this one counts. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns), behind = qos_wrap_sub(0, ahead);
-    bool begins = tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS, back = ahead >= TAGS_PRIV_LEAP_NS;
+    bool begins = tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS;
+    bool near = qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_NEAR_NS;
     if (behind <= TAGS_PRIV_SETBACK_NS)
         tags->late_ns = behind;
-    if (begins || tags->config.shared ||
-        (tags->held_ns == 0 && tags_priv_follows(tags, now_ns, back ? TAGS_PRIV_LEAP_NS : TAGS_PRIV_SETBACK_NS))) {
+    if (begins || tags->config.shared || near ||
+        (tags->held_ns == 0 && tags_priv_follows(tags, now_ns, TAGS_PRIV_NEAR_NS))) {
         if (begins || qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_LEAP_NS)
             tags->now_ns = now_ns;
-        tags->shift_ns = 0;
+        tags->shift_ns = tags->held_ns = 0;
     } else if (ahead < TAGS_PRIV_LEAP_NS && tags->held_ns == 0) {
         tags->now_ns = qos_min(qos_sat_add(tags->now_ns, ahead), TAGS_PRIV_ABSENT - 2);
     } else if (ahead < TAGS_PRIV_LEAP_NS) {
         tags->shift_ns = qos_wrap_sub(tags->shift_ns, ahead);
         tags->stood_ns += qos_min(tags->held_ns, ahead);
-        tags->held_ns = qos_sat_sub(tags->held_ns, ahead);
+        tags->held_ns = qos_sat_sub(tags->held_ns, qos_min(ahead, tags->held_step_ns));
     } else if (behind > TAGS_PRIV_SETBACK_NS) {
         tags->shift_ns = qos_wrap_sub(tags->shift_ns, ahead);
-        if (behind < TAGS_PRIV_LONGEST_NS) /* else it is years ahead */
+        if (behind < TAGS_PRIV_LONGEST_NS && tags->now_ns) /* else it is years ahead, or the first */
             tags->held_ns = qos_min(behind, tags->late_ns + tags->spacing_ns + tags->config.limit_burst_ns);
+        tags->held_step_ns = tags->held_ns / 16 + 1;
         tags->late_ns = 0;
     }
     tags->plain_ns = tags->shift_ns ? 0 : TAGS_PRIV_LEAP_NS;
@@ -1352,7 +1362,7 @@ QOS_API enum qos_status tags_shared_change(struct tags_shared *shared, uint64_t 
     struct tags_priv_shared_client *c;
     uint64_t limit;
     if (tags_client_error(terms))
-        return QOS_ERANGE;
+        return terms ? QOS_ERANGE : QOS_EINVAL;
     if (id >= shared->clients)
         return QOS_ENOENT;
     limit = tags_priv_limit_of(terms);
@@ -1843,16 +1853,20 @@ QOS_API const char *tags_config_error(const struct tags_config *config)
 
 QOS_API const char *tags_client_error(const struct tags_client *terms)
 {
-    const uint64_t limit = tags_priv_limit_of(terms);
-    const struct qos_rule rules[] = {
-        {terms->weight <= TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
-        {terms->reservation_per_s <= QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
-        {limit <= QOS_RATE_MAX,
-         "limit_per_s: give at most QOS_RATE_MAX, or QOS_UNLIMITED for none; remove who may do nothing"},
-        {!limit || terms->reservation_per_s <= limit,
-         "limit_per_s: give at least reservation_per_s, or QOS_UNLIMITED for none"},
-    };
-    return qos_first_broken(rules, sizeof rules / sizeof *rules);
+    if (!terms)
+        return "terms: is NULL; give a struct tags_client";
+    {
+        const uint64_t limit = tags_priv_limit_of(terms);
+        const struct qos_rule rules[] = {
+            {terms->weight <= TAGS_WEIGHT_MAX, "weight: give at most TAGS_WEIGHT_MAX, or 0 for 1"},
+            {terms->reservation_per_s <= QOS_RATE_MAX, "reservation_per_s: give at most QOS_RATE_MAX, or 0 for none"},
+            {limit <= QOS_RATE_MAX,
+             "limit_per_s: give at most QOS_RATE_MAX, or QOS_UNLIMITED for none; remove who may do nothing"},
+            {!limit || terms->reservation_per_s <= limit,
+             "limit_per_s: give at least reservation_per_s, or QOS_UNLIMITED for none"},
+        };
+        return qos_first_broken(rules, sizeof rules / sizeof *rules);
+    }
 }
 
 QOS_PRIV void tags_priv_fill(struct tags_config *out, const struct tags_config *in)
@@ -2016,10 +2030,8 @@ QOS_PRIV enum qos_status tags_priv_terms(const struct tags *tags, uint32_t id, c
 {
     const struct tags_priv_shared_client *c = tags->config.shared ? tags_priv_shared(tags->config.shared, id) : NULL;
     uint64_t most, least = 0;
-    if (!terms)
-        return QOS_EINVAL;
     if (tags_client_error(terms))
-        return QOS_ERANGE;
+        return terms ? QOS_ERANGE : QOS_EINVAL;
     if (c && (c->reservation_per_s != terms->reservation_per_s || c->limit_per_s != tags_priv_limit_of(terms)))
         return QOS_EINVAL;
     most = tags_priv_admissible(tags, id, tags_priv_held(tags, id));
@@ -2504,8 +2516,8 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
     at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), qos_sat_add(next - tags->now_ns, tags->held_ns));
-    if (tags->held_ns == 0 && tags_priv_follows(tags, at, TAGS_PRIV_LEAP_NS)) { /* a call near now ends the shift */
-        until = tags->now_ns + TAGS_PRIV_SETBACK_NS;
+    if (tags_priv_follows(tags, at, TAGS_PRIV_LEAP_NS) && (tags->held_ns == 0 || at >= tags->now_ns)) {
+        until = tags->now_ns + TAGS_PRIV_NEAR_NS; /* a call near now ends the shift */
         at = next < until && now_ns < until ? next : qos_max(at, until);
     }
     return qos_max(qos_min(at, QOS_NEVER - 1), now_ns); /* one waits: also if that is beyond 2^64 */

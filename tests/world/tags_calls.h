@@ -56,7 +56,7 @@ static struct {
     struct tags_grant old;
     bool has_old, reward, unsure; /* unsure: it ends here, as two things were equal but for rounding */
     uint64_t base, floor_ns, forgiven_ns, measured;
-    int64_t t, shown, shift, held, late, stood, spacing, behind, credit; /* t: the time of the tags */
+    int64_t t, shown, shift, held, held_step, late, stood, spacing, behind, credit; /* t: the time of the tags */
     int64_t burst, lag;
     bool shifted, began;
     long double v, surplus_v, largest;
@@ -101,7 +101,8 @@ static bool k_near(int64_t at, int64_t most)
     return (at >= calls.t && at - calls.t < most) || (at < calls.t && calls.t - at <= 1000000000);
 }
 
-/* A call at this time: monotone; a setback makes time stand still for what a wrong one may have given. */
+/* A call at this time: monotone; a setback makes time stand still for what a wrong one may have given, and for 16 calls,
+ * unless a time follows that is 1/16 s at most after the latest. */
 static void k_now(int64_t at)
 {
     int64_t ahead = at + calls.shift - calls.t;
@@ -116,18 +117,19 @@ static void k_now(int64_t at)
     }
     if (ahead <= 0 && -ahead <= 1000000000)
         calls.late = -ahead;
-    if (calls.held == 0 && k_near(at, ahead < 0 ? K_YEAR : 1000000000)) {
+    if ((at >= calls.t && at - calls.t < 62500000) || (calls.held == 0 && k_near(at, 62500000))) {
         calls.t = k_max(calls.t, at);
-        calls.shift = 0;
+        calls.shift = calls.held = 0;
     } else if (ahead >= 0 && calls.held == 0) {
         calls.t += ahead;
     } else if (ahead >= 0) {
         calls.shift -= ahead;
         calls.stood += k_min(calls.held, ahead);
-        calls.held = k_max(0, calls.held - ahead);
+        calls.held = k_max(0, calls.held - k_min(ahead, calls.held_step));
     } else if (-ahead > 1000000000) {
         calls.shift -= ahead;
         calls.held = k_min(-ahead, calls.late + calls.spacing + calls.burst);
+        calls.held_step = calls.held / 16 + 1;
         calls.late = 0;
     }
     calls.shifted = calls.shift != 0;
@@ -785,15 +787,16 @@ static void k_judge_choice(bool any, uint32_t chosen, enum tags_phase phase)
 /* Is somebody served at this time, if nothing else happens? Of a copy of the clock. */
 static bool k_would(int64_t at)
 {
-    const int64_t t = calls.t, shift = calls.shift, held = calls.held, late = calls.late, stood = calls.stood;
+    const int64_t t = calls.t, shift = calls.shift, held = calls.held, held_step = calls.held_step;
+    const int64_t late = calls.late, stood = calls.stood;
     const bool shifted = calls.shifted;
     bool some = false;
     uint32_t i;
     k_now(at);
     for (i = 0; i < calls.clients; i++)
         some |= calls.client[i].queued && (!calls.client[i].limited || calls.client[i].limit <= calls.t);
-    calls.t = t, calls.shift = shift, calls.held = held, calls.late = late, calls.stood = stood,
-    calls.shifted = shifted;
+    calls.t = t, calls.shift = shift, calls.held = held, calls.held_step = held_step, calls.late = late;
+    calls.stood = stood, calls.shifted = shifted;
     return some;
 }
 
