@@ -189,7 +189,7 @@ struct tags_config {
     uint64_t reserve_lag_ns;        /* unserved reservation that is made up; up to 2^62; 0: 1 s; QOS_NOTHING */
     uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait at its limit, and at its group's if nobody else in
                                        it sent any more, that is accepted; 0: none. Siblings that do come between */
-    uint64_t force_debt_requests;   /* forced requests of cost_max (reward: of the mean service time) that a client
+    uint64_t force_debt_requests;   /* forced requests of cost_max (reward: of 3/4 of the mean service) that a client
                                        may owe, 1..65536; 0: 64; QOS_NOTHING */
     uint64_t service_ns;            /* TAGS_REWARD: the largest first estimate, 1..QOS_TOKENS_MAX; 0: 1 ms. Until the
                                        first completion c is at least this */
