@@ -92,7 +92,7 @@
  *     at most (n * W / w + the largest request of each other borrower) / Q. Only ratios
  *     of weights matter. So do callers of htb_take that ask until they are refused and
  *     again at the time told, in whatever order they are asked, if nothing is queued
- *     there. Others at the gate are promised no share.
+ *     there. Others at the gate are promised no share, nor is what unused claims leave.
  *   - A group's limit stops borrowing only: its classes' reservations may exceed it.
  *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other
  *     call is O(depth * (depth + log classes)) for each request that it moves and each
@@ -769,6 +769,7 @@ struct htb_priv_way {
 };
 
 /* Defined in later chapters. */
+QOS_PRIV bool htb_priv_is_below(const struct htb *tree, uint32_t id, uint32_t above);
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                            int64_t level_sub, uint64_t some);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
@@ -2036,11 +2037,14 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
 QOS_PRIV uint64_t htb_priv_event_ns(const struct htb *tree, struct htb_priv_heap_entry e, uint64_t now_ns)
 {
     const unsigned flags = tree->node[e.id].flags;
+    const struct htb_request *request;
     if (htb_priv_is_stale(tree, e.id))
         return QOS_NEVER;
     if (tree->bound == HTB_BY_FLIGHT || (flags & (HTB_PRIV_BACKLOG | HTB_PRIV_RING)) != HTB_PRIV_BACKLOG)
         return e.key;
-    now_ns = htb_priv_way_of(tree, e.id, htb_priv_next_request(tree, e.id)->tokens, false, now_ns).send_ns;
+    request = htb_priv_next_request(tree, e.id);
+    QOS_ASSERT(request);
+    now_ns = htb_priv_way_of(tree, e.id, request->tokens, false, now_ns).send_ns;
     return flags & HTB_PRIV_EXPIRES ? qos_min(now_ns, tree->cls[e.id].u.leaf.expires_ns) : now_ns;
 }
 
@@ -4373,13 +4377,15 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
  *                      the claims before it need there; or is full, as claims may be more than it can hold: but not
  *                      if one of them needs it full, too, and waits for no limit and no other resource
- *     order            that of the ring tags, in the ring where two classes meet; then of the ids. While there are
- *                      claims, what is borrowed moves the tags on, as in the queues
+ *     order            that of the ring tags, in the ring where two classes meet; then of the ids. A group has one
+ *                      claim there: the first of its classes; the others stand where its tag will be then. While
+ *                      there are claims, what is borrowed moves the tags on, as in the queues
  *     a claim counts   up to the node whose limit blocked it, else up to the root
  *     it ends          when the class takes, or asks again; is at its own limit; ends, moves or gets other terms; or
  *                      burst_ns, its own or the tree's if that is less, after the time at which it could have taken
  *
- * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. If more than HTB_PRIV_CLAIMS_MAX
+ * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. What it leaves then, at most one
+ * bucket, goes to who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX
  * classes wait, the first in the order have the claims. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
@@ -4433,34 +4439,6 @@ QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct 
     return level_sub;
 }
 
-/* htb_priv_ready_ns for those of the claims `before` that need what the group has, and end. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
-                                               uint64_t before, uint64_t from_ns)
-{
-    uint64_t ready_ns, end_ns;
-    uint32_t i;
-    for (i = 0; i < tree->claims; i++)
-        if (htb_priv_claims_from(tree, &tree->claim[i], id) == QOS_NONE)
-            before &= ~(UINT64_C(1) << i);
-    for (;;) {
-        ready_ns = htb_priv_ready_ns(tree, id, limit, n, before, from_ns);
-        if (before == 0)
-            return ready_ns;
-        end_ns = htb_priv_claims_end_ns(tree, &before);
-        if (ready_ns <= end_ns)
-            return ready_ns;
-        from_ns = qos_max(end_ns, from_ns); /* then there is one claim less */
-    }
-}
-
-/* The same, if there are any. */
-HTB_PRIV_INLINE uint64_t htb_priv_free_ns(const struct htb *tree, uint32_t id, bool limit, const uint64_t *n,
-                                          uint64_t before, uint64_t from_ns)
-{
-    return QOS_LIKELY(before == 0) ? htb_priv_ready_ns(tree, id, limit, n, 0, from_ns)
-                                   : htb_priv_claimed_ns(tree, id, limit, n, before, from_ns);
-}
-
 QOS_PRIV uint64_t htb_priv_tag_of(const struct htb *tree, uint32_t id)
 {
     return qos_max(tree->turn[id].tag, tree->cls[tree->node[id].parent].u.group.clock);
@@ -4493,15 +4471,71 @@ QOS_PRIV bool htb_priv_goes_before(const struct htb *tree, uint32_t a, uint32_t 
     return tag_a != tag_b ? tag_a < tag_b : a < b;
 }
 
-/* The claims that go before a class: a set of bits. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id)
+/* Is a class's claim the first of some claims below `above`? */
+QOS_PRIV bool htb_priv_is_first(const struct htb *tree, uint32_t id, uint32_t above, uint64_t some)
 {
-    uint64_t before = 0;
+    for (; some != 0; some &= some - 1) {
+        const uint32_t other = tree->claim[qos_ctz64(some)].id;
+        if (other != id && htb_priv_is_below(tree, other, above) && htb_priv_goes_before(tree, other, id))
+            return false;
+    }
+    return true;
+}
+
+/* Those of some claims that go before a class: a set of bits. A group has one claim beside others: its first. The class
+ * stands where its group will when the claims before it there are served. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id, uint64_t some)
+{
+    uint64_t before = 0, cost = 0, left;
+    for (; some != 0 && id != tree->classes; id = tree->node[id].parent) {
+        const uint64_t units = (htb_priv_thinned(tree, id, cost) << 16) + tree->cls[id].ring_rest, all = some;
+        const uint64_t tag = htb_priv_tag_of(tree, id) + (cost == 0 ? 0 : units / tree->turn[id].weight);
+        for (left = all; left != 0; left &= left - 1) {
+            const uint32_t i = qos_ctz64(left);
+            const struct htb_priv_claim *c = &tree->claim[i];
+            const uint32_t other = htb_priv_child_to(tree, tree->node[id].parent, c->id);
+            uint64_t other_tag;
+            if (other == QOS_NONE)
+                continue; /* they meet further up */
+            some &= ~(UINT64_C(1) << i);
+            other_tag = htb_priv_tag_of(tree, other);
+            if (other == id || other_tag > tag || (other_tag == tag && other > id))
+                continue;
+            if (other != c->id && !htb_priv_is_first(tree, c->id, other, all))
+                continue;
+            before |= UINT64_C(1) << i;
+            cost = qos_min(cost + htb_priv_ring_cost(tree, c->n), UINT64_C(1) << 42);
+        }
+    }
+    return before;
+}
+
+/* htb_priv_ready_ns at node `at` for a class, behind those of the claims before it that need what `at` has, and end. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, uint32_t at, bool limit,
+                                               const uint64_t *n, uint64_t from_ns)
+{
+    uint64_t ready_ns, end_ns, some = 0;
     uint32_t i;
     for (i = 0; i < tree->claims; i++)
-        if (htb_priv_goes_before(tree, tree->claim[i].id, id))
-            before |= (uint64_t)1 << i;
-    return before;
+        if (htb_priv_claims_from(tree, &tree->claim[i], at) != QOS_NONE)
+            some |= UINT64_C(1) << i;
+    for (;;) {
+        ready_ns = htb_priv_ready_ns(tree, at, limit, n, htb_priv_claims_before(tree, id, some), from_ns);
+        if (some == 0)
+            return ready_ns;
+        end_ns = htb_priv_claims_end_ns(tree, &some);
+        if (ready_ns < end_ns)
+            return ready_ns;
+        from_ns = qos_max(end_ns, from_ns); /* then there is one claim less, or another one of that group */
+    }
+}
+
+/* The same, if there may be any. */
+HTB_PRIV_INLINE uint64_t htb_priv_free_ns(const struct htb *tree, uint32_t id, uint32_t at, bool limit,
+                                          const uint64_t *n, bool claims, uint64_t from_ns)
+{
+    return QOS_LIKELY(!claims) ? htb_priv_ready_ns(tree, at, limit, n, 0, from_ns)
+                               : htb_priv_claimed_ns(tree, id, at, limit, n, from_ns);
 }
 
 /* The way; at the `gate` behind the claims and the queued requests that go before it. */
@@ -4509,14 +4543,14 @@ QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, ui
                                                       uint64_t now_ns)
 {
     struct htb_priv_way way = {QOS_NEVER, QOS_NONE, QOS_NONE};
-    const uint64_t before = gate && tree->claims != 0 ? htb_priv_claims_before(tree, id) : 0;
+    const uint32_t class_id = id;
     uint64_t limits_ns = now_ns, ready_ns;
     bool may = true;
     for (; id != QOS_NONE && way.payer == QOS_NONE; id = tree->node[id].parent) {
-        const uint64_t some = tree->node[id].flags & HTB_PRIV_GROUP ? before : 0;
+        const bool claims = gate && tree->claims != 0 && (tree->node[id].flags & HTB_PRIV_GROUP);
         if (tree->node[id].flags & HTB_PRIV_LIMITED)
-            limits_ns = htb_priv_free_ns(tree, id, true, n, some, limits_ns);
-        ready_ns = htb_priv_free_ns(tree, id, false, n, some, now_ns);
+            limits_ns = htb_priv_free_ns(tree, class_id, id, true, n, claims, limits_ns);
+        ready_ns = htb_priv_free_ns(tree, class_id, id, false, n, claims, now_ns);
         if (limits_ns > now_ns && way.blocked == QOS_NONE)
             way.blocked = id;
         ready_ns = qos_max(limits_ns, ready_ns);
@@ -4526,6 +4560,20 @@ QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, ui
             way.payer = id;
     }
     return way;
+}
+
+/* At the gate, the first time from send_ns on at which all pass. When the first claim of a group ends, the next one may
+ * need more: so what passes at one time, of several buckets on the way, may not pass later. */
+HTB_PRIV_INLINE uint64_t htb_priv_told_ns(const struct htb *tree, uint32_t id, const uint64_t *n, uint64_t send_ns)
+{
+    uint64_t before_ns = QOS_NEVER;
+    if (tree->claims == 0 || tree->detours == tree->claims + tree->queued)
+        return send_ns; /* no limits, one resource */
+    while (send_ns != before_ns && send_ns != QOS_NEVER) {
+        before_ns = send_ns;
+        send_ns = htb_priv_way_of(tree, id, n, true, send_ns).send_ns;
+    }
+    return send_ns;
 }
 
 /* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. False: there were
@@ -4590,6 +4638,7 @@ QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t 
             tree->maximize.starved = true;
         if (ends == QOS_NONE)
             (void)htb_priv_end_claims(tree, id, now_ns);
+        way.send_ns = htb_priv_told_ns(tree, id, n, way.send_ns);
         htb_priv_make_claim(tree, id, &way, n, now_ns);
         htb_priv_ask(tree, id, way.blocked);
         return false;
@@ -4751,11 +4800,12 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
     if (!htb_priv_in_range(tree, n))
         return QOS_NEVER;
     id = htb_priv_resolve(tree, id, at_ns);
-    send_ns = htb_priv_way_of(tree, id, n, true, at_ns).send_ns;
-    if ((tree->node[id].flags & HTB_PRIV_EXPIRES) &&
-        send_ns >= tree->cls[id].u.leaf.expires_ns) /* it is best effort by then */
-        send_ns =
-            htb_priv_way_of(tree, HTB_BEST_EFFORT, n, true, qos_max(at_ns, tree->cls[id].u.leaf.expires_ns)).send_ns;
+    send_ns = htb_priv_told_ns(tree, id, n, htb_priv_way_of(tree, id, n, true, at_ns).send_ns);
+    if ((tree->node[id].flags & HTB_PRIV_EXPIRES) && send_ns >= tree->cls[id].u.leaf.expires_ns) {
+        send_ns = qos_max(at_ns, tree->cls[id].u.leaf.expires_ns); /* it is best effort by then */
+        send_ns = htb_priv_way_of(tree, HTB_BEST_EFFORT, n, true, send_ns).send_ns;
+        send_ns = htb_priv_told_ns(tree, HTB_BEST_EFFORT, n, send_ns);
+    }
     if (tree->joined.lease && send_ns > at_ns) { /* an exchange changes what the tree has */
         const uint64_t late_ns = qos_sat_add(at_ns, tree->joined.shared->interval_ns);
         send_ns = qos_min(send_ns, tree->joined.exchange_ns > at_ns ? tree->joined.exchange_ns : late_ns);

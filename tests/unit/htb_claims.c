@@ -1,7 +1,7 @@
 // proves: the loop that a newcomer writes is the fair one: tenants that take until they are refused and sleep until the
 // proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
-// proves: costs nobody much; and a claim ends when it should. So do requests that need a whole bucket each. Who is
-// proves: refused as queued requests go first is not told to come now
+// proves: costs nobody much, beside groups, too; and a claim ends when it should. So do requests that need a whole bucket
+// proves: each. Who is refused as queued requests go first is not told to come now
 // variants: native san i386
 #include "htb_world.h"
 
@@ -254,6 +254,75 @@ static void groups(bool limited, enum htb_bound bound)
     } while (permute(&l));
 }
 
+/* Classes 4 and 5 of equal requests beside group 1 with classes 2 and 3, in all orders: any two that have one parent are
+ * at most one request of each apart. Each tenant has a timer, so who was told too late a time takes what piled up. */
+static void beside_group(uint64_t size2, uint64_t size3, uint32_t weight, enum htb_bound bound)
+{
+    const struct htb_config config = config_of(bound);
+    struct loop l;
+    first_order(&l, 4, 2);
+    do {
+        struct htb_class c = class_of(0, 0, 0);
+        uint32_t id;
+        CHECK_CONTEXT("requests of %llu and %llu, weight %u, bound %d; order %u %u %u", (unsigned long long)size2,
+                      (unsigned long long)size3, weight, (int)bound, l.id[0], l.id[1], l.id[2]);
+        open_loop(&l, &config, 4);
+        l.own_timers = true;
+        c.group = true;
+        c.weight = weight;
+        CHECK_EQ(htb_reserve(&l.w.tree, 0, 1, &c, NULL), QOS_OK);
+        for (id = 2; id <= 5; id++) {
+            reserve_weight(&l, id, id < 4 ? 1 : 0, 1);
+            l.weight[id] = id < 4 ? 0 : 1;
+            l.size[id] = id == 2 ? size2 : id == 3 ? size3 : 4096;
+        }
+        loop_until(&l, 0, S / 4);
+        CHECK_GE(l.got[2] + l.got[3] + l.got[4] + l.got[5] + size2 + size3, 10000000);
+        CHECK_WITHIN((double)l.got[2], (double)l.got[3] - (double)(size2 + size3),
+                     (double)l.got[3] + (double)(size2 + size3));
+        CHECK_WITHIN((double)(l.got[2] + l.got[3]) / weight, (double)l.got[4] - (double)(size2 + size3) / weight - 4096,
+                     (double)l.got[4] + (double)(size2 + size3) / weight + 4096);
+        world_close(&l.w);
+    } while (permute(&l));
+}
+
+/* 1,000 tokens per ms, none at first. A group has one claim beside others, its first; the second stands behind it. */
+static void first_of_group(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 0, 0);
+    struct world w;
+    world_open(&w, &config);
+    c.group = true;
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    reserve(&w, 2, 1, 0, 0, 0);
+    reserve(&w, 3, 1, 0, 0, 0);
+    reserve(&w, 4, 0, 0, 0, 0);
+    CHECK_EQ(htb_take(&w.tree, 0, 2, 500), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 0, 3, 200), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 4, 100), 600000);
+    CHECK_EQ(htb_take(&w.tree, 0, 4, 100), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 3, 200), 800000);
+    CHECK_EQ(htb_release(&w.tree, 0, 2), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 4, 100), 300000);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 3, 200), 200000);
+    world_close(&w);
+    /* At 24 ms, when the limit of 4 passes, the claim of 2 is over: then that of 3, which is larger, goes before. */
+    world_open(&w, &config);
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    reserve(&w, 2, 1, 0, 0, 0);
+    reserve(&w, 3, 1, 0, 0, 0);
+    c = class_of(0, 0, 50000);
+    c.burst_ns = 50 * MS;
+    CHECK_EQ(htb_reserve(&w.tree, 0, 4, &c, NULL), QOS_OK);
+    CHECK_EQ(force(&w, 0, 10000, 0, 0), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 0, 2, 100), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 0, 3, 7000), QOS_EAGAIN);
+    CHECK_EQ(force(&w, 0, 8000, 0, 19 * MS), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 19 * MS, 4, 1200), 26200000);
+    world_close(&w);
+}
+
 /* More tenants than there is room for claims. */
 static void many(uint32_t count)
 {
@@ -401,9 +470,13 @@ int main(void)
         groups(true, b);
         if (check_state.scale <= 2)
             groups(false, b);
+        beside_group(65536, 65536, 1, b);
+        beside_group(262144, 16384, 1, b);
+        beside_group(16384, 65536, 3, b);
     }
     many(64);
     many(100);
+    first_of_group();
     ends();
     return check_end();
 }

@@ -195,6 +195,8 @@ static void acc_advance(uint64_t now)
             acc.node[i].over = true;
 }
 
+static wide acc_cost(const uint64_t *n);
+
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
 
 static uint32_t acc_child(uint32_t above, uint32_t i)
@@ -244,6 +246,41 @@ static bool acc_ends_by(uint32_t c, uint64_t ns)
            (c != 0 && acc.node[c].terms.expires_ns != 0 && acc.node[c].terms.expires_ns <= acc.now + ns);
 }
 
+/* Does the claim of class c count before class id at node i, ns from now? Of a group that the class is not in only the
+ * first claim does, and the class stands where its own group will be after the claims there that count before it. */
+static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns)
+{
+    uint32_t g = 0, d;
+    wide lead, least = 0, most = 0, slop;
+    enum tri first = YES;
+    while (g <= acc.root &&
+           (acc_child(g, c) == ACC_NONE || acc_child(g, id) == ACC_NONE || acc_child(g, c) == acc_child(g, id)))
+        g++;
+    if (acc.tags_unsure || g > acc.root)
+        return acc.tags_unsure ? MAYBE : NO;
+    for (d = 0; d < acc.classes; d++) {
+        const bool sure = acc.node[d].claim.sure && !acc_ends_by(d, ns);
+        enum tri one;
+        if (d == id || d == c || !acc.node[d].claim.on || !acc_claims(d, i, ns))
+            continue;
+        if (acc_below(d, acc_child(g, id))) {
+            one = acc_counts(d, id, i, ns);
+            most += one != NO ? acc_cost(acc.node[d].claim.n) : 0;
+            least += one == YES && sure ? acc_cost(acc.node[d].claim.n) : 0;
+        } else if (acc_below(d, acc_child(g, c))) {
+            one = acc_before(d, c);
+            first = one == YES && sure ? NO : one != NO && first == YES ? MAYBE : first;
+        }
+    }
+    if (first == NO || most == 0)
+        return first == NO ? NO : acc_before(c, id) < first ? acc_before(c, id) : first;
+    lead = acc_tag(acc_child(g, id)) - acc_tag(acc_child(g, c));
+    least = lead + least * ACC_UNIT / (wide)acc.node[acc_child(g, id)].terms.weight;
+    most = lead + most * ACC_UNIT / (wide)acc.node[acc_child(g, id)].terms.weight;
+    slop = acc.slop + (acc.resources > 1 ? ACC_UNIT : 64) * (wide)acc.classes;
+    return most < -slop ? NO : least > slop ? first : MAYBE;
+}
+
 static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint32_t id, uint64_t n, uint64_t ns)
 {
     wide low = acc_need(b, n), high = low, level;
@@ -253,7 +290,7 @@ static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint
         return NO;
     for (c = 0; c < acc.classes && i != id; c++)
         if (acc.node[c].claim.on && c != id && acc_claims(c, i, ns)) {
-            enum tri first = acc_before(c, id);
+            enum tri first = acc_counts(c, id, i, ns);
             wide need = acc_need(b, acc.node[c].claim.n[r]);
             bool all = acc.resources == 1 && acc.node[c].claim.reach == acc.root && need != 0 && need >= b->depth;
             if (first != NO) {
