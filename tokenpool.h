@@ -92,9 +92,9 @@
  *     slot's next epoch (safe while those fit), and wait for a clock that went back.
  *   - Engines and monitors are trusted to run this code. Reports are clamped to what was
  *     given: a liar can have its own R issued twice, move the estimate by its own tokens,
- *     and by a forged report spend R at each start. Terms are clamped to client_capacity.
- *     One stray store costs at most the tokens of one period; the storage is as before
- *     after three. An engine whose report it hit gets QOS_ESTALE.
+ *     in a pattern thrice, with GUARD more, and by a forged report spend R at each start.
+ *     Terms are clamped to client_capacity. One stray store costs at most a period's
+ *     tokens; after three all is as before. Who has its report hit gets QOS_ESTALE.
  *   - Pool, period with terms, and each report are regions of their own. Who has no more
  *     than the pool's key can take the pool only; in shared memory all keys are one.
  */
@@ -2690,9 +2690,9 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   may lie, or the guard leaves a node idle). If U falls by less, I/Os of the period before may have taken their
  *   part; if by what was kept, that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged
  *   once more, a period later, by a fifth. What is below the I/Os that complete after the last reports is chance. If
- *   U does not rise by an eighth of what was taken back, and more is left, it was in vain: the node becomes slower all
- *   the time. The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth
- *   after which tokens are left doubles the time to the next one, up to 8 periods.
+ *   U does not rise by more than that, and by an eighth of what was taken back, and more is left, it was in vain: the
+ *   node becomes slower all the time. The next fall is not taken back; after two in vain in a row the next two are not,
+ *   up to four. A growth after which tokens are left doubles the time to the next one, up to 8 periods.
  *
  *   If all who want tokens waited for them, and an eighth of Omega or more is left, the tokens are lost: by a stray
  *   store, or as the monitor paused. At a node that is slower clients wait for I/Os. So such a period teaches nothing,
@@ -2782,7 +2782,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         return;
     }
     if (monitor->used_fallen) {
-        vain = known < monitor->used_fallen + monitor->fallen / 8 && left > monitor->fallen / 8;
+        vain = known < monitor->used_fallen + qos_max(monitor->fallen / 8, about) && left > monitor->fallen / 8;
         monitor->trusted = monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
         monitor->excused = vain ? 0 : monitor->excused;
     }
