@@ -2218,12 +2218,12 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
- *     search    from the start; when the speed changes by a quarter, but in steps of 2 and 1.5; when more is asked for:
- *               at the knee, requests wait for room while 64 / (1 - w)^2 complete on end. w is the part that did as the
- *               knee was judged: in the trial that was kept, else in the look before or after it, whichever is less; a
- *               queue that is there w of the time is there on end for about 1 / (1 - w)^2 services by chance. With
- *               w = 1 the knee is the device's, else what the tenants needed. And after pauses that begin with 64 looks
- *               and double, up to 60 s: probing takes at most 1/64
+ *     search    from the start; when the speed changes by a quarter (while one is on by two, not in steps of 2 and
+ *               1.5); when more is asked for: at the knee, requests wait for room while 64 / (1 - w)^2 complete on end.
+ *               w is the part that did as the knee was judged: in the trial that was kept, else in the look before or
+ *               after it, whichever is less; a queue that is there w of the time is there on end for about
+ *               1 / (1 - w)^2 services by chance. With w = 1 the knee is the device's, else what the tenants needed.
+ *               And after pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
  *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
@@ -2492,7 +2492,8 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
     if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart = htb_priv_apart(f->speed[0], f->settled_speed);
         f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
-        if (!(f->searching && (f->step < 2 || f->settled_speed == 0)) && apart > f->settled_speed / 4) {
+        if (f->searching ? f->step >= 2 && f->settled_speed != 0 && apart > qos_min(f->speed[0], f->settled_speed)
+                         : apart > f->settled_speed / 4) {
             htb_priv_search(f, 0); /* another device: what was learned does not count */
             f->settled_speed = f->speed[0];
             f->look_speed = f->speed[0];
