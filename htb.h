@@ -3754,6 +3754,7 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
     tree->flight.gate_end_ns = qos_sat_add(now_ns, qos_sat_sub(tree->flight.gate_end_ns, tree->now_ns));
     tree->now_ns = tree->maximize.last_ns = tree->flight.last_ns = tree->flight.changed_ns = now_ns;
     tree->flight.pause_end_ns = 0;
+    tree->flight.had = 0; /* what pauses were is not asked by a wrong clock */
     tree->flight.now_ns += tree->flight.hung_ns;
     tree->flight.hung_ns = tree->flight.hung_at_ns = 0;
     tree->flight.moved_ns = now_ns;

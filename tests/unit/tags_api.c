@@ -1308,7 +1308,7 @@ static void old_times(void)
         for (sent = 0, now = 100 * SECOND; now < 105 * SECOND; now += MS)
             for (k = 0; k < 7; k++)
                 if (k == 6 || age[i][k])
-                    while (serve(now - (uint64_t)(k == 6 ? 0 : (int64_t)age[i][k] * (int64_t)MS), MS) == 0)
+                    while (serve((uint64_t)((int64_t)now - (k == 6 ? 0 : (int64_t)age[i][k] * (int64_t)MS)), MS) == 0)
                         sent++;
         CHECK_WITHIN(sent, 4990, 5000 + 101);
         for (k = 0; k < 16; k++)
