@@ -416,9 +416,10 @@ static void trees_run(struct world *w)
         for (k = 1; k < jo.classes && jo.kind == JO_TO_AND_FRO && i % carry == 0; k++)
             if (jo.classes == 3 || world_chance(&jo.more, 700))
                 jo_carry(k);
-        if (steps / moves && i % (steps / moves) == 0 && jo.classes > 1)
-            jo_move((uint32_t)world_between(&jo.rng, 1, jo.classes - 1),
-                    (uint32_t)world_between(&jo.rng, 0, jo.trees - 1));
+        if (steps / moves && i % (steps / moves) == 0 && jo.classes > 1) {
+            const uint32_t to = (uint32_t)world_between(&jo.rng, 0, jo.trees - 1); /* arguments have no order */
+            jo_move((uint32_t)world_between(&jo.rng, 1, jo.classes - 1), to);
+        }
         if (world_chance(&jo.rng, 2)) { /* a tree is gone, and another joins in its slot */
             k = (uint32_t)world_between(&jo.rng, 0, jo.trees - 1);
             jo_open(k);
