@@ -1575,8 +1575,10 @@ static bool lone_step(void)
                 lone.at[e] = (uint32_t)world_between(&run.rng, 0, lone.p.servers - 1);
         }
     }
-    if (n == 0 || world_chance(&run.rng, 300))
-        lone.capacity[world_between(&run.rng, 0, lone.p.servers - 1)] = world_between(&run.rng, 0, lone.most);
+    if (n == 0 || world_chance(&run.rng, 300)) {
+        const uint64_t most = world_between(&run.rng, 0, lone.most);
+        lone.capacity[world_between(&run.rng, 0, lone.p.servers - 1)] = most;
+    }
     for (i = 0; n && i < 2 && (world_choice(run.w, F_REFUSED) & 1) && world_chance(&run.rng, 200); i++)
         lone_refused(changed, n);
     if (pshift_solver_resolve(&lone.solver, changed, n, &lone.p, NULL, &lone.s) != QOS_OK) {
@@ -1779,9 +1781,10 @@ static void queues_world(void)
         case 1:
         case 2: line_arrive(i, (uint32_t)world_between(&run.rng, 0, 3)); break;
         case 3:
-            if (lines.any)
-                line_tokens(i, world_between(&run.rng, 0, 4), world_between(&run.rng, 0, 4));
-            else if (!lines.reserved)
+            if (lines.any) {
+                const uint64_t l = world_between(&run.rng, 0, 4);
+                line_tokens(i, world_between(&run.rng, 0, 4), l);
+            } else if (!lines.reserved)
                 line_tokens(i, world_between(&run.rng, 0, 2), 1000000);
             break;
         case 4:

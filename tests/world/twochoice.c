@@ -1341,7 +1341,7 @@ static enum damage damage_disk(void)
     const uint32_t kind = world_choice(world, F_DAMAGE);
     const int file = me->disk.on_disk[kind == 6 ? TWOCHOICE_MARK_LOG : 0];
     struct world_file *f;
-    uint64_t records, at, to, n = TWOCHOICE_RECORD_BYTES;
+    uint64_t records, at, to, bit, n = TWOCHOICE_RECORD_BYTES;
     bool shows = false;
     if (file < 0 || kind == 0 || !world_chance(&more, 600))
         return SOUND;
@@ -1352,8 +1352,14 @@ static enum damage damage_disk(void)
     at = world_chance(&more, 500) ? records - 1 : world_between(&more, 1, records - 1);
     to = world_between(&more, 1, records - 1);
     switch (kind) {
-    case 1: f->disk[at * n + world_between(&more, 0, 39)] ^= (uint8_t)(1 << world_between(&more, 0, 7)); break;
-    case 2: f->disk_len = (to + world_between(&more, 0, 1)) * n - world_between(&more, 0, 1) * 7; break;
+    case 1:
+        bit = world_between(&more, 0, 7);
+        f->disk[at * n + world_between(&more, 0, 39)] ^= (uint8_t)(1 << bit);
+        break;
+    case 2:
+        f->disk_len = (to + world_between(&more, 0, 1)) * n;
+        f->disk_len -= world_between(&more, 0, 1) * 7;
+        break;
     case 3:
         to = world_between(&more, 0, (f->disk_len - 1) / 512);
         if (me->sure == file && me->sure_len && me->sure_len <= f->disk_len && world_chance(&more, 700))
@@ -1373,8 +1379,10 @@ static enum damage damage_disk(void)
             me->disk.on_disk[TWOCHOICE_MARK_LOG] = -1;
         else if (world_chance(&more, 300))
             memset(f->disk, 0, f->disk_len);
-        else
-            f->disk[world_between(&more, 0, f->disk_len - 1)] ^= (uint8_t)(1 << world_between(&more, 0, 7));
+        else {
+            bit = world_between(&more, 0, 7);
+            f->disk[world_between(&more, 0, f->disk_len - 1)] ^= (uint8_t)(1 << bit);
+        }
         break;
     default:
         if (memcmp(f->disk + at * n, f->disk + to * n, n) == 0)
