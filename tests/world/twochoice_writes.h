@@ -961,10 +961,11 @@ static void pulls_world(void)
             }
         world->events++;
         if (!calm && world_chance(&rng, 200)) {
-            offset = world_between(&rng, 0, 1000000);
-            if (twochoice_table_write_begin(&table, world_between(&rng, 0, 5),
-                                            (uint32_t)world_between(&rng, 0, servers - 1), offset,
-                                            world_scale(&rng, 1, longest), &stamp) == QOS_OK &&
+            const uint64_t at = world_between(&rng, 0, 1000000), size = world_scale(&rng, 1, longest);
+            const uint32_t server = (uint32_t)world_between(&rng, 0, servers - 1);
+            offset = at;
+            if (twochoice_table_write_begin(&table, world_between(&rng, 0, 5), server, offset, size, &stamp) ==
+                    QOS_OK &&
                 twochoice_table_write_end(&table, stamp, piece, 64, &got) != QOS_OK)
                 FAULT("end", "an open write does not end");
         }
