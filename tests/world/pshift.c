@@ -1576,8 +1576,8 @@ static bool lone_step(void)
         }
     }
     if (n == 0 || world_chance(&run.rng, 300)) {
-        const uint64_t most = world_between(&run.rng, 0, lone.most);
-        lone.capacity[world_between(&run.rng, 0, lone.p.servers - 1)] = most;
+        const uint64_t at = world_between(&run.rng, 0, lone.p.servers - 1);
+        lone.capacity[at] = world_between(&run.rng, 0, lone.most);
     }
     for (i = 0; n && i < 2 && (world_choice(run.w, F_REFUSED) & 1) && world_chance(&run.rng, 200); i++)
         lone_refused(changed, n);
