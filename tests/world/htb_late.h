@@ -4,8 +4,8 @@
  * run or a part of it; in some worlds they are divided over two trees that have joined, of which one stops. `phases`: one
  * tree, and in each phase of seconds another speed, pauses, a class in trouble, or a demand that grows. `chooses`: a
  * device that takes any of what is there, and is faster the more there is, so that latency and speed exclude each other:
- * a class with latency_ns that it has a promise for, or that costs another one its rate. The account is of when each
- * request came, was due (S + latency_ns, as the contract says) and was complete; accounts are doubles. */
+ * beside a class whose latency_ns can be kept, or can only at the cost of another one's rate. The account is of when
+ * each request came, was due (S + latency_ns, as the contract says) and was complete; accounts are doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_LATE_H
 #define QOS_TESTS_WORLD_HTB_LATE_H
 

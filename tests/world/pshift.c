@@ -2,6 +2,7 @@
 // proves: paused, cut off and started again with other clocks, messages that are lost, late, repeated and damaged, by seed;
 // proves: and its solver on chains, rings and random rows beside a plain max flow, its scheduler and its agent each alone. The
 // proves: oracles are written from the first page
+// flags: -DPSHIFT_SHARD_ENTRIES=64 -DPSHIFT_WINDOW_ROWS=4
 #ifndef WORLD_SERVERS /* 1: servers run a scheduler of their own; world/pshift_servers.c includes this file */
 #define WORLD_SERVERS 0
 #define WORLD_HEADER "pshift"
@@ -62,9 +63,7 @@
 #else
 #include "world_test.h"
 #endif
-/* The largest counts, parts of the rows and windows are met in small problems. */
-#define PSHIFT_SHARD_ENTRIES 64
-#define PSHIFT_WINDOW_ROWS 4
+/* The flags above: the largest counts, parts of the rows and windows are met in small problems. */
 #include "pshift.h"
 #include "examples/world/clocks.h"
 #include "examples/world/networks.h"
@@ -550,7 +549,7 @@ static void boot(uint32_t number)
     struct node *n = node_of(number);
     struct world_clock_config config;
     memset(&config, 0, sizeof config);
-    config.drift_ppm = (int32_t)(world_between(&run.rng, 0, 2) - 1) * (int32_t)run.drift;
+    config.drift_ppm = ((int32_t)world_between(&run.rng, 0, 2) - 1) * (int32_t)run.drift;
     world_clock_init(&n->clock, &config, world_scale(&run.rng, 1, UINT64_C(1) << 60) + shift_ns(), run.w->seed, number);
     n->nonce.hi = run.w->seed;
     n->nonce.lo = ++run.nonces;
@@ -1364,8 +1363,8 @@ static void lone_parallel(void *ctx, uint32_t count, pshift_task task, void *arg
 {
     uint32_t i, first = (uint32_t)world_between(&run.rng, 0, count ? count - 1 : 0);
     (void)ctx;
-    for (i = count; i-- > 0;)
-        task(arg, (first + i) % count);
+    for (i = count; i > 0; i--)
+        task(arg, (first + i - 1) % count);
 }
 
 /* Promise `threads`: the result does not depend on them. */
@@ -1441,7 +1440,7 @@ static void judge_verify(void)
         t.tokens = narrow(a.tokens);
         t.unclaimed = narrow(a.unclaimed);
         t.effective = narrow(a.phi);
-        t.excess = narrow(a.tokens - a.phi);
+        t.excess = narrow(a.tokens >= a.phi ? a.tokens - a.phi : ~(a.phi - a.tokens) + 1); /* of a wrong one below 0 */
         t.cut_capacity = narrow(a.cut_capacity);
         t.cut_demand = narrow(a.cut_demand);
         t.cut_servers = a.cut_servers;
@@ -1666,7 +1665,7 @@ static void line_arrive(uint32_t i, uint32_t n)
         world_fail(run.w, "arrive", run.now, "requests are refused");
     for (k = 0; k < lines.queues; k++)
         held += lines.reserved ? 0 : line[k].r;
-    while (n-- > 0) {
+    for (; n > 0; n--) {
         struct request *q = &x->request[x->pending];
         q->picks = lines.picks;
         q->got = lines.got;
