@@ -45,19 +45,6 @@ static DIGITS_UNUSED struct digits digits_add(struct digits a, struct digits b)
     return a;
 }
 
-/* a - b; the caller ensures b <= a. */
-static DIGITS_UNUSED struct digits digits_sub(struct digits a, struct digits b)
-{
-    uint32_t borrow = 0;
-    int i;
-    for (i = 0; i < DIGITS; i++) {
-        uint32_t take = b.d[i] + borrow;
-        borrow = a.d[i] < take;
-        a.d[i] = a.d[i] + (borrow ? 0x10000u : 0u) - take;
-    }
-    return a;
-}
-
 /* Modulo 2^256: operands of up to 128 bits never reach that. */
 static DIGITS_UNUSED struct digits digits_mul(struct digits a, struct digits b)
 {

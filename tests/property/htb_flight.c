@@ -14,7 +14,6 @@
 #define MS UINT64_C(1000000)
 #define CHANNELS_MAX 64
 #define REQUESTS 112
-#define PER_S (S / 10) /* results in tenths of a second */
 
 /* Closed loops; costs in ns of device time. */
 struct tenant {
