@@ -98,6 +98,9 @@ int main(void)
             CHECK(strncmp(pshift_owner_config_error(&owner), field->name, strlen(field->name)) == 0);
         }
     }
+    solver.servers = solver.buckets = solver.entries = PSHIFT_ENTRIES_MAX; /* more than 32-bit addresses */
+    controller.buckets = controller.records = PSHIFT_RECORDS_MAX;
+    CHECK(!pshift_solver_config_error(&solver) && !pshift_controller_config_error(&controller));
     memset(&owner, 0, sizeof owner);
     owner.nonce = agent.boot;
     CHECK_EQ(pshift_owner_init(&made, &owner), QOS_OK);

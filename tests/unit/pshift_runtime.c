@@ -4,49 +4,6 @@
 
 #define MEM(m, size) check_mem_new(&(m), (size), 64, 0)
 
-/* A field of a configuration at the end of its range and one past it, with the error text that names it. */
-#define FIELD(error, config, field, good, bad)                                                                         \
-    do {                                                                                                               \
-        (config).field = (good);                                                                                       \
-        CHECK(error(&(config)) == NULL);                                                                               \
-        (config).field = (bad);                                                                                        \
-        CHECK(error(&(config)) != NULL && strncmp(error(&(config)), #field, strlen(#field)) == 0);                     \
-        (config).field = (good);                                                                                       \
-    } while (0)
-
-static void configs(void)
-{
-    static struct pshift_scheduler scheduler;
-    struct pshift_solver_config solver = {0, 0, 0};
-    struct pshift_scheduler_config queues = {1, 0};
-    struct pshift_agent_config agent = {NULL, 0, {0, 1}, 0, 0, 0};
-    struct pshift_controller_config controller = {1, 1, 1, {0, 1}, 0, 0};
-    CHECK(pshift_solver_config_error(NULL) && pshift_scheduler_config_error(NULL));
-    CHECK(pshift_agent_config_error(NULL) && pshift_controller_config_error(NULL));
-    CHECK_EQ(pshift_solver_memsize(NULL) + pshift_scheduler_memsize(NULL), 0);
-    CHECK_EQ(pshift_agent_memsize(NULL) + pshift_controller_memsize(NULL), 0);
-    CHECK(pshift_solver_config_error(&solver) == NULL);
-    FIELD(pshift_solver_config_error, solver, servers, PSHIFT_ENTRIES_MAX, UINT32_MAX);
-    FIELD(pshift_solver_config_error, solver, buckets, PSHIFT_ENTRIES_MAX, UINT32_MAX);
-    FIELD(pshift_solver_config_error, solver, entries, PSHIFT_ENTRIES_MAX, UINT32_MAX);
-    FIELD(pshift_scheduler_config_error, queues, queues, PSHIFT_QUEUES_MAX, PSHIFT_QUEUES_MAX + 1);
-    FIELD(pshift_scheduler_config_error, queues, queues, 1, 0);
-    FIELD(pshift_scheduler_config_error, queues, debt_max_ops, QOS_TOKENS_MAX, QOS_TOKENS_MAX + 1);
-    FIELD(pshift_agent_config_error, agent, scheduler, &scheduler, NULL);
-    agent.boot.lo = 0;
-    CHECK(strncmp(pshift_agent_config_error(&agent), "boot", 4) == 0);
-    agent.boot.lo = 1;
-    FIELD(pshift_agent_config_error, agent, unchanged_permille, 1000, 1001);
-    FIELD(pshift_controller_config_error, controller, servers, PSHIFT_QUEUES_MAX, PSHIFT_QUEUES_MAX + 1);
-    FIELD(pshift_controller_config_error, controller, servers, 1, 0);
-    FIELD(pshift_controller_config_error, controller, buckets, PSHIFT_RECORDS_MAX, PSHIFT_RECORDS_MAX + 1);
-    FIELD(pshift_controller_config_error, controller, buckets, 1, 0);
-    FIELD(pshift_controller_config_error, controller, records, PSHIFT_RECORDS_MAX, PSHIFT_RECORDS_MAX + 1);
-    FIELD(pshift_controller_config_error, controller, records, 1, 0);
-    controller.nonce.lo = 0;
-    CHECK(strncmp(pshift_controller_config_error(&controller), "nonce", 5) == 0);
-}
-
 static void scheduler_calls(void)
 {
     struct pshift_scheduler_config config = {5, 0}, none = {0, 0};
@@ -724,7 +681,6 @@ static void messages(void)
 int main(void)
 {
     check_begin("unit/pshift_runtime");
-    configs();
     scheduler_calls();
     fair_beside_reservations();
     agent_calls();
