@@ -28,7 +28,7 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wc
 C_WARNINGS := $(WARNINGS) -Wstrict-prototypes
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F'\t' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 .PHONY: help test test-side test-real test-beside test-examples side-lane real-lane beside-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
     figures lib install install-dev uninstall format lint clean

@@ -13,7 +13,7 @@ verdict() { # TEST PROGRAM: p or f, as tests/run judges it
     (cd "$d" && tests/run one "native/$1" "$2") >"$d/out" 2>&1
     cut -c1 "$d/build/verdict/native_${1//\//_}" | head -n 1
 }
-for pair in unit/qos_wire:check_frames unit/qos_bucket_ends:check_debt unit/tags_config: unit/twochoice_table: unit/pshift_tight:; do
+for pair in unit/qos_golden: unit/tags_config: unit/twochoice_table: unit/pshift_tight:; do
     test=${pair%:*} case=${pair#*:} source=tests/${pair%:*}.c
     # Without a name: the last function without arguments before main.
     [ -n "$case" ] || case=$(sed -nE 's/^static void ([a-z_0-9]+)\(void\)$/\1/p' "$source" | tail -n 1)

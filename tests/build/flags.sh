@@ -22,7 +22,7 @@ cp "$out/all.c" "$out/all.cc"
     done
     for cxx in g++ clang++; do echo "$cxx -std=c++20 $WARNINGS -I. -fsyntax-only $out/all.cc"; done
     # The quickest test of each header that has several parts of it in one program.
-    for t in qos_bucket_ends htb_config pshift_calls tags_api tokenpool_capacity twochoice_table; do
+    for t in qos_golden htb_config pshift_calls tags_api tokenpool_capacity twochoice_table; do
         source=tests/unit/$t.c
         [ -f "$source" ] || { echo "echo no test $source; false"; continue; }
         libs=$(says "$source" links) flags=$(says "$source" flags)

@@ -1,5 +1,6 @@
-// proves: every call of tags.h: errors that change nothing; memory and shapes of trees; limits (wait, allow, reject); forced requests and their debt; grants that are given
-// proves: back once or given up; removal and return; intrusive queues; clocks that jump; shared terms; the ends of time
+// proves: every call of tags.h: errors that change nothing; memory and shapes of trees; limits (wait, allow, reject); forced
+// proves: requests and their debt; grants that are given back once or given up; removal and return; intrusive queues;
+// proves: clocks that jump; shared terms; the ends of time
 #include "tags.h"
 #include "check.h"
 

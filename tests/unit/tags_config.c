@@ -37,8 +37,8 @@ static void terms(void)
     good.limit_per_s = QOS_UNLIMITED;
     CHECK(tags_client_error(&good) == NULL);
     for (i = 0; i < 5; i++) {
-        static const char *const named[] = {"weight", "reservation_per_s", "limit_per_s",
-                                            "at least reservation_per_s", "limit_per_s"};
+        static const char *const named[] = {"weight", "reservation_per_s", "limit_per_s", "at least reservation_per_s",
+                                            "limit_per_s"};
         bad = good;
         switch (i) {
         case 0: bad.weight = longest + 1; break;

@@ -1,6 +1,6 @@
 // proves: qos.h keeps its promises for callers that a seed draws: buckets, levels, costs, 64 and 128 bits, frames and
 // proves: damaged ones, memory layouts, random numbers, shared words, with any arguments, times and orders of calls
-// variants: native san i386 s390x
+// variants: native san cxx i386 s390x
 #define WORLD_HEADER "qos"
 #define WORLD_COHORTS 3u /* buckets */
 #define WORLD_FIELDS(X)                                                                                                \
