@@ -94,9 +94,9 @@
  *     again at the time told, in whatever order they are asked, if nothing is queued
  *     there. Others at the gate are promised no share, nor is what unused claims leave.
  *   - A group's limit stops borrowing only: its classes' reservations may exceed it.
- *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth). Any other
- *     call is O(depth * (depth + log classes)) for each request that it moves and each
- *     class whose wait ends; changes of classes, htb_maximize may look at every class.
+ *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth), once more for
+ *     each claim that ends first. Any other call is O(depth * (depth + log classes)) for
+ *     each request moved, each wait that ends; changes, htb_maximize look at all classes.
  */
 #ifndef QOS_HTB_H
 #define QOS_HTB_H
@@ -338,8 +338,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t no
 QOS_API QOS_NODISCARD enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 /* Exact first time at which htb_take succeeds if nobody else takes or asks: now_ns if at once; QOS_NEVER if never, or
  * as queued requests go first: ask again after htb_dispatch, htb_complete, htb_cancel or a change of classes. In a tree
- * that has joined others at most the next exchange, as that changes what the tree has: ask again then. O(depth), with
- * claims O(64 * depth * depth). */
+ * that has joined others at most the next exchange, as that changes what the tree has: ask again then. As fast as
+ * htb_take. */
 QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 
@@ -4412,20 +4412,6 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
     return tree->node[c->reach].depth > tree->node[group].depth ? QOS_NONE : htb_priv_child_to(tree, group, c->id);
 }
 
-/* When the first of some claims ends; those that end then are taken out. QOS_NEVER: none. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_claims_end_ns(const struct htb *tree, uint64_t *some)
-{
-    uint64_t end_ns = QOS_NEVER, end = 0, left;
-    for (left = *some; left != 0; left &= left - 1) {
-        const uint64_t until_ns = tree->claim[qos_ctz64(left)].until_ns;
-        end = until_ns < end_ns ? 0 : end;
-        end_ns = qos_min(end_ns, until_ns);
-        end |= until_ns == end_ns ? left & (~left + 1) : 0;
-    }
-    *some &= ~end;
-    return end_ns;
-}
-
 /* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass.
  * INT64_MAX: one of them needs all that it holds, and waits for nothing else. */
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
@@ -4459,76 +4445,102 @@ QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group)
     return tag;
 }
 
-/* Does class a go before class b? Their tags are compared in the ring where their ways to the root meet. */
+/* Moves two classes up to the ring where their ways to the root meet. */
+QOS_PRIV void htb_priv_meet(const struct htb *tree, uint32_t *a, uint32_t *b)
+{
+    while (tree->node[*a].parent != tree->node[*b].parent) {
+        const uint32_t depth_a = tree->node[*a].depth, depth_b = tree->node[*b].depth;
+        *a = depth_a >= depth_b ? tree->node[*a].parent : *a;
+        *b = depth_b >= depth_a ? tree->node[*b].parent : *b;
+    }
+}
+
+/* Does class a go before class b? Their tags are compared in the ring where they meet. */
 QOS_PRIV bool htb_priv_goes_before(const struct htb *tree, uint32_t a, uint32_t b)
 {
     uint64_t tag_a, tag_b;
-    while (tree->node[a].parent != tree->node[b].parent) {
-        const uint32_t depth_a = tree->node[a].depth, depth_b = tree->node[b].depth;
-        a = depth_a >= depth_b ? tree->node[a].parent : a;
-        b = depth_b >= depth_a ? tree->node[b].parent : b;
-    }
+    htb_priv_meet(tree, &a, &b);
     tag_a = htb_priv_tag_of(tree, a);
     tag_b = htb_priv_tag_of(tree, b);
     return tag_a != tag_b ? tag_a < tag_b : a < b;
 }
 
-/* Is a class's claim the first of some claims below `above`? */
-QOS_PRIV bool htb_priv_is_first(const struct htb *tree, uint32_t id, uint32_t above, uint64_t some)
+/* Where a class stands among the claims: behind those that it meets first. So all that are below a node adjoin. */
+QOS_PRIV uint32_t htb_priv_claim_place(const struct htb *tree, uint32_t id)
 {
-    for (; some != 0; some &= some - 1) {
-        const uint32_t other = tree->claim[qos_ctz64(some)].id;
-        if (other != id && htb_priv_is_below(tree, other, above) && htb_priv_goes_before(tree, other, id))
-            return false;
+    uint32_t i, place = tree->claims, depth = 0;
+    for (i = 0; i < tree->claims && tree->node[id].depth > 1; i++) { /* else it meets all in the root's ring */
+        uint32_t a = id, b = tree->claim[i].id;
+        htb_priv_meet(tree, &a, &b);
+        if (tree->node[a].depth < depth)
+            continue;
+        depth = tree->node[a].depth;
+        place = i + 1;
     }
-    return true;
+    return place;
 }
 
 /* Those of some claims that go before a class: a set of bits. A group has one claim beside others: its first. The class
  * stands where its group will when the claims before it there are served. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id, uint64_t some)
 {
-    uint64_t before = 0, cost = 0, left;
+    uint64_t before = 0, cost = 0;
+    uint32_t from = some == 0 ? 0 : htb_priv_claim_place(tree, id), to = from; /* those below the ring so far */
     for (; some != 0 && id != tree->classes; id = tree->node[id].parent) {
-        const uint64_t units = (htb_priv_thinned(tree, id, cost) << 16) + tree->cls[id].ring_rest, all = some;
+        const uint64_t units = (htb_priv_thinned(tree, id, cost) << 16) + tree->cls[id].ring_rest;
         const uint64_t tag = htb_priv_tag_of(tree, id) + (cost == 0 ? 0 : units / tree->turn[id].weight);
-        for (left = all; left != 0; left &= left - 1) {
-            const uint32_t i = qos_ctz64(left);
-            const struct htb_priv_claim *c = &tree->claim[i];
-            const uint32_t other = htb_priv_child_to(tree, tree->node[id].parent, c->id);
+        const uint32_t ring = tree->node[id].parent;
+        uint32_t group = QOS_NONE, first = 0, other;
+        for (;;) {
             uint64_t other_tag;
-            if (other == QOS_NONE)
-                continue; /* they meet further up */
-            some &= ~(UINT64_C(1) << i);
+            uint32_t i;
+            if (from > 0 && (other = htb_priv_child_to(tree, ring, tree->claim[from - 1].id)) != QOS_NONE)
+                i = --from;
+            else if (to < tree->claims && (other = htb_priv_child_to(tree, ring, tree->claim[to].id)) != QOS_NONE)
+                i = to++;
+            else
+                break;
             other_tag = htb_priv_tag_of(tree, other);
-            if (other == id || other_tag > tag || (other_tag == tag && other > id))
+            if (other == id || (some >> i & 1) == 0 || other_tag > tag || (other_tag == tag && other > id))
                 continue;
-            if (other != c->id && !htb_priv_is_first(tree, c->id, other, all))
-                continue;
+            if (other == group) {
+                if (!htb_priv_goes_before(tree, tree->claim[i].id, tree->claim[first].id))
+                    continue;
+                before &= ~(UINT64_C(1) << first);
+                cost -= htb_priv_ring_cost(tree, tree->claim[first].n);
+            }
+            group = other;
+            first = i;
             before |= UINT64_C(1) << i;
-            cost = qos_min(cost + htb_priv_ring_cost(tree, c->n), UINT64_C(1) << 42);
+            cost += htb_priv_ring_cost(tree, tree->claim[i].n);
         }
+        cost = qos_min(cost, UINT64_C(1) << 42);
     }
     return before;
 }
 
-/* htb_priv_ready_ns at node `at` for a class, behind those of the claims before it that need what `at` has, and end. */
+/* htb_priv_ready_ns at node `at` for a class, behind those of the claims before it that need what `at` has, and end.
+ * Without them it is from_ns. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t id, uint32_t at, bool limit,
                                                const uint64_t *n, uint64_t from_ns)
 {
-    uint64_t ready_ns, end_ns, some = 0;
+    uint64_t some = 0;
     uint32_t i;
     for (i = 0; i < tree->claims; i++)
-        if (htb_priv_claims_from(tree, &tree->claim[i], at) != QOS_NONE)
+        if (tree->claim[i].until_ns > from_ns && htb_priv_claims_from(tree, &tree->claim[i], at) != QOS_NONE)
             some |= UINT64_C(1) << i;
     for (;;) {
-        ready_ns = htb_priv_ready_ns(tree, at, limit, n, htb_priv_claims_before(tree, id, some), from_ns);
-        if (some == 0)
-            return ready_ns;
-        end_ns = htb_priv_claims_end_ns(tree, &some);
+        uint64_t ready_ns, end_ns = QOS_NEVER, before = htb_priv_claims_before(tree, id, some);
+        if (before == 0)
+            return from_ns;
+        ready_ns = htb_priv_ready_ns(tree, at, limit, n, before, from_ns);
+        for (; before != 0; before &= before - 1)
+            end_ns = qos_min(end_ns, tree->claim[qos_ctz64(before)].until_ns);
         if (ready_ns < end_ns)
             return ready_ns;
-        from_ns = qos_max(end_ns, from_ns); /* then there is one claim less, or another one of that group */
+        from_ns = end_ns; /* then there is one claim less, or another one of that group */
+        for (i = 0; i < tree->claims; i++)
+            some &= ~((uint64_t)(tree->claim[i].until_ns <= from_ns) << i);
     }
 }
 
@@ -4536,8 +4548,8 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed_ns(const struct htb *tree, uint32_t 
 HTB_PRIV_INLINE uint64_t htb_priv_free_ns(const struct htb *tree, uint32_t id, uint32_t at, bool limit,
                                           const uint64_t *n, bool claims, uint64_t from_ns)
 {
-    return QOS_LIKELY(!claims) ? htb_priv_ready_ns(tree, at, limit, n, 0, from_ns)
-                               : htb_priv_claimed_ns(tree, id, at, limit, n, from_ns);
+    const uint64_t ready_ns = htb_priv_ready_ns(tree, at, limit, n, 0, from_ns);
+    return QOS_LIKELY(!claims) ? ready_ns : htb_priv_claimed_ns(tree, id, at, limit, n, ready_ns);
 }
 
 /* The way; at the `gate` behind the claims and the queued requests that go before it. */
@@ -4582,18 +4594,16 @@ HTB_PRIV_INLINE uint64_t htb_priv_told_ns(const struct htb *tree, uint32_t id, c
  * none but these last. */
 QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
 {
-    uint32_t i = 0;
+    uint32_t i, kept = 0;
     bool others = false;
-    while (i < tree->claims) {
+    for (i = 0; i < tree->claims; i++) {
         const struct htb_priv_claim *c = &tree->claim[i];
         others = others || c->until_ns > now_ns;
-        if (c->until_ns > now_ns && (above == QOS_NONE || !htb_priv_is_below(tree, c->id, above))) {
-            i++;
-            continue;
-        }
-        tree->claim[i] = tree->claim[--tree->claims];
-        tree->detours--;
+        if (c->until_ns > now_ns && (above == QOS_NONE || !htb_priv_is_below(tree, c->id, above)))
+            tree->claim[kept++] = *c;
     }
+    tree->detours -= tree->claims - kept;
+    tree->claims = kept;
     return others;
 }
 
@@ -4608,17 +4618,19 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
         return;
     for (at = id; at != tree->classes; at = tree->node[at].parent)
         tree->turn[at].tag = htb_priv_tag_of(tree, at);
-    if (tree->claims < qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX)) {
-        last = tree->claims++;
-        tree->detours++;
-    } else {
+    if (tree->claims == qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX)) {
         for (i = 1; i < tree->claims; i++)
             if (htb_priv_goes_before(tree, tree->claim[last].id, tree->claim[i].id))
                 last = i;
         if (htb_priv_goes_before(tree, tree->claim[last].id, id))
             return;
+        (void)htb_priv_end_claims(tree, tree->claim[last].id, now_ns);
     }
+    last = htb_priv_claim_place(tree, id);
+    for (i = tree->claims++; i > last; i--)
+        tree->claim[i] = tree->claim[i - 1];
     c = &tree->claim[last];
+    tree->detours++;
     QOS_ASSERT(tree->claims <= qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX));
     c->id = id;
     c->reach = way->blocked == QOS_NONE ? tree->classes : way->blocked;

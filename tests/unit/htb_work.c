@@ -1,7 +1,8 @@
 // proves: an exchange of joined trees costs O(classes with demand), counted in basic blocks that are run, not in time:
 // proves: 100 times as many classes that ask for nothing, but did so once, may cost 1.2 times as much. A take in a joined
 // proves: tree costs at most twice what one costs in a tree alone; O(depth) while nothing waits, else O(64 * depth * depth)
-// proves: however many claims there are; a queued request O(depth * (depth + log classes)).
+// proves: however many classes wait, once more for each claim that ends first; a queued request O(depth * (depth + log
+// proves: classes)).
 // flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
@@ -154,6 +155,55 @@ static double chain(uint32_t depth, uint32_t classes, enum waits waits)
     return (double)sum / (double)calls;
 }
 
+/* Blocks of htb_next_ns for a class beside claims, both at the ends of chains that meet half way. If they end first: the
+ * claims are where these meet, and a quarter of them ends one after the other before the class's turn. */
+static double beside(uint32_t depth, uint32_t claims, bool end_first)
+{
+    struct htb_config config;
+    struct htb_class c;
+    struct check_mem memory;
+    uint64_t before, told;
+    uint32_t i;
+    const uint32_t top = claims + 1, end = top + depth - 2, fork = top + depth / 2, asks = end + depth; /* ids */
+    memset(&config, 0, sizeof config);
+    memset(&c, 0, sizeof c);
+    config.classes = asks + 1;
+    config.depth_max = 2 * depth;
+    config.rate_per_s[0] = 1000000;
+    config.bound = HTB_BY_RATE;
+    check_mem_new(&memory, htb_memsize(&config), 64, 0);
+    CHECK_EQ(htb_init(&tree[0], memory.mem, memory.size, &config), QOS_OK);
+    for (i = top; i <= asks; i++) {
+        c.group = i < asks;
+        c.parent = i == top ? 0 : i == end + 1 ? fork : i - 1;
+        CHECK_EQ(htb_reserve(&tree[0], 0, i, &c, NULL), QOS_OK);
+    }
+    c.parent = end_first ? fork : end;
+    c.burst_ns = end_first ? 500 * claims : 0;
+    for (i = 1; i <= claims; i++)
+        CHECK_EQ(htb_reserve(&tree[0], 0, i, &c, NULL), QOS_OK);
+    for (i = 1; i <= claims; i++) /* nobody has tokens yet */
+        CHECK_EQ(htb_take(&tree[0], i, i, 1), QOS_EAGAIN);
+    before = blocks;
+    told = htb_next_ns(&tree[0], claims, asks, 1);
+    before = blocks - before;
+    CHECK_WITHIN((double)told, end_first ? 600 * claims : 2000, end_first ? 900 * claims : 2000);
+    CHECK(check_mem_free(&memory));
+    return (double)before;
+}
+
+static void costs_beside(void)
+{
+    const double few = beside(8, 8, false), many = beside(8, 64, false), deep = beside(32, 64, false);
+    const double few_end = beside(8, 8, true), many_end = beside(8, 64, true);
+    printf("a time told: %.0f blocks beside 8 claims, %.0f beside 64, %.0f of these at depth 32 for 8\n", few, many,
+           deep);
+    printf("if they end first: %.0f blocks beside 8, %.0f beside 64\n", few_end, many_end);
+    CHECK_WITHIN(many / few, 1, 9);
+    CHECK_WITHIN(deep / many, 1, 8);
+    CHECK_WITHIN(many_end / few_end, 1, 64);
+}
+
 static void costs(void)
 {
     const double free_low = chain(2, 100, NOBODY), free_deep = chain(32, 100, NOBODY);
@@ -165,8 +215,9 @@ static void costs(void)
            deep);
     printf("a request in the queue: %.1f blocks with 100 classes, %.1f with 10,000\n", queue_few, queue_many);
     CHECK_WITHIN(free_deep / free_low, 1, 16);
+    CHECK_WITHIN(few, 1, 5 * 64 * 8 * 8);
     CHECK_WITHIN(many / few, 0, 2);
-    CHECK_WITHIN(deep / few, 1, 16);
+    CHECK_WITHIN(deep / few, 1, 8);
     CHECK_WITHIN(queue_many / queue_few, 0, 2);
 }
 
@@ -178,6 +229,7 @@ int main(void)
     printf("a take: %.1f blocks, in a joined tree %.1f\n", alone, joined);
     CHECK_WITHIN(joined / alone, 0, 2);
     costs();
+    costs_beside();
     for (moves = 0; moves < 2; moves++) {
         const double few = exchange(ACTIVE * 10, moves != 0), many = exchange(ACTIVE * 1000, moves != 0);
         printf("demand %-20s %7.1f blocks an exchange, %7.1f with 100 times as many classes\n",
