@@ -372,8 +372,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t 
 QOS_API QOS_NODISCARD enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                 uint64_t service_ns);
 /* It never reached the device: what it was charged is given back, as far as it was not overtaken meanwhile (by V, by
- * the clock, by limit_burst_ns). With attribute, its client pays the time in which it may have kept the device.
- * It is not queued again. Takes O(requests that were dispatched after it). */
+ * the clock, by limit_burst_ns), but for rho and delta: those were served. With attribute, its client pays the time in
+ * which it may have kept the device. It is not queued again. Takes O(requests that were dispatched after it). */
 QOS_API QOS_NODISCARD enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant);
 /* Gives up the oldest request at the device if it was dispatched at least age_ns ago; it counts as failed. Its
  * completion, should it come, is stale. QOS_EAGAIN: none is that old. *grant: which it was. */
@@ -399,7 +399,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_info(const struct tags *tags, uint32_
 
 /* The client of several servers. send: rho and delta for the next request to this server, not for a forced one, which
  * carries none. done: a server's answer arrived, served in this phase, with this many units (1, or the cost with
- * count_cost). lost: the request that carried rho and delta never reached the server. */
+ * count_cost). lost: the request that carried rho and delta was never dispatched. */
 QOS_API void tags_tracker_send(const struct tags_tracker *tracker, struct tags_tracker_server *server, uint32_t *rho,
                                uint32_t *delta);
 QOS_API void tags_tracker_done(struct tags_tracker *tracker, enum tags_phase phase, uint32_t units,
@@ -553,7 +553,6 @@ struct tags_priv_queue {
 #define TAGS_PRIV_EARNED 16u    /* added to the credit of the weight phase */
 #define TAGS_PRIV_SPENT 32u     /* taken from it */
 #define TAGS_PRIV_AT_WORK 64u   /* among the M oldest */
-#define TAGS_PRIV_AWAY 128u     /* rho and delta were served in the time that its client was away for: not given back */
 struct tags_priv_charge {
     uint64_t limit_ns, reserve_ns;
     struct qos_u128 share; /* or on the surplus tag */
@@ -773,21 +772,12 @@ QOS_PRIV void tags_priv_rate_raise(struct tags_priv_rate *p, uint64_t floor_ns)
     p->rest = 0;
 }
 
-/* Adds units / rate, from floor_ns on if the tag is behind. units < 2^33, a rest < 2^40: below 2^63. */
-QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
+/* Adds units / rate. units < 2^33, a rest < 2^40: below 2^63. */
+QOS_PRIV void tags_priv_rate_add(struct tags_priv_rate *p, uint64_t units)
 {
-    uint64_t all;
-    tags_priv_rate_raise(p, floor_ns);
-    all = units * QOS_NS_PER_S + p->rest;
+    const uint64_t all = units * QOS_NS_PER_S + p->rest;
     p->rest = all % p->rate_per_s;
     p->tag_ns = qos_sat_add(p->tag_ns, all / p->rate_per_s);
-    p->skipped_ns = 0;
-}
-
-QOS_PRIV void tags_priv_rate_return(struct tags_priv_rate *p, uint64_t floor_ns)
-{
-    p->skipped_ns = qos_sat_add(p->skipped_ns, qos_sat_sub(floor_ns, p->tag_ns));
-    tags_priv_rate_raise(p, floor_ns);
 }
 
 /* Adds units that were served elsewhere: as far as that was while its client was away, the time has passed already. */
@@ -795,8 +785,24 @@ QOS_PRIV_NOINLINE void tags_priv_rate_bring(struct tags_priv_rate *p, uint64_t u
 {
     const uint64_t tag_ns = p->tag_ns;
     p->tag_ns = qos_sat_sub(tag_ns, p->skipped_ns);
-    tags_priv_rate_charge(p, 0, units);
+    tags_priv_rate_add(p, units);
     tags_priv_rate_raise(p, tag_ns);
+}
+
+/* The charge of a request, from floor_ns on if the tag is behind, and of what it brings from other servers. */
+QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units, uint64_t elsewhere)
+{
+    tags_priv_rate_raise(p, floor_ns);
+    if (QOS_UNLIKELY(elsewhere))
+        tags_priv_rate_bring(p, elsewhere);
+    tags_priv_rate_add(p, units);
+    p->skipped_ns = 0;
+}
+
+QOS_PRIV void tags_priv_rate_return(struct tags_priv_rate *p, uint64_t floor_ns)
+{
+    p->skipped_ns = qos_sat_add(p->skipped_ns, qos_sat_sub(floor_ns, p->tag_ns));
+    tags_priv_rate_raise(p, floor_ns);
 }
 
 /* Takes back what a charge of units that ended at end_ns has ahead of floor_ns. Returns by how many ns, rounded up. */
@@ -847,7 +853,7 @@ QOS_PRIV uint64_t tags_priv_clock(const struct tags *tags, const struct tags_pri
 QOS_PRIV_NOINLINE uint64_t tags_priv_deadline(const struct tags *tags, uint32_t id)
 {
     struct tags_priv_rate p = tags->reserve[id];
-    tags_priv_rate_charge(&p, 0, tags->reserve_units ? tags->reserve_units[id] : 1);
+    tags_priv_rate_add(&p, tags->reserve_units ? tags->reserve_units[id] : 1);
     return tags_priv_rate_key(&p);
 }
 
@@ -1436,7 +1442,7 @@ QOS_PRIV bool tags_priv_claim_reserved(const struct tags *tags, uint32_t id, uin
     bool granted = tags_priv_claim_one(tags, &tags->reserve[id], &tags_priv_shared(tags->config.shared, id)->reserved,
                                        tags->config.shared->reserve_lag_ns, units, force);
     if (granted)
-        tags_priv_rate_charge(&own, 0, units);
+        tags_priv_rate_add(&own, units);
     if (tags_priv_rate_key(&own) > tags_priv_rate_key(&tags->reserve[id]))
         tags->reserve[id] = own;
     return granted;
@@ -1566,9 +1572,9 @@ QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t servi
 }
 
 /* Without what it brought from elsewhere. Apart: as one expression, compilers divide by 1 each time. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags_priv_slot *slot)
+QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags *tags, const struct tags_priv_slot *slot)
 {
-    return slot->amount / (UINT64_C(1) + slot->delta);
+    return tags->mean ? slot->amount / (UINT64_C(1) + slot->delta) : slot->cost;
 }
 
 /* Work that is due to the weight phase, times 1000; at completion plus what it took, minus the estimate. */
@@ -1590,7 +1596,7 @@ TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t 
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint64_t floor = tags->config.service_floor_ns, work;
-    const uint64_t estimate = slot->delta ? tags_priv_amount_here(slot) : slot->amount;
+    const uint64_t estimate = slot->delta ? tags_priv_amount_here(tags, slot) : slot->amount;
     work = tags_priv_worth(tags, slot->client, service_ns, estimate);
     if (work < floor << 8) {
         qos_counter_add(&tags->floor_ns, floor - (work >> 8));
@@ -2525,38 +2531,25 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
 
 /* -- dispatch */
 
-/* Units charged to a tag of one request: its own and what it brings from other servers. */
-QOS_PRIV uint64_t tags_priv_units(const struct tags *tags, uint64_t cost, uint32_t elsewhere)
+/* What the request itself takes from a reservation or limit tag, if it is charged to that. */
+QOS_PRIV uint64_t tags_priv_units(const struct tags *tags, const struct tags_priv_slot *slot, bool charged)
 {
-    return (tags->config.count_cost ? cost : 1) + elsewhere;
-}
-
-/* What the request takes from the reservation and limit tags at a level; its flags say which. */
-QOS_PRIV uint64_t tags_priv_reserved_units(const struct tags *tags, const struct tags_priv_slot *slot, uint32_t level)
-{
-    const uint32_t rho = slot->flags[level] & TAGS_PRIV_AWAY ? 0 : slot->rho;
-    return slot->flags[level] & TAGS_PRIV_BY_RESERVE ? tags_priv_units(tags, slot->cost, rho) : rho;
-}
-
-QOS_PRIV uint64_t tags_priv_limited_units(const struct tags *tags, const struct tags_priv_slot *slot, uint32_t level)
-{
-    const uint32_t delta = slot->flags[level] & TAGS_PRIV_AWAY ? 0 : slot->delta;
-    return slot->flags[level] & TAGS_PRIV_BY_LIMIT ? tags_priv_units(tags, slot->cost, delta) : 0;
+    return !charged ? 0 : tags->config.count_cost ? slot->cost : 1;
 }
 
 /* Charges the reservation tag. In its phase the deadline was the earliest: the clock may move back for all. */
 QOS_PRIV void tags_priv_charge_reserve(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                       enum tags_phase phase, uint64_t units)
+                                       enum tags_phase phase, uint64_t units, uint64_t elsewhere)
 {
     uint64_t oldest = qos_sat_sub(tags_priv_clock(tags, pool), tags->config.reserve_lag_ns);
-    tags_priv_rate_charge(&tags->reserve[id], phase == TAGS_PHASE_RESERVATION ? 0 : oldest, units);
+    tags_priv_rate_charge(&tags->reserve[id], phase == TAGS_PHASE_RESERVATION ? 0 : oldest, units, elsewhere);
     if (phase == TAGS_PHASE_RESERVATION)
         pool->behind_ns += qos_sat_sub(oldest, tags_priv_rate_key(&tags->reserve[id]));
 }
 
-QOS_PRIV void tags_priv_charge_limit(const struct tags *tags, uint32_t id, uint64_t units)
+QOS_PRIV void tags_priv_charge_limit(const struct tags *tags, uint32_t id, uint64_t units, uint64_t elsewhere)
 {
-    tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), units);
+    tags_priv_rate_charge(&tags->limit[id], qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns), units, elsewhere);
 }
 
 /* Charges the reservation and limit tags. false: a shared word was not due, nothing was charged. */
@@ -2582,27 +2575,20 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
         tags->hot[id].packed = slot->flags[level] & TAGS_PRIV_BY_RESERVE ? packed : packed | TAGS_PRIV_BORROWED;
         slot->flags[level] |= TAGS_PRIV_BY_LIMIT;
     }
-    if (slot->delta && !shared && (tags->reserve[id].skipped_ns || tags->limit[id].skipped_ns)) {
-        slot->flags[level] |= TAGS_PRIV_AWAY;
-        if (slot->rho)
-            tags_priv_rate_bring(&tags->reserve[id], slot->rho);
-        if (slot->flags[level] & TAGS_PRIV_BY_LIMIT)
-            tags_priv_rate_bring(&tags->limit[id], slot->delta);
-    }
-    reserved = tags_priv_reserved_units(tags, slot, level);
-    limited = tags_priv_limited_units(tags, slot, level);
-    if (shared && !tags_priv_claim(tags, id, phase, reserved, limited))
+    reserved = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_RESERVE);
+    limited = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_LIMIT);
+    if (shared && !tags_priv_claim(tags, id, phase, reserved + slot->rho, limited ? limited + slot->delta : 0))
         return false;
-    if (reserved) {
+    if (reserved + slot->rho) {
         if (tags->reserve_units)
             tags->reserve_units[id] = slot->cost;
         if (!shared)
-            tags_priv_charge_reserve(tags, pool, id, phase, reserved);
+            tags_priv_charge_reserve(tags, pool, id, phase, reserved, slot->rho);
         charge->reserve_ns = tags_priv_rate_key(&tags->reserve[id]);
     }
     if (limited) {
         if (!shared)
-            tags_priv_charge_limit(tags, id, limited);
+            tags_priv_charge_limit(tags, id, limited, slot->delta);
         charge->limit_ns = tags_priv_rate_key(&tags->limit[id]);
     }
     return true;
@@ -2717,7 +2703,7 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
                                      struct tags_grant *grant)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
-    const uint64_t units = tags_priv_units(tags, slot->cost, 0);
+    const uint64_t units = tags_priv_units(tags, slot, true);
     uint32_t at;
     tags_priv_weigh(tags, slot, phase);
     if (grouped) {
@@ -2963,14 +2949,14 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
 }
 
 /* What a client, or its group, was charged is given back (invariant 5 of the tags). What it was charged later moves. */
-QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
+QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level, uint64_t amount)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
     const struct tags_priv_charge *charge = tags_priv_charge_at(tags, i, level);
     const uint32_t id = tags_priv_id_at(tags, i, level), flags = slot->flags[level];
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
-    uint64_t reserved = tags_priv_reserved_units(tags, slot, level);
-    uint64_t limited = tags_priv_limited_units(tags, slot, level);
+    uint64_t reserved = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_RESERVE);
+    uint64_t limited = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_LIMIT);
     uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), true);
     uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
     struct qos_u128 *tag = tags_priv_axis(tags, id, flags), share = tags_priv_wide(0, 0);
@@ -2986,7 +2972,7 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level)
     if (limited)
         limited = tags_priv_rate_refund(&tags->limit[id], charge->limit_ns, limit_floor, limited);
     if (!(flags & TAGS_PRIV_NO_SHARE)) {
-        share = tags_priv_least(tags_priv_per_weight(&tags->hot[id], slot->amount, &rest),
+        share = tags_priv_least(tags_priv_per_weight(&tags->hot[id], amount, &rest),
                                 tags_priv_lead(charge->share, tags_priv_axis_v(pool, flags)));
         *tag = tags_priv_lead(*tag, share);
     }
@@ -3008,14 +2994,14 @@ QOS_PRIV void tags_priv_charge_more(struct tags *tags, uint32_t i, uint32_t leve
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     const uint32_t id = tags_priv_id_at(tags, i, level);
-    uint64_t reserved = tags_priv_reserved_units(tags, slot, level);
-    uint64_t limited = tags_priv_limited_units(tags, slot, level);
+    uint64_t reserved = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_RESERVE);
+    uint64_t limited = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_LIMIT);
     if (tags->config.shared)
         (void)tags_priv_claim(tags, id, TAGS_PHASE_FORCED, reserved, limited); /* forced claims are not refused */
     else if (reserved)
-        tags_priv_rate_charge(&tags->reserve[id], 0, reserved);
+        tags_priv_rate_charge(&tags->reserve[id], 0, reserved, 0);
     if (limited && !tags->config.shared)
-        tags_priv_charge_limit(tags, id, limited);
+        tags_priv_charge_limit(tags, id, limited, 0);
     tags_priv_settle_rates(tags, tags_priv_pool_of(tags, id), id);
 }
 
@@ -3024,13 +3010,11 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
 {
     struct tags_priv_slot *slot = &tags->slot[i];
     const bool more = grant->cost > slot->cost;
-    const uint64_t amount = slot->amount;
-    const uint32_t delta = slot->delta;
+    uint64_t amount;
     uint32_t level;
     slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
-    slot->amount = tags->mean ? 0 : slot->cost;
-    slot->rho = slot->delta = 0;
-    tags_priv_credit_weight(tags, slot, more ? slot->amount : 0, more ? 0 : slot->amount);
+    amount = tags->mean ? 0 : slot->cost;
+    tags_priv_credit_weight(tags, slot, more ? amount : 0, more ? 0 : amount);
     for (level = 0; level < tags->levels; level++) {
         const uint16_t flags = slot->flags[level];
         if (!tags->config.count_cost)
@@ -3038,15 +3022,13 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
         if (more)
             tags_priv_charge_more(tags, i, level);
         else
-            tags_priv_refund(tags, i, level);
+            tags_priv_refund(tags, i, level, amount);
         slot->flags[level] = flags;
     }
     if (more)
-        tags_priv_recharge(tags, i, slot->amount, 0);
+        tags_priv_recharge(tags, i, amount, 0);
     tags_priv_tell_group(tags, slot->client);
     slot->cost = grant->cost;
-    slot->amount = amount;
-    slot->delta = delta; /* rho is no longer needed */
 }
 
 QOS_API enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
@@ -3088,14 +3070,16 @@ QOS_API enum qos_status tags_fail(struct tags *tags, uint64_t now_ns, const stru
 QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant)
 {
     uint32_t i = 0, id, level;
+    uint64_t amount;
     enum qos_status status = tags_priv_back(tags, now_ns, grant, &i);
     if (status != QOS_OK)
         return status;
     id = tags->slot[i].client;
+    amount = tags_priv_amount_here(tags, &tags->slot[i]);
     for (level = 0; level < tags->levels; level++)
-        tags_priv_refund(tags, i, level);
+        tags_priv_refund(tags, i, level, amount);
     tags_priv_tell_group(tags, id);
-    tags_priv_credit_weight(tags, &tags->slot[i], 0, tags->slot[i].amount);
+    tags_priv_credit_weight(tags, &tags->slot[i], 0, amount);
     if (tags->config.attribute) {
         tags_priv_catch_up(tags);
         tags_priv_recharge(tags, i, tags_priv_worth(tags, id, tags_priv_used(tags, i) >> 8, 0), 0);
@@ -3283,7 +3267,8 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
  *   dmClock: a client of several servers tells each one, with a request, what it was served elsewhere since its last
  *   request there: delta in all, rho by reservation. It is charged with that request, so reservation and limit hold for
  *   the sum. Of a client that returns, what it was served while it was away moves its tags from where they were when it
- *   left: that time has passed already. The client counts answers, of all servers and of each:
+ *   left: that time has passed already, but where it is told late, as after a lost request. The client counts answers,
+ *   of all servers and of each:
  *
  *       send to server s:   delta = (done by all - done by s) - told to s before        told to s += delta
  *       answer of server s: done by all, done by s += 1

@@ -644,7 +644,8 @@ static void oracle_wrong_times(void)
 /* Promise `reserved`: if all reservations fit, f misses at most one request and what it reserved for the time of D
  * requests of the longest client (0.2: two, and what it reserved for limit_burst_ns of the other reservations). Who comes
  * back sooner than 1 / R_f after a request by reservation misses what is left of that time, too: two in any window, which
- * begins where a request by weight was more than its due. A request longer than reserve_lag_ns is a stall.
+ * begins where a request by weight was more than its due: it may bring it to its limit, which then forbids the rest.
+ * A request longer than reserve_lag_ns is a stall.
  * Promise `wait`: the head of f's queue waits at most 2 / R_f and the time of D requests (0.2: 1 / R_f plus one request of
  * each other reservation, and what is at the device). */
 static void oracle_reserved(void)
@@ -735,7 +736,7 @@ static void oracle_reserved(void)
         }
         if (behind[e->client] >= 1 || e->phase == TAGS_PHASE_RESERVATION) {
             behind[e->client] -= 1;
-        } else if (behind[e->client] > 0) {
+        } else if (behind[e->client] > 0 || t->limit > 0) {
             behind[e->client] = 0;
             inside[e->client] = !WORLD_TAGS_V02;
         }

@@ -38,7 +38,6 @@ struct k_slot {
     uint32_t client, cost, rho, delta, phase;
     bool by_limit, no_share, above, earned, spent;
     bool by_reserve, perhaps;  /* perhaps: it may not have been charged by reservation */
-    bool away;                 /* rho and delta were served while its client was away from here */
     long double amount, share; /* share: where its charge ended */
     int64_t limit, sent_ns;
     struct k_range reserve;
@@ -292,25 +291,13 @@ static void k_count(struct k_client *c, uint32_t phase, uint64_t units)
     }
 }
 
-static void k_charge_limit(struct k_client *c, uint64_t units)
-{
-    c->limit = k_max(c->limit, calls.t - calls.burst) + k_step_ns(c->limit_rate, units);
-    c->limit_skip = 0;
-}
-
 /* What it was served elsewhere moves its tags from where they were when it left. */
-static void k_bring(struct k_client *c, struct k_slot *s)
+static void k_charge_limit(struct k_client *c, uint64_t units, uint64_t elsewhere)
 {
-    s->away = s->delta && (c->limit_skip || c->skip.lo);
-    if (s->delta && !s->away && c->skip.hi)
-        calls.unsure = true;
-    if (s->away && s->rho) {
-        const int64_t ns = k_step_ns(c->reserve_rate, s->rho);
-        k_raise(&c->reserve, c->reserve.lo - c->skip.hi + ns, c->reserve.hi - c->skip.lo + ns);
-        c->skip.lo = c->skip.hi = 0;
-    }
-    if (s->away && c->limited && s->phase != TAGS_PHASE_ABOVE_LIMIT)
-        c->limit = k_max(c->limit, c->limit - c->limit_skip + k_step_ns(c->limit_rate, s->delta));
+    const int64_t limit = k_max(c->limit, calls.t - calls.burst);
+    c->limit = k_max(limit, limit - c->limit_skip + k_step_ns(c->limit_rate, elsewhere));
+    c->limit += k_step_ns(c->limit_rate, units);
+    c->limit_skip = 0;
 }
 
 /* Work that is due by weight, times 1000. */
@@ -336,17 +323,19 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         s->perhaps = s->by_reserve && c->reserve.hi > k_clock();
         sure = !s->perhaps;
     }
-    k_bring(c, s);
-    if (s->by_reserve || (s->rho && !s->away)) {
-        const int64_t ns = k_step_ns(c->reserve_rate, (s->away ? 0 : s->rho) + (s->by_reserve ? own : 0));
+    if (s->by_reserve || s->rho) {
+        const int64_t ns = k_step_ns(c->reserve_rate, s->by_reserve ? own : 0);
+        const int64_t elsewhere = k_step_ns(c->reserve_rate, s->rho);
+        if (s->phase != TAGS_PHASE_RESERVATION && !s->perhaps)
+            k_raise(&c->reserve, oldest, oldest);
+        if (s->rho) /* a forced one has none */
+            k_raise(&c->reserve, c->reserve.lo - c->skip.hi + elsewhere, c->reserve.hi - c->skip.lo + elsewhere);
         c->skip.lo = 0;
         c->skip.hi = s->perhaps ? c->skip.hi : 0;
         if (s->perhaps) { /* it is charged if it is due: below the clock */
             c->reserve.hi = k_max(c->reserve.hi, k_max(k_clock(), oldest) + ns);
             c->reserve.lo = k_min(k_max(c->reserve.lo, oldest) + ns, k_clock() + 1);
         } else {
-            if (s->phase != TAGS_PHASE_RESERVATION)
-                k_raise(&c->reserve, oldest, oldest);
             c->reserve.lo += ns;
             c->reserve.hi += ns;
         }
@@ -358,7 +347,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
     if (c->limited && s->phase != TAGS_PHASE_ABOVE_LIMIT) {
         c->borrowed = s->perhaps ? 2 : !s->by_reserve;
         s->by_limit = true;
-        k_charge_limit(c, own + (s->away ? 0 : s->delta));
+        k_charge_limit(c, own, s->delta);
         s->limit = c->limit;
     }
     if (s->phase == TAGS_PHASE_RESERVATION &&
@@ -476,7 +465,7 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
             c->reserve.hi += k_step_ns(c->reserve_rate, reserved);
             c->reserve.lo += s->perhaps ? 0 : k_step_ns(c->reserve_rate, reserved);
             if (limited)
-                k_charge_limit(c, limited);
+                k_charge_limit(c, limited, 0);
             if (!s->no_share)
                 *(s->above ? &c->surplus : &c->share) += amount / k_weight(c);
         }
@@ -1114,6 +1103,7 @@ static void k_give_back(void)
     struct k_slot *s;
     struct tags_grant g;
     enum qos_status e;
+    long double amount;
     if (calls.slots == 0)
         return;
     at = (uint32_t)k_draw(0, calls.slots - 1);
@@ -1147,9 +1137,9 @@ static void k_give_back(void)
         if (e != QOS_OK)
             K_FAIL("exact_call", "%d", (int)e);
         c->cancelled++, calls.all.cancelled++;
-        k_refund(at, (s->by_reserve ? k_units(s->cost) : 0) + (s->away ? 0 : s->rho),
-                 s->by_limit ? k_units(s->cost) + (s->away ? 0 : s->delta) : 0, s->amount);
-        k_credit(s, -(int64_t)s->amount);
+        amount = calls.reward ? floorl(s->amount / (1 + s->delta)) : s->cost;
+        k_refund(at, s->by_reserve ? k_units(s->cost) : 0, s->by_limit ? k_units(s->cost) : 0, amount);
+        k_credit(s, -(int64_t)amount);
         k_slot_leaves(at);
         return;
     }

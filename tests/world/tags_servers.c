@@ -2,9 +2,7 @@
 // proves: tags (tags_shared_*), or of several servers that its requests tell of each other (tags_tracker_*), in worlds
 // proves: that a seed draws: any placement, pauses, lost and cancelled requests, forced ones
 #define WORLD_HEADER "tags_servers"
-#define WORLD_DRAW_MORE(w, r)                                                                                          \
-    if (!WORLD_TAGS_V02 && (w)->seed % 8 == 1)                                                                         \
-    world_draw_later(w, r)
+#define WORLD_DRAW_MORE(w, r) draw_more(w, r)
 #define WORLD_FIELDS(X)                                                                                                \
     X(LENGTH, "length_ms", "2000 200 20000")                                                                           \
     X(SERVERS, "servers", "2 1 3 8")                                                                                   \
@@ -32,7 +30,11 @@
     X(FORCE, "forced", "0 20 300")                                                                                     \
     X(AWAY, "away", "no once often")                                                                                   \
     X(TERMS, "terms", "same lower higher")                                                                             \
-    WORLD_CLIENT_FIELDS(X)
+    WORLD_CLIENT_FIELDS(X)                                                                                             \
+    X(STAYS, "stays_ms", "0 10 30 100 500")
+struct world;
+struct world_rng;
+static void draw_more(struct world *w, struct world_rng *r);
 /* Judge by the first page of 0.2, for tests/world/v02. */
 #ifndef WORLD_TAGS_V02
 #define WORLD_TAGS_V02 0
@@ -77,6 +79,7 @@ struct tenant {
     double given_back;                    /* units of those that hung and were cancelled */
     double done;                          /* units answered, by all */
     struct account all, reserved;
+    double owed, owed_reserved; /* units that it was not sent, though only its limit held it back; of its reservation */
     uint64_t wakes_ns, sent_ns; /* sent_ns: the last request, by any server */
     uint32_t at_device;
     bool forced, changes, leaves; /* changes: its terms will; leaves: it is no client until they do */
@@ -101,10 +104,27 @@ static struct {
     struct world_rng rng;
     struct world_queue wakes, ends; /* ends: of lost and cancelled requests */
     uint64_t now, end_ns;
+    uint64_t judged_ns;
     uint32_t depth, steps;
+    bool
+        reservations_hold; /* they fit into one server, whoever goes to it, and the devices are as fast as configured */
     double burst_ns, lag_ns, cost_max;
     bool tracker, draining;
 } run;
+
+static void draw_more(struct world *w, struct world_rng *r)
+{
+    uint32_t k;
+    if (WORLD_TAGS_V02)
+        return;
+    if (w->seed % 8 == 1)
+        world_draw_later(w, r);
+    if (w->seed % 8 != 3)
+        return;
+    w->choice[F_JOINED] = 1; /* clients that use one server after the other */
+    for (k = 0; k < WORLD_COHORTS; k++)
+        w->choice[world_of(k, F_STAYS)] = (uint8_t)world_between(r, 0, 4);
+}
 
 static uint32_t choice(uint32_t cohort, uint32_t field)
 {
@@ -142,10 +162,40 @@ static double limit_allows(const struct tenant *t)
     return burst + 2 * most + (t->forced ? (65 + servers) * units(run.cost_max) : 0);
 }
 
+/* `owed_sum`: with trackers, who waits at a server that has room has in the sum what its limit lets it have, and who waits
+ * anywhere what it reserved, but for what that may miss of it each time: besides what servers have not been told yet. */
+static void judge_owed(void)
+{
+    const double ns = (double)(run.now - run.judged_ns);
+    uint32_t i, k;
+    run.judged_ns = run.now;
+    for (i = 0; run.tracker && i < tenants; i++) {
+        struct tenant *t = &tenant[i];
+        const double most = servers * (t->out_most + servers) * units(t->largest);
+        bool queued = false, room = false;
+        for (k = 0; k < servers; k++) {
+            queued = queued || t->at[k].queued;
+            room = room || (t->at[k].queued && server[k].at_device < run.depth);
+        }
+        t->owed += room ? t->limit * ns : 0;
+        t->owed_reserved += queued ? t->reservation * ns : 0;
+        if (t->forced || t->limit <= 0 || choice(t->cohort, F_LOST) || choice(t->cohort, F_ARRIVALS))
+            t->owed = 0; /* what a lost request told, or one that was queued for long, is charged late */
+        if (!run.reservations_hold || choice(t->cohort, F_ARRIVALS) ||
+            (t->limit > 0 && t->limit < 1.2 * t->reservation))
+            t->owed_reserved = 0;
+        if (t->owed > most || t->owed_reserved > most)
+            world_fail(run.w, "owed_sum", run.now, "client %" PRIu32 " was sent %.2f less than its %s, allowed %.2f", i,
+                       t->owed > most ? t->owed : t->owed_reserved, t->owed > most ? "limit" : "reservation", most);
+    }
+}
+
 /* `limit_sum`, `reserve_sum`: what one client is sent by all of them. */
 static void judge(struct tenant *t, uint32_t phase, double cost)
 {
     const double n = units(cost), most = units(t->largest);
+    t->owed = t->owed > n ? t->owed - n : 0;
+    t->owed_reserved = t->owed_reserved > n ? t->owed_reserved - n : 0;
     if (phase == TAGS_PHASE_FORCED)
         t->forced = true;
     if (t->limit > 0)
@@ -205,11 +255,16 @@ static void make(uint32_t i, const struct world_request *q)
     uint32_t id = unused[--unused_count], place = choice(t->cohort, F_PLACE);
     struct request *r = &request[id];
     struct place *at;
+    uint64_t stays_ns;
     bool lost = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_LOST)));
     memset(r, 0, sizeof *r);
     r->cost = q->cost;
     r->client = i;
-    r->server = place == 2 ? 0 : place == 1 ? (uint32_t)world_rand(&run.rng) % servers : t->turn++ % servers;
+    stays_ns = (uint64_t)world_value(run.w, world_of(t->cohort, F_STAYS)) * MS;
+    r->server = stays_ns     ? (uint32_t)(run.now / stays_ns + i) % servers
+                : place == 2 ? 0
+                : place == 1 ? (uint32_t)world_rand(&run.rng) % servers
+                             : t->turn++ % servers;
     r->cancel = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)));
     at = &t->at[r->server];
     t->out_most = ++t->out > t->out_most ? t->out : t->out_most;
@@ -235,8 +290,10 @@ static void make(uint32_t i, const struct world_request *q)
     if (!t->leaves && tags_arrive(&server[r->server].tags, run.now, i, 1, r->cost) != QOS_OK)
         world_fail(run.w, "once", run.now, "an arrival is refused");
     if (at->queued++ == 0) {
+        const double missed = 2 + t->reservation * run.depth * run.cost_max * world_value(run.w, F_SERVICE) * 1000;
         at->first = id;
         at->since_ns = run.now;
+        t->owed_reserved = t->owed_reserved > missed ? t->owed_reserved - missed : 0;
     } else {
         request[at->last].next = id;
     }
@@ -394,6 +451,24 @@ static void draw_tenants(void)
     }
 }
 
+static bool reservations_hold(void)
+{
+    const double one = world_value(run.w, F_SERVICE) * 1000;
+    double reserved = 0;
+    uint32_t i, f;
+    for (f = F_SEEK; f < (uint32_t)F_COUNT; f++)
+        if (world_choice(run.w, f))
+            return false;
+    for (i = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        reserved += t->reservation * t->largest / units(t->largest) * one;
+        if (choice(t->cohort, F_LOST) || choice(t->cohort, F_CANCEL) || choice(t->cohort, F_FORCE) ||
+            4 * run.depth * t->largest * one > run.lag_ns)
+            return false;
+    }
+    return reserved < 0.8;
+}
+
 static void setup(void)
 {
     struct world *w = run.w;
@@ -447,8 +522,6 @@ static void cancelled(uint32_t k, uint32_t id)
     struct request *r = &request[id];
     if (tags_cancel(&server[k].tags, run.now, &r->grant) != QOS_OK)
         world_fail(run.w, "once", run.now, "a cancel is refused");
-    if (run.tracker) /* what it told is taken back, too */
-        not_told(&tenant[r->client].at[k], r);
     server[k].at_device--;
     tenant[r->client].at_device--;
     ended(id);
@@ -475,6 +548,7 @@ static void step(void)
     struct world_event e;
     struct world_io io;
     uint32_t k;
+    judge_owed();
     for (k = 0; k < servers; k++) {
         while (world_device_take(&server[k].device, run.now, &io))
             completed(k, &io);
@@ -533,6 +607,7 @@ static void world_run(struct world *w)
     for (unused_count = 0; unused_count < REQUESTS; unused_count++)
         unused[unused_count] = REQUESTS - 1 - unused_count;
     draw_tenants();
+    run.reservations_hold = reservations_hold();
     setup();
     for (i = 0; i < tenants; i++)
         wake(i, world_client_next_ns(&tenant[i].client));
