@@ -580,9 +580,10 @@ QOS_STATIC_ASSERT(sizeof(struct tags_priv_counters) == 112, "as the manual says"
 
 struct tags {
     struct tags_priv_pool root;  /* all clients, or all groups */
-    uint64_t now_ns;             /* latest time seen, on the time line of the tags: now_ns of the calls + shift_ns */
+    uint64_t base_ns;            /* taken off now_ns of the calls: the first one - 1 if that is 2^62 or more, else 0 */
+    uint64_t now_ns;             /* latest time seen, on the time line of the tags: now_ns - base_ns + shift_ns */
     uint64_t shift_ns;           /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
-    uint64_t plain_ns;           /* a now_ns less than this after the latest is taken as it is; 0 while shifted */
+    uint64_t plain_ns;           /* a now_ns less than this after the latest is taken as it is; 0: shifted, or based */
     uint64_t late_ns;            /* how far the last now_ns was behind that came late */
     uint64_t held_ns, stood_ns;  /* after a setback: for how long time stands still; how long it did so far */
     uint64_t held_step_ns;       /* what one call uses up of held_ns */
@@ -899,9 +900,17 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64
  * right and this one counts. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
-    uint64_t ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns), behind = qos_wrap_sub(0, ahead);
-    bool begins = tags->now_ns == 0 && now_ns < TAGS_PRIV_LONGEST_NS;
-    bool near = qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_NEAR_NS;
+    uint64_t ahead, behind;
+    bool near, begins = tags->now_ns == 0 || (tags->now_ns == 1 && tags->base_ns); /* no time has passed yet */
+    if (begins && (now_ns < TAGS_PRIV_LONGEST_NS || tags->config.shared))
+        tags->base_ns = 0;
+    else if (begins)
+        tags->base_ns = qos_default(tags->base_ns, now_ns - 1);
+    now_ns = qos_wrap_sub(now_ns, tags->base_ns);
+    ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns);
+    behind = qos_wrap_sub(0, ahead);
+    begins = begins && (now_ns < TAGS_PRIV_LONGEST_NS || tags->config.shared);
+    near = qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_NEAR_NS;
     if (behind <= TAGS_PRIV_SETBACK_NS)
         tags->late_ns = behind;
     if (begins || tags->config.shared || near ||
@@ -922,7 +931,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
         tags->held_step_ns = tags->held_ns / 16 + 1;
         tags->late_ns = 0;
     }
-    tags->plain_ns = tags->shift_ns ? 0 : TAGS_PRIV_LEAP_NS;
+    tags->plain_ns = tags->shift_ns || tags->base_ns ? 0 : TAGS_PRIV_LEAP_NS;
 }
 
 QOS_PRIV bool tags_priv_plain(const struct tags *tags, uint64_t now_ns)
@@ -2512,7 +2521,7 @@ QOS_PRIV bool tags_priv_full(const struct tags *tags)
 QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
 {
     struct tags_choice choice;
-    uint64_t next, at, until;
+    uint64_t next, at, until, told;
     QOS_ASSERT(tags);
     if (tags_priv_full(tags))
         return QOS_NEVER;
@@ -2521,12 +2530,15 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     next = tags->root.l.least; /* all that wait now wait at their limits: below it, a weight is enough */
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
-    at = qos_sat_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), qos_sat_add(next - tags->now_ns, tags->held_ns));
+    told = qos_sat_add(qos_wrap_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), tags->base_ns),
+                       qos_sat_add(next - tags->now_ns, tags->held_ns));
+    at = qos_wrap_sub(told, tags->base_ns);
     if (tags_priv_follows(tags, at, TAGS_PRIV_LEAP_NS) && (tags->held_ns == 0 || at >= tags->now_ns)) {
         until = tags->now_ns + TAGS_PRIV_NEAR_NS; /* a call near now ends the shift */
-        at = next < until && now_ns < until ? next : qos_max(at, until);
+        at = next < until && qos_wrap_sub(now_ns, tags->base_ns) < until ? next : qos_max(at, until);
+        told = qos_sat_add(at, tags->base_ns);
     }
-    return qos_max(qos_min(at, QOS_NEVER - 1), now_ns); /* one waits: also if that is beyond 2^64 */
+    return qos_max(qos_min(told, QOS_NEVER - 1), now_ns); /* one waits: also if that is beyond 2^64 */
 }
 
 /* -- dispatch */

@@ -753,8 +753,8 @@ static void before_the_oldest(void)
 }
 
 /* Before each present time come old ones, of ages that go down or up, or times ahead: the limit is neither exceeded nor
- * missed. Then the clock is set back: time goes on after 16 calls. */
-static void old_times(void)
+ * missed. Then the clock is set back: time goes on after 16 calls. begin: the first time, of a clock of any origin. */
+static void old_times(uint64_t begin)
 {
     static const int age[][6] = {{10000, 5000, 2000},
                                  {5000, 4000, 3000, 2000, 1100},
@@ -768,9 +768,9 @@ static void old_times(void)
     unsigned i, k;
     for (i = 0; i < sizeof age / sizeof *age; i++) {
         open_tags(&c);
-        CHECK_EQ(add(100 * SECOND, 0, 1, 0, 1000), QOS_OK);
-        CHECK_EQ(tags_arrive(&tags, 100 * SECOND, 0, 100000, 1), QOS_OK);
-        for (sent = 0, now = 100 * SECOND; now < 105 * SECOND; now += MS)
+        CHECK_EQ(add(begin, 0, 1, 0, 1000), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, begin, 0, 100000, 1), QOS_OK);
+        for (sent = 0, now = begin; now < begin + 5 * SECOND; now += MS)
             for (k = 0; k < 7; k++)
                 if (k == 6 || age[i][k])
                     while (serve((uint64_t)((int64_t)now - (k == 6 ? 0 : (int64_t)age[i][k] * (int64_t)MS)), MS) == 0)
@@ -928,6 +928,7 @@ static void shared_terms(void)
 #if TAGS_HAS_SHARED
 static struct tags other;
 static struct check_mem other_memory, shared_memory;
+static uint64_t shared_begin;
 
 /* Two schedulers, one client with these terms, requests queued at both. */
 static void open_shared(uint64_t reservation_per_s, uint64_t limit_per_s, uint64_t burst_ns)
@@ -942,19 +943,19 @@ static void open_shared(uint64_t reservation_per_s, uint64_t limit_per_s, uint64
     s.limit_burst_ns = burst_ns;
     check_mem_new(&shared_memory, tags_shared_memsize(&s), 8, 0);
     shared = (struct tags_shared *)(void *)shared_memory.mem;
-    CHECK_EQ(tags_shared_init(shared, 0, shared_memory.size, &s), QOS_OK);
+    CHECK_EQ(tags_shared_init(shared, shared_begin, shared_memory.size, &s), QOS_OK);
     k.reservation_per_s = reservation_per_s;
     k.limit_per_s = limit_per_s;
-    CHECK_EQ(tags_shared_change(shared, 0, 0, &k), QOS_OK);
+    CHECK_EQ(tags_shared_change(shared, shared_begin, 0, &k), QOS_OK);
     c.shared = shared;
     c.at_device_max = 90;
     open_tags(&c);
     check_mem_new(&other_memory, tags_memsize(&c), 64, 0);
     CHECK_EQ(tags_init(&other, other_memory.mem, other_memory.size, &c), QOS_OK);
-    CHECK_EQ(tags_add(&tags, 0, 0, &k), QOS_OK);
-    CHECK_EQ(tags_add(&other, 0, 0, &k), QOS_OK);
-    CHECK_EQ(tags_arrive(&tags, 0, 0, 90, 1), QOS_OK);
-    CHECK_EQ(tags_arrive(&other, 0, 0, 90, 1), QOS_OK);
+    CHECK_EQ(tags_add(&tags, shared_begin, 0, &k), QOS_OK);
+    CHECK_EQ(tags_add(&other, shared_begin, 0, &k), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, shared_begin, 0, 90, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&other, shared_begin, 0, 90, 1), QOS_OK);
 }
 
 static void close_shared(void)
@@ -970,10 +971,15 @@ static void shared_claims(void)
 #if TAGS_HAS_SHARED
     struct tags_grant g, h;
     unsigned i;
-    open_shared(0, 10, MS);
-    CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
-    CHECK_EQ(tags_pull(&other, MS, 1, &h), QOS_EAGAIN); /* a part of a unit does not count */
-    close_shared();
+    for (i = 0; i < 4; i++) { /* a clock of any origin */
+        shared_begin = (uint64_t)i << 62;
+        open_shared(0, 10, MS);
+        CHECK_EQ(tags_pull(&tags, shared_begin, 1, &g), QOS_OK);
+        CHECK_EQ(tags_pull(&other, shared_begin + MS, 1, &h), QOS_EAGAIN); /* a part of a unit does not count */
+        CHECK_EQ(tags_pull(&other, shared_begin + 100 * MS, 1, &h), QOS_OK);
+        close_shared();
+    }
+    shared_begin = 0;
     /* A burst of less than one request: at 1050 ms the word keeps only the fraction of a unit of the past. */
     open_shared(0, 10, MS);
     CHECK_EQ(tags_pull(&tags, 1050 * MS, 1, &g), QOS_OK);
@@ -1151,7 +1157,8 @@ int main(void)
     behind_the_last();
     before_the_oldest();
     clock_borders();
-    old_times();
+    old_times(100 * SECOND);
+    old_times(UINT64_C(3) << 62);
     end_of_time();
     shared_terms();
     shared_claims();
