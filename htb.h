@@ -771,7 +771,7 @@ struct htb_priv_way {
 /* Defined in later chapters. */
 QOS_PRIV bool htb_priv_is_below(const struct htb *tree, uint32_t id, uint32_t above);
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
-                                           int64_t level_sub, uint64_t some);
+                                           uint32_t limit, int64_t level_sub, uint64_t some);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
@@ -964,7 +964,8 @@ HTB_PRIV_INLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, 
         int64_t level_sub = htb_priv_gate(tree, b, n[r]);
         if (n[r] == 0 || b->rate == QOS_UNLIMITED)
             continue;
-        if (QOS_UNLIKELY(some != 0) && (level_sub = htb_priv_claimed(tree, b, r, level_sub, some)) == INT64_MAX)
+        if (QOS_UNLIKELY(some != 0) &&
+            (level_sub = htb_priv_claimed(tree, b, r, limit ? id : tree->classes, level_sub, some)) == INT64_MAX)
             return QOS_NEVER;
         if (b->level < level_sub)
             ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
@@ -4378,7 +4379,7 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
  *                      the claims before it need there; or is full, as claims may be more than it can hold: but not
- *                      if one of them needs it full, too, and waits for no limit and no other resource
+ *                      if one of them needs it full, too, and waits for no other limit and no other resource
  *     order            that of the ring tags, in the ring where two classes meet; then of the ids. A group has one
  *                      claim there: the first of its classes; the others stand where its tag will be then. While
  *                      there are claims, what is borrowed moves the tags on, as in the queues
@@ -4413,14 +4414,15 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
 }
 
 /* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass.
- * INT64_MAX: one of them needs all that it holds, and waits for nothing else. */
+ * INT64_MAX: one of them needs all that it holds, and waits for nothing else: for no limit, or that of node `limit`. */
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
-                                           int64_t level_sub, uint64_t some)
+                                           uint32_t limit, int64_t level_sub, uint64_t some)
 {
     for (; b->rate != 0 && some != 0; some &= some - 1) {
         const struct htb_priv_claim *c = &tree->claim[qos_ctz64(some)];
         const int64_t needs_sub = htb_priv_gate(tree, b, c->n[r]);
-        if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 && c->reach == tree->classes)
+        if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 &&
+            (c->reach == tree->classes || c->reach == limit))
             return INT64_MAX;
         level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
     }

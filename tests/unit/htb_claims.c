@@ -151,24 +151,28 @@ static void all_orders(uint32_t count, bool weights, bool sizes, enum htb_bound 
     } while (permute(&l));
 }
 
-/* Each request needs all that the root's bucket holds, or more: the first claim goes first, in all orders. */
-static void whole_buckets(enum htb_bound bound, uint64_t size)
+/* Each request needs all that the root's bucket holds, or that of the limit of their group (0: it has none), or more: the
+ * first claim goes first, in all orders. */
+static void whole_buckets(enum htb_bound bound, uint64_t size, uint64_t limit_per_s)
 {
     struct htb_config config = config_of(bound);
+    struct htb_class c = class_of(0, 0, limit_per_s);
     struct loop l;
     uint32_t id;
     config.request_max_tokens = QOS_NOTHING;
     first_order(&l, 3, 1);
     do {
-        CHECK_CONTEXT("requests of %llu, bound %d; first %u, second %u", (unsigned long long)size, (int)bound, l.id[0],
-                      l.id[1]);
+        CHECK_CONTEXT("requests of %llu, limit %llu, bound %d; first %u, second %u", (unsigned long long)size,
+                      (unsigned long long)limit_per_s, (int)bound, l.id[0], l.id[1]);
         open_loop(&l, &config, 3);
+        c.group = true;
+        CHECK_EQ(htb_reserve(&l.w.tree, 0, 4, &c, NULL), QOS_OK);
         for (id = 1; id <= 3; id++) {
-            reserve_weight(&l, id, 0, id);
+            reserve_weight(&l, id, 4, id);
             l.size[id] = size;
         }
         loop_until(&l, 0, 2 * S);
-        CHECK_GE(l.got[1] + l.got[2] + l.got[3] + size, 80000000);
+        CHECK_GE(l.got[1] + l.got[2] + l.got[3] + size, limit_per_s == 0 ? 80000000 : 2 * limit_per_s);
         CHECK_LE(l.wakeups, 4 * l.grants + 3); /* a claim seems to end burst_ns after its time */
         world_close(&l.w);
     } while (permute(&l));
@@ -461,8 +465,9 @@ int main(void)
             all_orders(4, true, false, b, 0);
             all_orders(5, false, true, b, QOS_NOTHING);
         }
-        whole_buckets(b, 400000);
-        whole_buckets(b, 1000000);
+        whole_buckets(b, 400000, 0);
+        whole_buckets(b, 1000000, 0);
+        whole_buckets(b, 1000000, 20000000);
         long_burst(b);
         never_comes_back(b);
         behind_the_queues(b, 1);

@@ -292,7 +292,9 @@ static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint
         if (acc.node[c].claim.on && c != id && acc_claims(c, i, ns)) {
             enum tri first = acc_counts(c, id, i, ns);
             wide need = acc_need(b, acc.node[c].claim.n[r]);
-            bool all = acc.resources == 1 && acc.node[c].claim.reach == acc.root && need != 0 && need >= b->depth;
+            uint32_t reach = acc.node[c].claim.reach; /* it waits for nothing else: no limit, or this one */
+            bool all = acc.resources == 1 && (reach == acc.root || (reach == i && b == &acc.node[i].limit[r])) &&
+                       need != 0 && need >= b->depth;
             if (first != NO) {
                 high += need;
                 may_whole = may_whole || all;
