@@ -934,14 +934,9 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
     tags->plain_ns = tags->shift_ns || tags->base_ns ? 0 : TAGS_PRIV_LEAP_NS;
 }
 
-QOS_PRIV bool tags_priv_plain(const struct tags *tags, uint64_t now_ns)
-{
-    return QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns);
-}
-
 QOS_PRIV void tags_priv_now(struct tags *tags, uint64_t now_ns)
 {
-    if (tags_priv_plain(tags, now_ns))
+    if (QOS_LIKELY(qos_wrap_sub(now_ns, tags->now_ns) < tags->plain_ns))
         tags->now_ns = now_ns;
     else
         tags_priv_jump(tags, now_ns);
@@ -1322,18 +1317,14 @@ QOS_PRIV uint64_t tags_priv_shared_due(const struct tags_shared *shared, uint64_
 
 QOS_API const char *tags_shared_config_error(const struct tags_shared_config *config)
 {
+    struct tags_config same; /* its fields have the rules of those */
     if (!config)
         return "config: is NULL; give a struct tags_shared_config";
-    {
-        const struct qos_rule rules[] = {
-            {config->clients && config->clients <= TAGS_CLIENTS_MAX, "clients: give 1..TAGS_CLIENTS_MAX"},
-            {tags_priv_at_most(config->reserve_lag_ns, TAGS_PRIV_LONGEST_NS),
-             "reserve_lag_ns: give at most 2^62, 0 for 1 s, or QOS_NOTHING"},
-            {tags_priv_at_most(config->limit_burst_ns, TAGS_PRIV_LONGEST_NS),
-             "limit_burst_ns: give at most 2^62, 0 for 100 ms, or QOS_NOTHING"},
-        };
-        return qos_first_broken(rules, sizeof rules / sizeof *rules);
-    }
+    __builtin_memset(&same, 0, sizeof same);
+    same.clients = config->clients;
+    same.reserve_lag_ns = config->reserve_lag_ns;
+    same.limit_burst_ns = config->limit_burst_ns;
+    return tags_config_error(&same);
 }
 
 /* The head is as large as an entry. */
@@ -1422,13 +1413,16 @@ QOS_PRIV void tags_priv_word_back(qos_word_t *word, uint64_t units)
 #endif
 }
 
-/* Claims the units on one shared word, in any case with `force`, and copies its tag. */
-QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate *own, qos_word_t *word,
-                                  uint64_t keep_ns, uint64_t units, bool force)
+/* Claims the units on one shared word, in any case with `force`, and copies its tag. That of a reservation only rises
+ * here: what was left unused elsewhere is no debt of those here. */
+QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, uint32_t id, bool limit, uint64_t units, bool force)
 {
     const struct tags_shared *shared = tags->config.shared;
-    uint64_t rate_per_s = own->rate_per_s, word_now = 0;
-    uint64_t due = tags_priv_shared_due(shared, tags->now_ns, rate_per_s);
+    struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
+    qos_word_t *word = limit ? &c->limited : &c->reserved;
+    struct tags_priv_rate *own = limit ? &tags->limit[id] : &tags->reserve[id], alone = *own;
+    const uint64_t rate_per_s = own->rate_per_s, keep_ns = limit ? shared->limit_burst_ns : shared->reserve_lag_ns;
+    uint64_t due = tags_priv_shared_due(shared, tags->now_ns, rate_per_s), word_now = 0;
     uint64_t lowest = qos_elapsed_ns(shared->base_ns, qos_sat_sub(tags->now_ns, keep_ns));
     bool granted;
     /* `lowest` is rounded up, so that at most keep_ns is kept. If keep_ns is less than one unit, it is rounded down, or
@@ -1441,19 +1435,9 @@ QOS_PRIV bool tags_priv_claim_one(const struct tags *tags, struct tags_priv_rate
     word_now = qos_mul_div_ceil(word_now, QOS_NS_PER_S, rate_per_s);
     own->tag_ns = qos_sat_add(shared->base_ns, word_now);
     own->rest = 0;
-    return granted;
-}
-
-/* The same for the reservation. The tag here only rises: what was left unused elsewhere is no debt of those here. */
-QOS_PRIV bool tags_priv_claim_reserved(const struct tags *tags, uint32_t id, uint64_t units, bool force)
-{
-    struct tags_priv_rate own = tags->reserve[id];
-    bool granted = tags_priv_claim_one(tags, &tags->reserve[id], &tags_priv_shared(tags->config.shared, id)->reserved,
-                                       tags->config.shared->reserve_lag_ns, units, force);
-    if (granted)
-        tags_priv_rate_add(&own, units);
-    if (tags_priv_rate_key(&own) > tags_priv_rate_key(&tags->reserve[id]))
-        tags->reserve[id] = own;
+    tags_priv_rate_add(&alone, granted ? units : 0);
+    if (!limit && tags_priv_rate_key(&alone) > tags_priv_rate_key(own))
+        *own = alone;
     return granted;
 }
 
@@ -1461,29 +1445,15 @@ QOS_PRIV bool tags_priv_claim_reserved(const struct tags *tags, uint32_t id, uin
 QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags_phase phase, uint64_t reserved_units,
                                        uint64_t limited_units)
 {
-    const struct tags_shared *shared = tags->config.shared;
-    struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
-    if (limited_units && !tags_priv_claim_one(tags, &tags->limit[id], &c->limited, shared->limit_burst_ns,
-                                              limited_units, phase == TAGS_PHASE_FORCED))
+    if (limited_units && !tags_priv_claim_one(tags, id, true, limited_units, phase == TAGS_PHASE_FORCED))
         return false; /* it steps aside when it would be chosen again */
-    if (!reserved_units || tags_priv_claim_reserved(tags, id, reserved_units, phase != TAGS_PHASE_RESERVATION))
+    if (!reserved_units || tags_priv_claim_one(tags, id, false, reserved_units, phase != TAGS_PHASE_RESERVATION))
         return true;
     if (limited_units) {
-        tags_priv_word_back(&c->limited, limited_units);
+        tags_priv_word_back(&tags_priv_shared(tags->config.shared, id)->limited, limited_units);
         (void)tags_priv_rate_refund(&tags->limit[id], TAGS_PRIV_ABSENT, 0, limited_units);
     }
     return false;
-}
-
-/* The tags of a client that was idle here: others may have kept it active, so its words decide. */
-QOS_PRIV void tags_priv_join_shared(const struct tags *tags, uint32_t id)
-{
-    const struct tags_shared *shared = tags->config.shared;
-    struct tags_priv_shared_client *c = tags_priv_shared(shared, id);
-    if (tags->hot[id].packed & TAGS_PRIV_RESERVED)
-        (void)tags_priv_claim_reserved(tags, id, 0, true);
-    if (tags->hot[id].packed & TAGS_PRIV_LIMITED)
-        (void)tags_priv_claim_one(tags, &tags->limit[id], &c->limited, shared->limit_burst_ns, 0, true);
 }
 
 /* ==== chapter: parallel devices ====================================================================
@@ -1667,22 +1637,6 @@ QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
     tags->worked++;
 }
 
-/* It leaves; if it was at work, the next one is. */
-QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
-{
-    const struct tags_priv_slot *slot = &tags->slot[i];
-    uint32_t next;
-    if (slot->flags[0] & TAGS_PRIV_AT_WORK) {
-        next = tags->slot[tags->worked_last].next;
-        tags->worked--;
-        if (i == tags->worked_last)
-            tags->worked_last = slot->prev;
-        if (next != QOS_NONE)
-            tags_priv_begin_work(tags, next);
-    }
-    tags_priv_slot_free(tags, i);
-}
-
 /* Divides the time up to now among `parts`; what each gets. */
 QOS_PRIV uint64_t tags_priv_pass(struct tags *tags, uint64_t now_ns, uint32_t parts)
 {
@@ -1709,6 +1663,18 @@ QOS_PRIV void tags_priv_take_for(struct tags *tags, uint32_t most)
     }
     for (; next != QOS_NONE && tags->worked < most; next = tags->slot[next].next)
         tags_priv_begin_work(tags, next);
+}
+
+/* It leaves; if it was at work, the next one is. */
+QOS_PRIV_NOINLINE void tags_priv_end_work(struct tags *tags, uint32_t i)
+{
+    if (tags->slot[i].flags[0] & TAGS_PRIV_AT_WORK) {
+        tags->worked--;
+        if (i == tags->worked_last)
+            tags->worked_last = tags->slot[i].prev;
+    }
+    tags_priv_slot_free(tags, i);
+    tags_priv_take_for(tags, tags->at_work_max);
 }
 
 /* The time that was spent on the request of this slot, in 1/256 ns. */
@@ -2289,10 +2255,14 @@ QOS_PRIV_NOINLINE bool tags_priv_rejects(const struct tags *tags, uint32_t id, u
 QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    if (tags->config.shared && h->at_device == 0)
-        tags_priv_join_shared(tags, id);
-    else if (h->at_device == 0)
+    if (h->at_device == 0 && !tags->config.shared) {
         tags_priv_rate_return(&tags->limit[id], tags->now_ns);
+    } else if (h->at_device == 0) { /* other schedulers may have kept it active: its words decide */
+        if (h->packed & TAGS_PRIV_RESERVED)
+            (void)tags_priv_claim_one(tags, id, false, 0, true);
+        if (h->packed & TAGS_PRIV_LIMITED)
+            (void)tags_priv_claim_one(tags, id, true, 0, true);
+    }
     tags_priv_rate_return(&tags->reserve[id],
                           tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), h->at_device != 0));
     tags_priv_raise_v(pool); /* others may have been served alone since */
@@ -3104,8 +3074,6 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
 QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_t age_ns, struct tags_grant *grant)
 {
     const struct tags_priv_slot *slot;
-    struct tags_grant found;
-    enum qos_status status;
     uint64_t took_ns;
     QOS_ASSERT(tags);
     if (!grant || !tags->config.at_device_max)
@@ -3119,15 +3087,13 @@ QOS_API enum qos_status tags_give_up(struct tags *tags, uint64_t now_ns, uint64_
     took_ns = qos_elapsed_ns(slot->dispatch_ns, tags_priv_device_ns(tags));
     if (took_ns < age_ns)
         return QOS_EAGAIN;
-    found.client = slot->client;
-    found.phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
-    found.slot = tags->oldest;
-    found.cost = slot->cost;
-    found.serial = slot->serial;
-    status = tags_fail(tags, now_ns, &found, took_ns);
-    tags_priv_count(tags, found.client, offsetof(struct tags_priv_counters, given_up), 1);
-    *grant = found;
-    return status;
+    grant->client = slot->client;
+    grant->phase = slot->flags[0] & TAGS_PRIV_BY_RESERVE ? TAGS_PHASE_RESERVATION : TAGS_PHASE_WEIGHT;
+    grant->slot = tags->oldest;
+    grant->cost = slot->cost;
+    grant->serial = slot->serial;
+    tags_priv_count(tags, grant->client, offsetof(struct tags_priv_counters, given_up), 1);
+    return tags_fail(tags, now_ns, grant, took_ns);
 }
 
 /* -- intrusive requests */
