@@ -90,11 +90,11 @@
  *     most T + lease_ns later, without fills till then. Without one engines stop, or
  *     with TOKENPOOL_GO_ON go on with the reservations they had, on account of the
  *     slot's next epoch (safe while those fit), and wait for a clock that went back.
- *   - Engines and monitors are trusted to run this code. Reports are clamped to what was
- *     given: a liar can have its own R issued twice, move the estimate by its own tokens,
- *     in a pattern thrice, with GUARD more, and by a forged report spend R at each start.
- *     Terms are clamped to client_capacity. One stray store costs at most a period's
- *     tokens; after three all is as before. Who has its report hit gets QOS_ESTALE.
+ *   - Engines and monitors are trusted. Reports are clamped to what was given: a liar can
+ *     have its R issued twice, move the estimate by its own tokens if others want any,
+ *     with GUARD by R and what it keeps for that too, and by a forged report spend R at
+ *     each start. Terms are clamped to client_capacity. One stray store costs at most a
+ *     period's tokens; after three all is as before. Whose report is hit gets QOS_ESTALE.
  *   - Pool, period with terms, and each report are regions of their own. Who has no more
  *     than the pool's key can take the pool only; in shared memory all keys are one.
  */
@@ -2129,6 +2129,8 @@ struct tokenpool_monitor {
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
     uint64_t said;                /* I/Os, as reported */
     uint64_t late;                /* tokens left though wanted */
+    uint64_t lone, lone_issued;   /* reservation less I/Os of the client that wants and left most; its reservation */
+    uint64_t without;             /* at least the estimate: what it would be without that client's word */
     uint64_t excused;             /* how many are no sign of a slow node */
     uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
     uint64_t used_fallen;         /* U after a fall that was taken back, for one period */
@@ -2508,7 +2510,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     /* what it learned when it had the storage before is old */
     monitor->window_used = monitor->window_at = monitor->grown = monitor->vain = monitor->trusted = 0;
     monitor->gap = monitor->since = 0;
-    monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = 0;
+    monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = monitor->without = 0;
     monitor->grew = monitor->starved = monitor->again = false;
     monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
@@ -2653,6 +2655,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     left = qos_sat_sub(kept, done);
     monitor->unwanted += last && monitor->demand[id] < 2 ? left : 0;
     monitor->late += monitor->demand[id] == 2 ? left : 0;
+    if (monitor->demand[id] >= 2 && issued > monitor->lone + done) {
+        monitor->lone = issued - done;
+        monitor->lone_issued = issued;
+    }
     if (last || (heard && monitor->state[id] == TOKENPOOL_PRIV_SILENT)) {
         monitor->silent[id] = 0;
         monitor->state[id] = TOKENPOOL_PRIV_LIVE;
@@ -2693,6 +2699,13 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   U does not rise by more than that, and by an eighth of what was taken back, and more is left, it was in vain: the
  *   node becomes slower all the time. The next fall is not taken back; after two in vain in a row the next two are not,
  *   up to four. A growth after which tokens are left doubles the time to the next one, up to 8 periods.
+ *
+ *   What one client says lowers the estimate by at most its reservation, as it may lie: it may confirm one lie by the
+ *   next. `without` is what the estimate would be if the client that left most had used all it was issued: it falls by
+ *   what the others left. If the estimate falls below that by more, while at least two want tokens, it is put back
+ *   there for a period. If the node is slow, the others leave tokens then. If they leave none, and wait, `without`
+ *   grows. The guard keeps tokens from the others for the sake of a client that says it is behind, and these count as
+ *   left by them. Who wants tokens alone can be slow or lie, and nobody can tell: its word counts in full.
  *
  *   If all who want tokens waited for them, and an eighth of Omega or more is left, the tokens are lost: by a stray
  *   store, or as the monitor paused. At a node that is slower clients wait for I/Os. So such a period teaches nothing,
@@ -2755,6 +2768,25 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
     }
 }
 
+/* What one client says lowers the estimate by no more than its reservation, while others want tokens, too. Else the
+ * estimate is put back to what it is by the tokens that the others left: if the node is slow, they leave some there.
+ * While they leave none, and wait, that one grows; with the guard it does not, which keeps tokens from them. */
+QOS_PRIV void tokenpool_monitor_priv_doubt(struct tokenpool_monitor *monitor, uint64_t others, uint64_t about)
+{
+    uint64_t omega = monitor->info.capacity, step = monitor->config.capacity_step;
+    if (others)
+        monitor->without = qos_min(monitor->without, qos_sat_sub(omega, others));
+    else if (omega >= monitor->without && omega < monitor->config.capacity && monitor->waiting && step != QOS_NOTHING &&
+             !(monitor->config.flags & TOKENPOOL_GUARD))
+        monitor->without += step;
+    monitor->without = qos_max(monitor->without, monitor->capacity_next);
+    if (monitor->wanting < 2 || monitor->capacity_next + monitor->lone_issued + about >= monitor->without)
+        return;
+    monitor->capacity_next = monitor->without;
+    monitor->used_before = 0;
+    monitor->again = false;
+}
+
 QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor, uint64_t used)
 {
     const struct tokenpool_config *config = &monitor->config;
@@ -2766,13 +2798,16 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     uint64_t known = used + monitor->hidden + qos_sat_sub(monitor->claimed_early, monitor->of_pool + final);
     uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
     uint64_t about = qos_max(omega / 256, final + final / 4); /* so exactly U is known */
-    uint64_t lower, some = qos_max(monitor->fallen / 5, about);
+    uint64_t others = qos_sat_sub(left, monitor->lone), lower, some = qos_max(monitor->fallen / 5, about);
     bool unmet, vain, starved, stray, back, doubt, again;
     if (config->flags & TOKENPOOL_FIXED)
         return;
-    if (omega > monitor->info.reserved) /* else the pool had only what was returned */
-        left = qos_max(left, qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity),
-                                         known + monitor->unwanted + within));
+    if (omega > monitor->info.reserved) { /* else the pool had only what was returned */
+        uint64_t idle =
+            qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + monitor->unwanted);
+        left = qos_max(left, qos_sat_sub(idle, within));
+        others = qos_max(others, qos_sat_sub(idle, monitor->lone));
+    }
     starved = monitor->waiting && monitor->waiting == monitor->wanting && !monitor->grew && left > omega / 8;
     stray = starved && !monitor->starved;
     monitor->starved = starved;
@@ -2818,6 +2853,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->used_before = before;
         monitor->again = true;
     }
+    tokenpool_monitor_priv_doubt(monitor, unmet && others > about + within ? others : 0, about);
 }
 
 /* End of a period, by its reports: U, silent clients, unused reservations, the next estimate. Claims after the last
@@ -2829,7 +2865,8 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
-    monitor->late = monitor->said = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
+    monitor->late = monitor->lone = monitor->lone_issued = 0;
+    monitor->said = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);

@@ -121,8 +121,8 @@ static struct {
     bool turns, full, wraps, extreme, renews, renewing, backs, heavy; /* heavy: large weights */
     bool set_back, olds; /* the monitors' clocks go back; some of their readings are old ones */
     uint64_t busy, busy_left, largest, of_pool, returning; /* of the reports at the last check */
-    uint64_t capacity, capacity_before, capacity_former, grown, least_used,
-        most_used; /* the estimate; growths in a row; of this monitor */
+    uint64_t capacity, capacity_before, capacity_former, grown, least_used, most_used,
+        most_before; /* the estimate; growths in a row; of this monitor */
     size_t bytes;
 } x;
 
@@ -760,10 +760,11 @@ static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monit
 
 /* The estimate: a period begins with the one that the last period had, or moved as the chapter on capacity says: up by
  * capacity_step if clients waited, below the profile by more, or to what was used, or what a fall took (of the period before, or
- * of two before if it stayed since); down to no less than what was used in a period before, and only if somebody has a queue. */
+ * of two before if it stayed since), or, if two have a queue, to what it was before several falls, of which one client may have
+ * told alone, and a step more; down to no less than what was used in a period before, and only if somebody has a queue. */
 static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
 {
-    uint64_t was = x.capacity, is = info->capacity, most = max_of(was, x.capacity_before), i, step, waits = 0,
+    uint64_t was = x.capacity, is = info->capacity, most = max_of(was, x.capacity_before), i, step, step_up, waits = 0,
              queues = 0;
     bool known = x.capacity && !x_strayed() && !x_failed() && !x.far && !x.lied;
     for (i = 0; i < x.slots; i++) {
@@ -781,18 +782,22 @@ static void x_judge_estimate(const struct x_monitor *m, const struct tokenpool_m
     if (!m->ended || x.fixed || !known) {
         x.grown = known ? 0 : 20;
         x.most_used = known ? 0 : QOS_NEVER;
+        x.most_before = known ? is : QOS_NEVER;
         x.least_used = known ? QOS_NEVER : 0;
         return;
     }
     step = x.config.capacity_step == QOS_NOTHING ? 0
            : x.config.capacity_step              ? x.config.capacity_step
                                                  : (x.C + 19) / 20;
+    step_up = step;
     if (step && was + step < x.C)
         step = min_of(step << min_of(x.grown, 20), x.C - was);
     most = max_of(most, waits ? max_of(info->last_used, was + step) : info->last_used);
     x.least_used = min_of(x.least_used, info->last_used);
     x.most_used = max_of(x.most_used, info->last_used);
     most = queues ? max_of(most, x.most_used) : most; /* a mean of records */
+    most = queues > 1 ? max_of(most, x.most_before + min_of(step_up, QOS_NEVER - x.most_before)) : most;
+    x.most_before = max_of(x.most_before, is);
     if (is > most || (is < was && (is < x.least_used || !queues)))
         world_fail(x.w, "estimate", x.now,
                    "the estimate goes from %" PRIu64 " to %" PRIu64 ": %" PRIu64 " used, at least %" PRIu64
