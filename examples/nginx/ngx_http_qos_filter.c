@@ -16,6 +16,7 @@
  */
 #include "ngx_http_qos.h"
 
+#define QOS_FREE_BODY 16384 /* bytes read of a refused request's body, so that a small one costs no connection */
 #define QOS_BUFFERED 0x40 /* in c->buffered: of the bits for filters behind the postpone filter */
 
 /* Of a main request; its subrequests (parts of a page, slices of a file) are charged to it. */
@@ -31,6 +32,7 @@ struct qos_ctx {
     bool delayed;             /* c->write->delayed is ours */
     bool begun;               /* counted as a request; not if only a part of it is charged */
     bool refused;             /* its answer is free: it must not wait for what its tenant has not */
+    bool unread, ends;        /* of its body no more is read than request.credit; then the connection ends at once */
 };
 
 static ngx_http_output_header_filter_pt next_header_filter;
@@ -272,6 +274,10 @@ static ssize_t recv_some(ngx_connection_t *c, u_char *buf, size_t size)
         c->read->ready = 0;
         return NGX_AGAIN;
     }
+    if (ctx->unread && ctx->request.credit == 0) { /* an error ends the connection: not before the answer is sent */
+        c->read->ready = 0;
+        return r->header_sent && (ctx->ends || c->read->pending_eof) ? NGX_ERROR : NGX_AGAIN;
+    }
     if (rc == NGX_OK && ctx->request.credit == 0)
         rc = qos_zone_take(ctx->zone, ctx->id, QOS_WRITE, ngx_min(size, ctx->zone->chunk), &ctx->request);
     if (rc != NGX_OK) {
@@ -299,6 +305,21 @@ static void read_some(struct qos_ctx *ctx)
     if (!ctx->recv)
         ctx->recv = c->recv;
     c->recv = recv_some;
+}
+
+/* The body of a refused request has no tokens, and must not wait for them: a little of it is read. A client that sends more
+ * finds its TCP window closed until nginx's lingering_timeout, or, where its tenant has too many connections, is cut off. */
+static void read_little(struct qos_ctx *ctx, bool ends)
+{
+    ngx_http_request_t *r = ctx->request.r;
+    const off_t came = r->header_in->last - r->header_in->pos;
+    if (!ctx->recv)
+        return;
+    ctx->unread = true;
+    ctx->ends = ends;
+    ctx->request.credit = QOS_FREE_BODY;
+    if (r->headers_in.chunked || r->headers_in.content_length_n > came + QOS_FREE_BODY)
+        r->keepalive = 0;
 }
 
 /* ---- start */
@@ -367,6 +388,7 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
     struct qos_loc_conf *conf = ngx_http_get_module_loc_conf(r, ngx_http_qos_module);
     struct qos_ctx *ctx = find_context(r->main);
     ngx_connection_t *c = r->connection;
+    enum qos_refusal why;
     ngx_str_t key;
     uint64_t wait_ns;
     ngx_int_t rc;
@@ -387,11 +409,12 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
         return NGX_DECLINED;
 
     ctx->begun = true;
-    ctx->refused = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0, &wait_ns) != QOS_ACCEPTED;
+    why = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0, &wait_ns);
+    ctx->refused = why != QOS_ACCEPTED;
     rc = ctx->refused ? NGX_DECLINED : qos_zone_admit(ctx->zone, ctx->id, conf->reject != 0, &ctx->request, &wait_ns);
     if (rc == NGX_DECLINED) {
         ctx->refused = true;
-        let_read(ctx);
+        read_little(ctx, why == QOS_OVER_CONNECTIONS);
         return refuse(r, conf, wait_ns);
     }
     ctx->start = (off_t)ctx->zone->request_cost;
@@ -445,8 +468,10 @@ static ngx_int_t header_filter(ngx_http_request_t *r)
             ctx->refused = ctx->begun = true;
             ctx->request.go = go_body;
         }
-        if (!ctx->zone || qos_zone_begin(ctx->zone, ctx->id, false, &wait_ns) != QOS_ACCEPTED)
+        if (!ctx->zone)
             let_read(ctx);
+        else if (qos_zone_begin(ctx->zone, ctx->id, false, &wait_ns) != QOS_ACCEPTED)
+            read_little(ctx, true);
     }
     if (ctx && r->discard_body) { /* it waited, and an event that came is not told again */
         read->ready = 1;

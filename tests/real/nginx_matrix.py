@@ -458,6 +458,74 @@ def bodies():
     for x in [x for x in rows if THROWN[x[0]][1] != 413]: # nginx closes after that
         expect("%s: the connection goes on" % slug(*x), b"HTTP/1.1 204 " in two_at_once(*x))
     n.stop()
+    bodies_of_the_refused()
+
+
+def bodies_of_the_refused():
+    """Of a body whose request is refused no more is read than a little, by 429, and where a tenant has too many connections; a small
+    one costs no connection."""
+    n, port, count = Nginx("refused", 1, 128), free_port(), 60
+    n.write("qos_zone name=z size=4m rate=1g; qos_tenant zone=z key=over limit=1k; qos_tenant zone=z key=many limit=1k; "
+            "server { listen 127.0.0.1:%d rcvbuf=64k backlog=1024; location /end { return 204; } "
+            "location / { root %s; lingering_timeout 300s; lingering_time 300s; qos zone=z key=$http_x_tenant; } "
+            "location /refuse { alias %s/k; qos zone=z key=$http_x_tenant over=429; } "
+            "location /large { client_max_body_size 1k; lingering_timeout 300s; lingering_time 300s; qos zone=z key=$http_x_tenant; } }" % (port, files, files))
+    n.start()
+    ask = lambda path, tenant, size: ("POST %s HTTP/1.1\r\nHost: a\r\nX-Tenant: %s\r\nContent-Length: %d\r\n\r\n" % (path, tenant, size)).encode()
+
+    class Sender:
+        def __init__(self, path, tenant):
+            self.socket, self.sent, self.came, self.ended = socket.socket(), 0, b"", False
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+            self.socket.connect(("127.0.0.1", port))
+            self.socket.sendall(ask(path, tenant, 64 * MIB))
+            self.socket.setblocking(False)
+
+        def step(self):
+            try:
+                if self.sent < 64 * MIB and not self.ended:
+                    self.sent += self.socket.send(bytes(65536))
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.ended = True
+            try:
+                self.came += self.socket.recv(65536)
+            except OSError:
+                pass
+
+    def run(senders, true, seconds=60):
+        end = time.monotonic() + seconds
+        while not true() and time.monotonic() < end:
+            for s in senders:
+                s.step()
+            time.sleep(0.002)
+        return true()
+    status = 0
+    for _ in range(100): # until its tokens are used
+        status = fetch(port, "over", "/refuse")[0]
+        if status == 429:
+            break
+    expect("a tenant is over its limit", status == 429)
+    body = bytes(16384)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
+        s.sendall(ask("/refuse", "over", len(body)) + body + b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        came = b"".join(iter(lambda: s.recv(65536), b""))
+    expect("429 with a small body: the connection goes on", came.startswith(b"HTTP/1.1 429 ") and b"HTTP/1.1 204 " in came, str(came[:40]))
+    one = Sender("/refuse", "over")
+    run([one], lambda: one.came)
+    expect("429 with a large body: says that the connection ends", one.came.startswith(b"HTTP/1.1 429 ") and b"Connection: close" in one.came, str(one.came[:40]))
+    run([one], lambda: one.ended)
+    expect("%d bytes of it are taken, then it ends" % one.sent, one.ended and one.sent < MIB)
+    for path, begins in (("/k", b"HTTP/1.1 503 "), ("/large", b"HTTP/1.1 413 ")):
+        many = [Sender(path, "many") for _ in range(count)]
+        cut = lambda: [s for s in many if s.ended and s.came.startswith(begins)]
+        run(many, lambda: len(cut()) >= 5)
+        expect("%s: who has too many connections is answered and cut off: %d of %d" % (path, len(cut()), count), len(cut()) >= 5)
+        expect("%d bytes at most are taken" % max(s.sent for s in many), max(s.sent for s in many) < 2 * MIB)
+        for s in many:
+            s.socket.close()
+    n.stop()
 
 
 def ids():
