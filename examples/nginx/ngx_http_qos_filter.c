@@ -17,7 +17,7 @@
 #include "ngx_http_qos.h"
 
 #define QOS_FREE_BODY 16384 /* bytes read of a refused request's body, so that a small one costs no connection */
-#define QOS_BUFFERED 0x40 /* in c->buffered: of the bits for filters behind the postpone filter */
+#define QOS_BUFFERED 0x40   /* in c->buffered: of the bits for filters behind the postpone filter */
 
 /* Of a main request; its subrequests (parts of a page, slices of a file) are charged to it. */
 struct qos_ctx {
