@@ -219,6 +219,8 @@ void owner_open(const char *where, uint64_t period_ns);
 void owner_step(uint64_t now_ns);
 bool owner_holds(uint64_t now_ns, uint64_t *period, uint64_t *start_ns);
 struct qos_u128 owner_own_nonce(void);
+/* This server has heard of a period above the one that is owned: the key was removed, or an old one was put back. */
+void owner_behind(uint32_t server, uint64_t heard);
 
 /* ---- node.c -------------------------------------------------------------------------------------------------- */
 

@@ -33,7 +33,8 @@ static struct {
     int lock;
     uint64_t look_ns, looked_ns;
     bool etcd, asked, others; /* asked: a request is on its way; others: the key has another process's nonce */
-    bool damaged;
+    bool damaged, told;       /* told: the key's state, in etcd */
+    uint64_t behind;          /* the period that nodes have heard of; 0: none above ours */
     uint64_t revision, swapped, period_ns; /* period_ns: of the other owner */
 } o;
 
@@ -54,17 +55,22 @@ static bool parse(const char *text, struct line *l)
 /* The key is what `l` says, or cannot be. */
 static bool saw(const struct line *l, bool good)
 {
-    char text[512];
+    char text[600] = "good";
     const bool fell = good && l->number < o.owner.seen && o.owner.step != PSHIFT_OWNER_READS;
     const bool was = o.damaged;
     o.damaged = !good || fell;
-    if (o.damaged && !was) {
+    if (o.behind && good && l->number >= o.behind) {
+        o.behind = 0;
+        o.told = false;
+    }
+    if (o.damaged)
         snprintf(text, sizeof text, "%s %s: put a number above %" PRIu64 " and all others that were used, then 0 0",
                  o.etcd ? "qos/owner" : o.path, good ? "fell" : "is damaged", o.owner.seen);
+    if (o.damaged && !was)
         tool_warn("%s", text);
-    }
-    if (o.etcd && o.damaged != was)
-        contracts_status("status/owner", o.damaged ? text : "good");
+    if (o.etcd && !o.behind && (o.damaged != was || !o.told))
+        contracts_status("status/owner", text);
+    o.told = true;
     if (o.damaged)
         return false;
     o.others = l->number != 0 && (l->nonce.hi != o.nonce.hi || l->nonce.lo != o.nonce.lo);
@@ -214,6 +220,22 @@ void owner_step(uint64_t now_ns)
         (void)saw(&l, read_owner(&l));
     }
     (void)flock(o.lock, LOCK_UN);
+}
+
+void owner_behind(uint32_t server, uint64_t heard)
+{
+    char text[600];
+    if (heard <= o.behind)
+        return;
+    snprintf(text, sizeof text,
+             "%s is behind: server %" PRIu32 " knows period %" PRIu64 ", and servers refuse smaller ones: put a number "
+             "above all that were used, then 0 0",
+             o.etcd ? "qos/owner" : o.path, server, heard);
+    if (!o.behind)
+        tool_warn("%s", text);
+    if (o.etcd)
+        contracts_status("status/owner", text);
+    o.behind = heard;
 }
 
 bool owner_holds(uint64_t now_ns, uint64_t *period, uint64_t *start_ns)

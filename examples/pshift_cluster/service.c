@@ -29,6 +29,8 @@ static struct {
     uint64_t period, round_ns, deadline_ns;
     bool news, asked;
     uint64_t refused, messages, bytes;
+    uint64_t heard;        /* the latest period that a node has heard of */
+    uint32_t heard_server; /* its number */
     uint64_t late_ns; /* this process's latest wake-up in this period */
 } c;
 
@@ -123,6 +125,10 @@ static void take_report(uint32_t j, const void *data, size_t bytes)
     head.count = kept;
     c.messages++;
     c.bytes += bytes;
+    if (head.period > c.heard) {
+        c.heard = head.period;
+        c.heard_server = j + 1;
+    }
     st = pshift_controller_report(&c.controller, &head, c.entry);
     c.refused += st != QOS_OK && st != QOS_ESTALE && st != QOS_EAGAIN;
     c.news |= st == QOS_OK || st == QOS_EAGAIN;
@@ -157,6 +163,8 @@ static void begin_period(uint64_t period, uint64_t start_ns)
     }
     c.messages = c.bytes = c.late_ns = 0;
     c.period = period;
+    if (c.heard > period) /* none is above what the key had, unless the key fell */
+        owner_behind(c.heard_server, c.heard);
     if (!c.active)
         say("takes over");
     c.active = true;

@@ -318,6 +318,19 @@ as root
 put qos/owner "$((last + 100)) 0 0" || bad "the number is not repaired"
 as operator
 expect "once it is repaired the cluster serves again" serves gold
+expect "and its status says so" within_s 30 status_has owner '^good$'
+last=$(number)
+kill_now c1 c2
+as root
+store del qos/owner >>"$work/etcd.out" 2>&1 || bad "qos/owner is not deleted"
+as operator
+for k in c1 c2; do start $k; done
+expect "a qos/owner that was deleted while no controller ran is told in qos/status/owner" within_s 60 status_has owner 'is behind: server . knows period [1-9]'
+as root
+put qos/owner "$((last + 200)) 0 0" || bad "the number is not moved"
+as operator
+expect "with the number moved up the cluster serves again" serves gold
+expect "and the status says so" within_s 30 status_has owner '^good$'
 last=$(number)
 kill_now e1 e2 e3
 for k in 1 2 3; do
@@ -342,7 +355,7 @@ done
 kill "${pid[gold]}" "${pid[silver]}"
 wait "${pid[gold]}" "${pid[silver]}" 2>/dev/null
 unset "pid[gold]" "pid[silver]"
-said=$(cat "$work"/[cg]?.err | grep -vE 'qos/owner (is damaged|fell): put|etcd: |standstill|waits for the key qos/config/server/g4|memcached' | head -5)
+said=$(cat "$work"/[cg]?.err | grep -vE 'qos/owner (is damaged|fell|is behind): |etcd: |standstill|waits for the key qos/config/server/g4|memcached' | head -5)
 expect "nobody had anything else to complain of" [ -z "$said" ]
 echo "$said"
 
