@@ -613,6 +613,7 @@ static bool swallow(struct client *c)
         if (!end)
             return need(c);
     }
+    c->half_ns = 0;
     c->state = CLIENT_LINE;
     return true;
 }
@@ -624,6 +625,7 @@ static void say(struct client *c)
     static const char no_room[] = "SERVER_ERROR out of memory\r\n";
     const struct head *h = &c->head;
     bool shown = !h->quiet && !(h->of_get && c->get_failed && !c->get_first);
+    c->half_ns = 0;
     if (h->kind == HEAD_STATS_QOS) {
         size_t bytes = 0;
         char *text = metrics_text(false, &bytes);

@@ -209,6 +209,8 @@ static inline void node_attach(struct node_client *c, struct tokenpool_client *e
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
         head[i] = node_word(c, TOKENPOOL_READ, TOKENPOOL_OFFSET_HEAD + UINT64_C(8) * i, 0);
     status = tokenpool_client_attach_remote(e, c->id, 0, head, bytes);
+    if (status != QOS_OK && stop_asked()) /* the node was stopped before it had made its storage */
+        exit(TOOL_STOPPED);
     if (status != QOS_OK)
         tool_die(TOOL_FAILED, "client %u: attaching to the storage: %s", c->id, qos_strerror(status));
     tokenpool_client_set_queued(e, TOKENPOOL_BACKLOGGED);

@@ -392,6 +392,10 @@ static int serve(bool by_name)
     create_region(s);
     ok = supervise(by_name, &dead);
     farewell(s);
+    if (stop_asked() && shm_log->periods == 0) {
+        tool_warn(by_name ? "stopped while it waited for clients" : "stopped before the first period");
+        return TOOL_STOPPED;
+    }
     v = node_report(s, shm.region, shm_log, node_json, node_figures, "tokenpool_shm");
     if (dead < s->clients && kill_at + 2 <= shm_log->periods) {
         uint64_t before = shm_log->of[kill_at].reserved, after = shm_log->of[kill_at + 2].reserved;

@@ -2,9 +2,12 @@
 // flags: -D_GNU_SOURCE
 // uring_files: tenants share real files through io_uring, without and with quality of service.
 #include "uring_files.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 static struct settings settings;
 
@@ -261,10 +264,32 @@ static int compare(void)
     return status;
 }
 
+/* Before the runs, not after them. */
+static void check_output(const char *option, const char *path)
+{
+    int file;
+    if (!path || strcmp(path, "-") == 0)
+        return;
+    file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0)
+        unlink(path);
+    else if (errno == EEXIST)
+        file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        tool_die(TOOL_FAILED, "%s %s: cannot write: %s", option, path, strerror(errno));
+    close(file);
+}
+
 int main(int argc, char **argv)
 {
     int status;
     parse(argc, argv);
+    check_output("--json", settings.json);
+    check_output("--log", settings.log);
+    if (settings.plot && !plot_mkdir(settings.plot))
+        tool_die(TOOL_FAILED, "--plot %s: cannot be made: %s", settings.plot, strerror(errno));
+    if (settings.plot && !plot_script("")) /* is gnuplot there? */
+        return TOOL_FAILED;
     stop_on_signals();
     prctl(PR_SET_TIMERSLACK, 1UL); /* by default a wait for a token is up to 50 us longer */
     targets_open(&settings);

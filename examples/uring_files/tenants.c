@@ -158,12 +158,13 @@ static void create_file(struct target *t, uint64_t size, uint64_t seed)
 {
     uint64_t *block = tool_alloc_aligned(FILL_BYTES, ALIGN_DEFAULT), at, i;
     struct qos_rng rng;
-    int fd = open(t->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = open(t->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), wrong;
     if (fd < 0)
         tool_die(TOOL_FAILED, "%s: cannot create: %s", t->path, strerror(errno));
     t->created = true;
     temp_add(t->path);
-    if (posix_fallocate(fd, 0, (off_t)size) == ENOSPC)
+    wrong = posix_fallocate(fd, 0, (off_t)size);
+    if (wrong == ENOSPC || wrong == EFBIG)
         tool_die(TOOL_FAILED, "%s: %s do not fit on this file system", t->path, human_bytes((double)size).text);
     qos_rng_seed(&rng, seed);
     for (i = 0; i < FILL_BYTES / sizeof *block; i++)

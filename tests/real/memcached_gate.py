@@ -675,6 +675,29 @@ def patience(gate):
                 return None
         return s
 
+    def rests(what, first, second, answer):
+        """After a request in two pieces that the gate answers itself it is quiet for longer than --patience, less than --idle."""
+        for _ in range(4):
+            s, r = connect(gate), b""
+            s.sendall(first)
+            time.sleep(0.05)
+            s.sendall(second)
+            while answer not in r:
+                r += s.recv(65536) or answer
+            asked = time.monotonic()
+            time.sleep(2.3)
+            try:
+                s.sendall(b"get gold:1\r\n")
+                r = s.recv(100)
+            except OSError as e:
+                r = e
+            s.close()
+            if r == b"END\r\n" or time.monotonic() < asked + 2.8: # later its idle time may have ended
+                return check("who is quiet after " + what + " stays", r == b"END\r\n", r)
+
+    rests("its statistics", b"stats q", b"os\r\n", b"END\r\n")
+    rests("a key that is too long", b"get " + b"k" * 300, b"k\r\n", b"format\r\n")
+    rests("a value that is too large", b"set gold:9 0 0 1100000\r\n", b"x" * 1100000 + b"\r\n", b"cache\r\n")
     for _ in range(4):
         stays = asks_again()
         if stays:

@@ -254,6 +254,14 @@ else
 fi
 run --file "$file" --tenant a:rw=randwrite
 expect "an existing file is not written to unasked" [ "$status" = 2 ]
+for o in "--json" "--log"; do
+    run --file "$work/never" --size 1M $o /nonexistent/file --tenant a:
+    expect "$o: told before the run" [ "$status $(grep -c -e "$o /nonexistent/file: cannot write: No such" "$work/err") $(wc -c <"$work/out")" = "1 1 0" ]
+done
+run --file "$work/never" --size 1M --plot /proc/plots --tenant a:
+expect "--plot: told before the run" [ "$status $(grep -c 'plot /proc/plots: cannot be made' "$work/err") $(wc -c <"$work/out")" = "1 1 0" ]
+run --file "$work/never" --size 100000T --tenant a:
+expect "a size that no file can have" grep -q 'never: 100000 TiB do not fit on this file system' "$work/err"
 run --file "$file" --tenant a:reserve=2X
 expect "wrong number: what and how" grep -q 'reserve=2X: not a rate; write e.g. 20M' "$work/err"
 faults=0
