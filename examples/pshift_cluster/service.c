@@ -31,7 +31,7 @@ static struct {
     uint64_t refused, messages, bytes;
     uint64_t heard;        /* the latest period that a node has heard of */
     uint32_t heard_server; /* its number */
-    uint64_t late_ns; /* this process's latest wake-up in this period */
+    uint64_t late_ns;      /* this process's latest wake-up in this period */
 } c;
 
 static void must(enum qos_status st, const char *what)

@@ -25,7 +25,8 @@ start() { # e1 (etcd), m1 (memcached), g1 (gate), c1 (controller)
     e*) exec etcd --name e1 --data-dir "$memory/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" --listen-peer-urls "http://127.0.0.1:$((base + 5))" \
         --initial-advertise-peer-urls "http://127.0.0.1:$((base + 5))" --initial-cluster "e1=http://127.0.0.1:$((base + 5))" ;;
     m*) exec memcached "${user[@]}" -l 127.0.0.1 -p $((base + 10 + k)) -U 0 ;;
-    g*) exec "$gate" --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --name "$1" --cluster "$url" --keys "$d/keys" \
+    # memcached may be slow on a busy machine; that it died is known at once
+    g*) exec "$gate" --timeout 20s --listen 127.0.0.1:$((base + 20 + k)) --memcached 127.0.0.1:$((base + 10 + k)) --name "$1" --cluster "$url" --keys "$d/keys" \
         --depth 32 --bucket name=gold,key=gold: --bucket name=capped,key=capped: --bucket name=bulk ;;
     c*) exec "$controller" controller --name "$1" --cluster "$url" --keys "$d/keys" ;;
     esac >>"$d/$1.out" 2>>"$d/$1.err" </dev/null &
@@ -63,6 +64,10 @@ strike() { # NAME PORT
     wait "${pid[$1]}" 2>/dev/null
     sleep 0.3
     start "$1"
+    case $1 in # a busy machine starts it late: until then it is down
+    m*) within_s 60 listens $((base + 10 + ${1#m})) || bad "$1 does not listen again" ;;
+    g*) within_s 60 listens "$2" || bad "$1 does not listen again" ;;
+    esac
     echo "$began $(date +%s) $2 $1" | tee -a "$d/faults"
     sleep $gap
 }
