@@ -3864,9 +3864,10 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
  *     want  7 MB/s    (want is published)    3 MB/s                       want, turn  what each tree published last
  *
- * An exchange publishes what this tree wants and reads what the others want. It gives parts above its share to the
- * pool, and takes from the pool what it lacks. It looks at the nodes with demand here, and at those to which another
- * tree has called it: one that wants a node calls all that hold parts of it and want none. Its share of a node:
+ * A tree that joins takes 1 / N from the pool, if that is there: so no slot without a tree keeps any. An exchange
+ * publishes what this tree wants and reads what the others want. It gives parts above its share to the pool, and takes
+ * from the pool what it lacks. It looks at the nodes with demand here, and at those to which another tree has called
+ * it: one that wants a node calls all that hold parts of it and want none. Its share of a node:
  *   a class            in proportion to what it served here since the last exchange plus what waits here; for who was
  *                      refused at the gate at least what it may have in an interval, as nobody knows what waits there
  *   a group, the root  what it served here, and what its last share lacked. The remainder goes by the weights of those
@@ -4001,10 +4002,18 @@ QOS_API enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_b
     shared->interval_ns = qos_default(config->interval_ns, 5000000);
     m = htb_priv_map_of(shared);
     for (i = 0; i < nodes; i++)
-        m.pool[i] = HTB_PRIV_WHOLE % config->trees;
-    for (i = 0; i < nodes * config->trees; i++)
-        m.offer[i].held = HTB_PRIV_WHOLE / config->trees;
+        m.pool[i] = HTB_PRIV_WHOLE;
     return QOS_OK;
+}
+
+/* Takes up to so many parts from a pool. Returns how many. */
+QOS_PRIV uint32_t htb_priv_from_pool(qos_word_t *pool, uint32_t most)
+{
+    uint64_t left = qos_atomic_load_relaxed(pool), more;
+    do
+        more = qos_min(left, most);
+    while (more != 0 && !qos_atomic_cas_relaxed(pool, &left, left - more));
+    return (uint32_t)more;
 }
 
 /* From now on the node has these parts. */
@@ -4025,7 +4034,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
 {
     struct htb_priv_shared_map m;
     struct htb_priv_lease *lease;
-    uint32_t id, r;
+    uint32_t id, r, held;
     if (!shared || tree->joined.lease || shared->classes != tree->classes || tree->queued != 0)
         return QOS_EINVAL;
     if (slot >= shared->trees)
@@ -4051,7 +4060,11 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
         }
         qos_atomic_store_relaxed(&offer->want, 0);
         qos_atomic_store_relaxed(&offer->turn, 0);
-        htb_priv_lease_apply(tree, id, (uint32_t)qos_atomic_load_relaxed(&offer->held), now_ns);
+        held = (uint32_t)qos_atomic_load_relaxed(&offer->held);
+        if (held < HTB_PRIV_WHOLE / shared->trees) /* what no tree holds yet stays for those that have joined */
+            held += htb_priv_from_pool(&m.pool[id], (uint32_t)(HTB_PRIV_WHOLE / shared->trees - held));
+        qos_atomic_store_relaxed(&offer->held, held);
+        htb_priv_lease_apply(tree, id, held, now_ns);
     }
     return QOS_OK;
 }
@@ -4199,18 +4212,14 @@ QOS_PRIV bool htb_priv_balance(struct htb *tree, uint32_t id, const struct htb_p
     struct htb_priv_offer *offer = &m->offer[id * (size_t)tree->joined.shared->trees];
     struct htb_priv_lease *lease = &tree->joined.lease[id];
     qos_word_t *pool = &m->pool[id];
-    uint64_t left = qos_atomic_load_relaxed(pool), more = 0, all;
+    uint64_t all;
     const uint32_t share = htb_priv_share(tree, id, m, offer, &all), was = lease->parts;
     uint32_t parts = was;
-    QOS_ASSERT(left + was <= HTB_PRIV_WHOLE);
-    if (share > was) {
-        do
-            more = qos_min(left, share - was);
-        while (more != 0 && !qos_atomic_cas_relaxed(pool, &left, left - more));
-        parts = was + (uint32_t)more;
-    } else if (was - share > HTB_PRIV_WHOLE / 256 || share == 0) {
+    QOS_ASSERT(qos_atomic_load_relaxed(pool) + was <= HTB_PRIV_WHOLE);
+    if (share > was)
+        parts = was + htb_priv_from_pool(pool, share - was);
+    else if (was - share > HTB_PRIV_WHOLE / 256 || share == 0)
         parts = share;
-    }
     lease->lacked = 0;
     if ((tree->node[id].flags & HTB_PRIV_GROUP) && parts < share)
         lease->lacked = qos_min(qos_mul_div_floor(all, share - parts, share), htb_priv_interval_cost(tree, id));

@@ -317,24 +317,26 @@ static void threads(uint32_t trees)
     CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
 }
 
-/* Class 1 has rate and limit `rate`, on a root of 10,000/s. Tree 0 asks, or all do, each time until it is refused. */
-static void any_rate(uint32_t trees, uint64_t rate, bool all)
+/* Class 1 has rate and limit `rate`, on a root of 10,000/s. Tree 0 asks, or all do, each time until it is refused. With
+ * more slots than trees these join one after the other, seconds apart; the other slots stay without a tree. */
+static void any_rate(uint32_t trees, uint32_t slots, uint64_t rate, bool all)
 {
     struct htb_config config = world_config();
     const uint64_t end_ns = 20 * S;
     uint64_t now, got = 0;
     uint32_t k;
-    CHECK_CONTEXT("%u trees, rate %" PRIu64 ", demand in all %d", trees, rate, all);
+    CHECK_CONTEXT("%u trees, %u slots, rate %" PRIu64 ", demand in all %d", trees, slots, rate, all);
     config.rate_per_s[0] = 10000;
     config.request_max_tokens = 0;
-    open_shared(trees, 8);
+    open_shared(slots, 8);
     for (k = 0; k < trees; k++) {
         world_open(&many[k], &config);
         reserve(&many[k], 1, 0, rate, rate, 0);
-        CHECK_EQ(htb_join(&many[k].tree, 0, shared, k), QOS_OK);
     }
     for (now = 0; now < end_ns; now += 5 * MS)
-        for (k = 0; k < trees; k++) {
+        for (k = 0; k < trees && now >= k * (slots - trees) * S; k++) {
+            if (now == k * (slots - trees) * S)
+                CHECK_EQ(htb_join(&many[k].tree, now, shared, k), QOS_OK);
             (void)htb_exchange(&many[k].tree, now);
             got += k == 0 || all ? drain(&many[k], 1, 1, now) : 0;
         }
@@ -625,8 +627,10 @@ int main(void)
     check_begin("unit/htb_trees");
     for (trees = 2; trees <= MOST_TREES; trees *= 2)
         for (i = 0; i < sizeof rates / sizeof *rates; i++) {
-            any_rate(trees, rates[i], false);
-            any_rate(trees, rates[i], true);
+            any_rate(trees, trees, rates[i], false);
+            any_rate(trees, trees, rates[i], true);
+            any_rate(trees / 2, trees, rates[i], false);
+            any_rate(trees / 2, trees, rates[i], true);
         }
     part_of_the_time();
     force_without_a_part();
