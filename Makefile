@@ -467,8 +467,8 @@ check: ## runs the native tests of one header: make check HEADER=htb
 	@$(MAKE) -s --no-print-directory -j$(JOBS) $(OF_HEADER:%=$(B)/%)
 	@for t in $(OF_HEADER); do $(B)/$$t || { echo "FAIL  $$t"; exit 1; }; done; echo "$(words $(OF_HEADER)) passed, 0 failed"
 
-# The native tests in C that need no library, shortened.
-QUICK = $(foreach t,$(filter-out tests/world/% tests/adversary/% tests/fuzz/%,$(C_TESTS)),$(if $(call says,$t,links)$(filter-out native%,$(firstword $(call variants,$t))),,native/$(call name,$t)))
+# The native tests in C that need no library, shortened; of the worlds one for each header.
+QUICK = $(foreach t,$(HEADERS:%.h=tests/world/%.c) $(filter-out tests/world/% tests/adversary/% tests/fuzz/%,$(C_TESTS)),$(if $(call says,$t,links)$(filter-out native%,$(firstword $(call variants,$t))),,native/$(call name,$t)))
 .PHONY: test-quick
 test-quick: ## runs what needs a compiler only, in two minutes: N passed, N failed
 	@mkdir -p $(B)/quick
