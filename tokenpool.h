@@ -206,7 +206,7 @@ struct tokenpool_slot_state {
     uint64_t reservation, limit; /* as admitted; limit TOKENPOOL_TOKENS_MAX: none */
     uint64_t used;               /* I/Os completed in the last period */
     uint32_t under_used;         /* periods in a row that left reservation unused */
-    uint32_t generation;         /* of the slot; grows with each join */
+    uint32_t generation;         /* of the slot; grows with each join, 1 to 127, then 1 again */
     bool joined, silent, alert;
 };
 
@@ -2780,7 +2780,8 @@ QOS_PRIV void tokenpool_monitor_priv_doubt(struct tokenpool_monitor *monitor, ui
              !(monitor->config.flags & TOKENPOOL_GUARD))
         monitor->without += step;
     monitor->without = qos_max(monitor->without, monitor->capacity_next);
-    if (monitor->wanting < 2 || monitor->capacity_next + monitor->lone_issued + about >= monitor->without)
+    if (monitor->wanting < 2 || monitor->capacity_next >= omega ||
+        monitor->capacity_next + monitor->lone_issued + about >= monitor->without)
         return;
     monitor->capacity_next = monitor->without;
     monitor->used_before = 0;
