@@ -123,7 +123,7 @@ static void backend_close(struct backend *b)
     struct worker *w = b->worker;
     if (b->state == BACKEND_DOWN)
         return;
-    close(b->source.fd);
+    worker_close(w, b->source.fd);
     set_state(b, BACKEND_DOWN);
     b->retry_ns = w->now_ns + RETRY_NS;
     buffer_release(w, &b->out);

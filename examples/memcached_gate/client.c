@@ -156,7 +156,7 @@ void client_gone(struct client *c)
         return;
     c->gone = true;
     leave(c);
-    close(c->source.fd);
+    worker_close(w, c->source.fd);
     buffer_release(w, &c->in);
     buffer_release(w, &c->out);
     if (c->state == CLIENT_QUEUE) {

@@ -103,6 +103,12 @@ void worker_poke(struct worker *w)
     (void)n; /* full: the worker wakes anyway */
 }
 
+void worker_close(const struct worker *w, int fd)
+{
+    (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+}
+
 struct spare { /* a free block */
     struct spare *next;
 };

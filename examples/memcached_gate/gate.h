@@ -402,6 +402,9 @@ void worker_dirty(struct client *c);
 void worker_bury(struct client *c); /* frees the client at the end of the turn */
 void worker_done(struct worker *w, const struct grant *grant, enum outcome outcome, uint64_t bytes);
 void worker_poke(struct worker *w);
+/* Takes a socket out of epoll, too: a child that tries new settings holds it open for a while, and would let events come for a
+ * source that is freed. */
+void worker_close(const struct worker *w, int fd);
 char *block_take(struct worker *w);
 void block_give(struct worker *w, char *block);
 

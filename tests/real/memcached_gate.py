@@ -771,6 +771,54 @@ def room(gate):
     print(f"room: {time.time() - began:.1f} s")
 
 
+def leave_while_a_child_lives(gate, pid):
+    """New settings are tried by a child, which has all sockets of its parent. Who leaves meanwhile must leave the parent's epoll, too:
+    an event that came then was one of a client that is freed."""
+    def watched(): # sockets in all epolls of the gate
+        n = 0
+        for fd in os.listdir(f"/proc/{pid}/fdinfo"):
+            try:
+                with open(f"/proc/{pid}/fdinfo/{fd}") as f:
+                    n += f.read().count("tfd:")
+            except OSError:
+                pass
+        return n
+
+    def held_child():
+        """A child that stands still; it lives for a moment only, so it is tried again."""
+        for _ in range(2000):
+            os.kill(int(pid), 1)
+            for _ in range(20000):
+                with open(f"/proc/{pid}/task/{pid}/children") as f:
+                    child = f.read().split()
+                if child:
+                    break
+            try:
+                os.kill(int(child[0]), 19) if child else None
+                with open(f"/proc/{child[0]}/stat") as f:
+                    if child and f.read().split(") ")[1][0] == "T":
+                        return int(child[0])
+            except (OSError, IndexError):
+                pass
+        return None
+
+    clients = [connect(gate) for _ in range(8)]
+    for s in clients:
+        s.sendall(b"get gold:1\r\n")
+        s.recv(100)
+    before, child = watched(), held_child()
+    check("a child is held", child)
+    for s in clients:
+        s.sendall(b"quit\r\n")
+    left = until(lambda: watched() == before - len(clients), 20)
+    seen = watched()
+    if child:
+        os.kill(child, 18)
+    check("who leaves while a child lives is watched no longer", left, (before, seen))
+    for s in clients:
+        s.close()
+
+
 def reload(gate, pid, settings, told):
     """SIGHUP: new terms, a new bucket, one that goes, one whose connections are found by their address, wrong settings; clients
     that ask all the time see no error and stay connected."""
@@ -833,6 +881,7 @@ def reload(gate, pid, settings, told):
     for t in threads:
         t.join()
     check("no client was dropped, no request failed", not errors, errors[:3])
+    leave_while_a_child_lives(gate, pid)
     print(f"reload: {sum(served)} requests while settings changed 32 times, {len(errors)} errors")
 
 
