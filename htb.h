@@ -332,9 +332,9 @@ QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 /* For requests that must not wait (flush, journal, metadata): takes n[resources] at once, on debt. QOS_EDEBT, nothing
- * taken: the class (or, if it has no rate, its nearest ancestor with one) already owes more than rate * debt_ns; or a
- * limit, of the class or on the way to that ancestor, is exceeded by more than limit * debt_ns already. So a debt is at
- * most that plus n. O(depth). */
+ * taken: who pays already owes more than rate * debt_ns. That is the class or, if it has no rate, or in joined trees no
+ * part of it in this tree, its nearest ancestor with one. Or a limit, of the class or on the way to who pays, is over
+ * by more than limit * debt_ns already. So a debt is at most that plus n. O(depth). */
 QOS_API QOS_NODISCARD enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
 /* Exact first time at which htb_take succeeds if nobody else takes or asks: now_ns if at once; QOS_NEVER if never, or
  * as queued requests go first: ask again after htb_dispatch, htb_complete, htb_cancel or a change of classes. In a tree
@@ -1926,9 +1926,9 @@ QOS_PRIV_NOINLINE void htb_priv_go_beyond(struct htb_priv_flight *f, const struc
 
 /* A request is complete, and others had gone beyond the bound. If it is one of those, the device works, and what has
  * been there since before hangs: it counts no more. */
-QOS_PRIV_NOINLINE void htb_priv_tell_hung(struct htb_priv_flight *f, const struct htb_request *r)
+QOS_PRIV_NOINLINE void htb_priv_tell_hung(struct htb_priv_flight *f, const struct htb_request *r, uint64_t now_ns)
 {
-    if (r->sent_ns >= f->moved_ns) {
+    if (r->sent_ns >= f->moved_ns && r->sent_ns <= now_ns) { /* later: by a wrong clock */
         const uint64_t counts_ns = qos_min(f->extra_ns, f->now_ns);
         f->hung_ns += f->now_ns - counts_ns;
         f->now_ns = counts_ns;
@@ -2156,7 +2156,7 @@ QOS_API enum qos_status htb_complete(struct htb *tree, uint64_t now_ns, enum htb
     htb_priv_run_clock(tree, request, now_ns);
     if (tree->bound == HTB_BY_FLIGHT) {
         if (QOS_UNLIKELY(tree->flight.extra_ns != 0) && request->flight_ns != 0)
-            htb_priv_tell_hung(&tree->flight, request);
+            htb_priv_tell_hung(&tree->flight, request, now_ns);
         if (request->flight_ns != 0)
             tree->flight.moved_ns = now_ns;
         htb_priv_watch(tree, request, tokens ? tokens : request->tokens, now_ns);
