@@ -68,7 +68,7 @@
  *     are slow, one in a check and in T / 128, and keep no weights. Without, first come.
  *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
  *     say what waits. If a node shares equally, and less than 1 % of C is outstanding,
- *     99 % of min(R, an equal share) is met, with TOKENPOOL_GUARD 99 % of what can be.
+ *     99 % of min(R, an equal share) is met; with GUARD of what can be, but in trials.
  *   - The tokens of an epoch never exceed, with any delays, deaths and lost messages,
  *         max(C, sum of R_i) + overrun       (default: 5 % of C) + debts of force().
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
@@ -140,8 +140,8 @@ struct tokenpool_config {
                                * TOKENPOOL_ORDERED: weight x batch, or less: half of a client's part of the pool of a
                                * period, where that is taken for at least an eighth of the period's tokens;
                                * default capacity / (7 x clients), rounded up, at most 1000 (the paper's);
-                               * TOKENPOOL_ORDERED: at least capacity / (64 x clients), as a client makes some 500
-                               * claims in a period at most */
+                               * TOKENPOOL_ORDERED: at least capacity / (64 x clients). A client makes some 86 claims
+                               * in a period: where few of many may want all, set a larger one */
     uint32_t flags;           /* TOKENPOOL_GUARD | ... */
     uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
     uint32_t alert_periods;   /* periods in a row with an unused reservation until alert is set; default 10 */
