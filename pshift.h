@@ -92,8 +92,9 @@
  *     servers that hear nothing while a bucket without a limit gets one.
  *   - Reservation: met in every period in which messages arrive, if the certificate shows
  *     that it can be met, and rounds with withheld tokens are repeated at once. A lost
- *     message costs one interval. Without an owner, buckets without a limit go on with
- *     the shares of the last plan, renewed each T; buckets with a limit stop.
+ *     message costs one interval, and so does demand that moves as a period begins.
+ *     Without an owner, buckets without a limit go on with the shares of the last plan,
+ *     renewed each T; buckets with a limit stop.
  *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
  */
 #ifndef QOS_PSHIFT_H
@@ -280,7 +281,7 @@ struct pshift_agent_config {
     struct qos_u128 boot;               /* a nonce, not 0: 128 random bits, new at each start */
     uint64_t period_ns;                 /* T, of all controllers and servers; 0: one second */
     uint64_t default_l_tokens;   /* of a bucket without a grant in this period. Above 0, limits may be exceeded. */
-    uint32_t unchanged_permille; /* smaller or equal changes of the expected total are not reported; 0: report all */
+    uint32_t unchanged_permille; /* of what was told: up to this, what changed is not reported; 0: report all */
 };
 
 struct pshift_agent_state {
@@ -2593,6 +2594,7 @@ struct pshift_priv_queue {
     uint64_t renewal; /* R-tokens of this period so far, spent ones too; at least r_tokens */
     qos_counter_t served, borrowed, waited, debt;
     uint32_t weight;
+    bool emptied; /* no request waits now, or once none did since the agent last measured it */
 };
 
 /* A set of queues. */
@@ -2734,7 +2736,7 @@ QOS_API size_t pshift_scheduler_memsize(const struct pshift_scheduler_config *co
 QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler, void *mem, size_t size_bytes,
                                               const struct pshift_scheduler_config *config)
 {
-    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 1};
+    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 1, true};
     const struct pshift_priv_cursor start = {0, QOS_NONE, 0};
     struct pshift_scheduler scratch;
     struct qos_layout layout;
@@ -2810,6 +2812,7 @@ QOS_API enum qos_status pshift_scheduler_cancel(struct pshift_scheduler *schedul
         return QOS_ERANGE;
     scheduler->busy -= n != 0 && n == q->pending ? 1u : 0u;
     q->pending -= n;
+    q->emptied |= q->pending == 0;
     pshift_priv_place(scheduler, queue);
     pshift_priv_touch(scheduler, queue);
     return QOS_OK;
@@ -2881,8 +2884,10 @@ QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t que
     (void)pshift_priv_spend(tokens, 1);
     q->pending--;
     scheduler->busy -= q->pending == 0 ? 1u : 0u;
-    if (q->pending == 0 || *tokens == 0)
+    if (q->pending == 0 || *tokens == 0) {
+        q->emptied |= q->pending == 0;
         pshift_priv_place(scheduler, queue);
+    }
     QOS_ASSERT(pshift_priv_set_has(&scheduler->reserved, queue) == (q->pending != 0 && q->r_tokens != 0));
     QOS_ASSERT(pshift_priv_set_has(&scheduler->normal, queue) == (q->pending != 0 && q->l_tokens != 0));
     pshift_priv_touch(scheduler, queue);
@@ -3018,7 +3023,8 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *   2. Order. Each queue keeps the number of the last grant installed for it and skips older ones, whatever other
  *      queues do. So a message may hold any part of a round.
  *   3. Acknowledgement both ways. News is reported in every interval until a grant acknowledges the report that
- *      carried it. Each entry of a report names the last grant installed for its bucket.
+ *      carried it. Each entry of a report names the last grant installed for its bucket. What was served is news, too:
+ *      the plan sets it against a capacity that has shrunk by it.
  *   4. Periods never go back. A grant of a smaller period, or of another owner of the same one, is refused. A larger
  *      period voids all tokens before its first grant is installed; then every queue in use is news.
  *   5. Tokens end left_ns after the measurement whose report their grant answers. The owner counted left_ns after that
@@ -3028,6 +3034,8 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *   Estimators (Section III-D leaves them open):
  *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
  *      capacity = service of the last interval, extended to the end of the period
+ *   Where some arrived and never none waited, demand is at least the capacity: who sends as it is served (a closed loop)
+ *   would take all of that, and its arrivals show only what it was given.
  */
 
 #define PSHIFT_PRIV_OPEN 1u
@@ -3042,6 +3050,7 @@ struct pshift_priv_seen {
     uint64_t arrived;   /* served + pending at the last measure */
     uint64_t demand;    /* at the last measure */
     uint64_t told;      /* paid in the period + demand, as last reported */
+    uint64_t told_paid; /* the first of the two */
     uint64_t sent_seq;  /* of the last report that named the queue */
     uint64_t grant_seq; /* of the last grant installed in this period */
     uint32_t flags;
@@ -3198,7 +3207,7 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
     const uint32_t at = pshift_priv_agent_slot(agent, bucket);
     uint32_t q = agent->slot[at];
     if (q == QOS_NONE) {
-        const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
+        const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
         if (agent->used < agent->scheduler->config.queues)
             q = agent->used++;
         else if (agent->freed_count != 0)
@@ -3281,6 +3290,8 @@ QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_n
     uint32_t q;
     if (qos_cmp_wide(agent->owner, message->owner) != 0)
         agent->heard = 0;
+    if (agent->period == 0)
+        agent->due = true; /* a start answers its first grant */
     agent->owner = message->owner;
     agent->period = message->period;
     agent->ends_ns = 0;
@@ -3294,7 +3305,7 @@ QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_n
         queue->renewal = 0;
         pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
         s->base = pshift_priv_paid(queue);
-        s->grant_seq = 0;
+        s->told_paid = s->grant_seq = 0;
         /* Demand that ended with the last period is news too, or the controller would grant tokens for it. So is its
          * end, if the owner perhaps did not hear it, or was in this period already. */
         pshift_priv_agent_flag(agent, q,
@@ -3326,33 +3337,37 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
     uint32_t q;
     stamp->seq = agent->first_seq = agent->seq + 1;
     stamp->at_ns = now_ns;
+    agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, left_ns);
+    agent->left_ns = left_ns;
+    agent->served = scheduler->counters.granted;
+    agent->due = true;
     for (q = pshift_priv_set_from(&agent->dirty, 0, queues); q != QOS_NONE;
          q = pshift_priv_set_from(&agent->dirty, q + 1, queues))
         if ((agent->seen[q].flags & PSHIFT_PRIV_SENT) && pshift_priv_acknowledged(agent, agent->seen[q].sent_seq))
             pshift_priv_agent_flag(agent, q, agent->seen[q].flags & PSHIFT_PRIV_NEWS);
     for (q = pshift_priv_set_from(&scheduler->touched, 0, queues); q != QOS_NONE;
          q = pshift_priv_set_from(&scheduler->touched, q + 1, queues)) {
-        const struct pshift_priv_queue *queue = &scheduler->queue[q];
+        struct pshift_priv_queue *queue = &scheduler->queue[q];
         struct pshift_priv_seen *s = &agent->seen[q];
-        uint64_t all = qos_sat_add(queue->served, queue->pending), recent = qos_sat_sub(all, s->arrived), total, moved;
+        uint64_t all = qos_sat_add(queue->served, queue->pending), recent = qos_sat_sub(all, s->arrived), moved;
+        uint64_t paid = pshift_priv_paid(queue) - s->base, total;
         if (!(s->flags & PSHIFT_PRIV_OPEN)) {
             pshift_priv_set_write(&scheduler->touched, q, false);
             continue;
         }
         s->arrived = all;
         s->demand = qos_sat_add(queue->pending, pshift_priv_extend(recent, interval_ns, left_ns));
+        if (recent != 0 && !queue->emptied)
+            s->demand = qos_max(s->demand, agent->capacity);
+        queue->emptied = queue->pending == 0;
         s->demand = qos_sat_add(s->demand, queue->debt);
-        total = qos_sat_add(pshift_priv_paid(queue) - s->base, s->demand);
-        moved = total > s->told ? total - s->told : s->told - total;
+        total = qos_sat_add(paid, s->demand);
+        moved = qos_max(total > s->told ? total - s->told : s->told - total, qos_sat_sub(paid, s->told_paid));
         if (moved > qos_mul_div_floor(s->told, agent->config.unchanged_permille, 1000))
             pshift_priv_agent_flag(agent, q, PSHIFT_PRIV_NEWS);
         if (recent == 0) /* otherwise the next measure must see the arrivals end */
             pshift_priv_set_write(&scheduler->touched, q, false);
     }
-    agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, left_ns);
-    agent->left_ns = left_ns;
-    agent->served = scheduler->counters.granted;
-    agent->due = true;
 }
 
 /* Does the queue belong in a report now: has it news, or has no report of this interval repeated it yet? */
@@ -3372,6 +3387,7 @@ QOS_PRIV void pshift_priv_agent_tell(struct pshift_agent *agent, uint32_t q, str
     entry->held = qos_sat_add(queue->r_tokens, queue->l_tokens);
     entry->grant_seq = s->grant_seq;
     s->told = qos_sat_add(entry->served, entry->demand);
+    s->told_paid = entry->served;
     s->sent_seq = agent->seq;
     pshift_priv_agent_flag(agent, q, PSHIFT_PRIV_SENT);
 }

@@ -1824,12 +1824,14 @@ static struct tenant {
         total;                     /* opened: in that period; paid: with tokens of this period; totals: granted now */
     uint64_t arrived, known;       /* arrived: since the last measurement; known: the demand that was reported last */
     bool open, unlimited, strange; /* strange: 0.2 did not say what becomes of the debt of a bucket that closes */
+    bool emptied;                  /* none waits, or once none did since the last measurement */
 } tenant[BUCKETS];
 
 static struct {
     struct pshift_scheduler scheduler;
     struct pshift_agent agent;
     uint64_t period, end_ns, void_ns, measured_ns, reported, granted; /* reported, granted: numbers of messages */
+    uint64_t served;                                                  /* by all queues since the last measurement */
     uint32_t tenants;
     bool closes, forces;
 } one;
@@ -1889,7 +1891,7 @@ static void one_open(uint32_t i)
     if (pshift_scheduler_change(&one.scheduler, x->queue, 2 + i) != QOS_OK)
         world_fail(run.w, "init", run.now, "a weight is refused");
     x->has.weight = 2 + i;
-    x->open = true;
+    x->open = x->emptied = true;
     x->opened = run.now;
 }
 
@@ -1914,8 +1916,17 @@ static void one_report(void)
     }
 }
 
+/* A request of the tenant goes, whoever asked for it. */
+static void one_leave(struct tenant *x)
+{
+    line_leave(&x->has);
+    x->emptied |= x->has.pending == 0;
+    one.served++;
+}
+
 /* Promise `demand`: the total that is known after the reports is what was paid, waits, or is owed, and arrivals at the last
- * interval's rate until the period ends. */
+ * interval's rate until the period ends; of who sends and always waits, all that the server does until then, if that is
+ * more. */
 static void one_measure(void)
 {
     const uint64_t took = run.now - one.measured_ns, left = one_left();
@@ -1926,16 +1937,19 @@ static void one_measure(void)
     one_report();
     for (i = 0; i < one.tenants; i++) {
         struct tenant *x = &tenant[i];
-        const double want =
-            (double)(x->paid + x->has.pending + x->has.debt) + (double)x->arrived * (double)left / (double)took;
+        const double to_end = (double)left / (double)took, comes = (double)x->has.pending + (double)x->arrived * to_end;
+        const double all = x->arrived && !x->emptied ? (double)one.served * to_end : 0;
+        const double want = (double)(x->paid + x->has.debt) + (comes > all ? comes : all);
         if (x->open && x->opened < one.measured_ns && !WORLD_V02 &&
             ((double)x->known > want * 1.01 + 2 || (double)x->known < want * 0.99 - 2))
             world_fail(run.w, "demand", run.now,
                        "of bucket %" PRIu32 " a total of %" PRIu64 " is known, and %.1f are to be expected", i,
                        x->known, want);
         x->arrived = 0;
+        x->emptied = x->has.pending == 0;
     }
     one.measured_ns = run.now;
+    one.served = 0;
 }
 
 /* Its tokens, from the totals and what was paid of them. */
@@ -2024,7 +2038,7 @@ static void one_pick(void)
         world_fail(run.w, "once", run.now, "queue %" PRIu32 " has no request", pick.queue);
         return;
     }
-    line_leave(&x->has);
+    one_leave(x);
     world_got(run.now - shift_ns(), (uint32_t)(x - tenant), pick.backing == PSHIFT_RESERVATION);
     if (x->strange)
         return;
@@ -2054,7 +2068,7 @@ static void one_force(struct tenant *x)
         world_fail(run.w, "tokens", run.now, "with a debt of %" PRIu64 " of %u force says %d", h->debt, DEBT, (int)got);
     if (got != QOS_OK)
         return;
-    line_leave(h);
+    one_leave(x);
     if (h->r || h->l)
         x->paid++;
     if (h->r)

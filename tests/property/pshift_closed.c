@@ -1,0 +1,198 @@
+// proves: reservations where nothing changes, by the agent's own estimates of demand and capacity: clients in closed loops
+// proves: (a request that is served is followed by another one) on random clusters, all of whose servers can do what is
+// proves: reserved there, and a cluster to which requests come evenly. Each bucket gets 0.98 of its reservation in each
+// proves: period, at 0.6 to 0.9 of the capacity reserved
+// variants: native san
+#include "pshift.h"
+#include "check.h"
+
+#define SERVERS 6
+#define BUCKETS 12
+#define PERIODS 7
+#define WARM 3   /* the first periods make the demand known: they do not count */
+#define TURNS 50 /* of an interval: in each, every server serves its part */
+#define TURN_NS UINT64_C(1000)
+
+/* capacity: of a server in a period. waiting: requests of a bucket that always wait where it sends. comes: those that come
+ * in a period, in equal parts at each interval's begin. */
+static struct cluster {
+    uint32_t servers, buckets, intervals;
+    uint64_t capacity[SERVERS], reservation[BUCKETS], waiting[BUCKETS][SERVERS], comes[BUCKETS][SERVERS];
+} at;
+static struct node {
+    struct check_mem scheduler_mem, agent_mem;
+    struct pshift_scheduler scheduler;
+    struct pshift_agent agent;
+} node[SERVERS];
+static struct check_mem controller_mem;
+static struct pshift_controller controller;
+static uint64_t now_ns;
+
+static void open_all(void)
+{
+    const uint64_t period_ns = at.intervals * TURNS * TURN_NS;
+    const struct pshift_controller_config cc = {at.servers, at.buckets, at.servers * at.buckets, {0, 1}, period_ns, 0};
+    const struct pshift_scheduler_config sc = {at.buckets, 0};
+    uint32_t i, j, queue;
+    now_ns = 1;
+    (void)check_mem_new(&controller_mem, pshift_controller_memsize(&cc), 64, 0);
+    CHECK_EQ(pshift_controller_init(&controller, controller_mem.mem, controller_mem.size, &cc), QOS_OK);
+    for (i = 0; i < at.buckets; i++)
+        CHECK_EQ(pshift_controller_change(&controller, i, at.reservation[i], 0), QOS_OK);
+    for (j = 0; j < at.servers; j++) {
+        const struct pshift_agent_config ac = {&node[j].scheduler, j, {0, 1 + j}, period_ns, 0, 0};
+        (void)check_mem_new(&node[j].scheduler_mem, pshift_scheduler_memsize(&sc), 64, 0);
+        CHECK_EQ(pshift_scheduler_init(&node[j].scheduler, node[j].scheduler_mem.mem, node[j].scheduler_mem.size, &sc),
+                 QOS_OK);
+        (void)check_mem_new(&node[j].agent_mem, pshift_agent_memsize(&ac), 64, 0);
+        CHECK_EQ(pshift_agent_init(&node[j].agent, node[j].agent_mem.mem, node[j].agent_mem.size, &ac), QOS_OK);
+        for (i = 0; i < at.buckets; i++) {
+            CHECK_EQ(pshift_agent_open(&node[j].agent, i, &queue), QOS_OK);
+            CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, queue, at.waiting[i][j]), QOS_OK);
+        }
+    }
+}
+
+static void close_all(void)
+{
+    uint32_t j;
+    CHECK(check_mem_free(&controller_mem));
+    for (j = 0; j < at.servers; j++) {
+        CHECK(check_mem_free(&node[j].scheduler_mem));
+        CHECK(check_mem_free(&node[j].agent_mem));
+    }
+}
+
+/* All messages of an interval arrive, answers to grants too. */
+static void reports_of(uint32_t j)
+{
+    struct pshift_message m;
+    struct pshift_report_entry report[BUCKETS];
+    while (pshift_agent_report(&node[j].agent, &m, report, BUCKETS) == QOS_OK)
+        CHECK_EQ(pshift_controller_report(&controller, &m, report), m.period == 0 ? QOS_EAGAIN : QOS_OK);
+}
+
+static void round_of_messages(void)
+{
+    struct pshift_controller_state info;
+    struct pshift_message m;
+    struct pshift_grant_entry grant[BUCKETS];
+    uint32_t j, n;
+    for (j = 0; j < at.servers; j++) {
+        pshift_agent_measure(&node[j].agent, now_ns);
+        reports_of(j);
+    }
+    for (n = 0; n < 2 && (n == 0 || info.awaited != 0); n++) {
+        CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
+        CHECK_EQ(pshift_controller_info(&controller, &info), QOS_OK);
+        for (j = 0; j < at.servers; j++) {
+            while (pshift_controller_grant(&controller, now_ns, j, &m, grant, BUCKETS) == QOS_OK)
+                (void)!pshift_agent_install(&node[j].agent, now_ns, &m, grant);
+            reports_of(j);
+        }
+    }
+    CHECK_CONTEXT("round %u", n);
+    CHECK_EQ(info.awaited, 0); /* a start has answered its first grant */
+}
+
+/* Requests of the k-th interval. Of those of the last period, no more than come in one are kept. */
+static void arrivals(uint32_t k)
+{
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    uint32_t i, j;
+    for (j = 0; j < at.servers; j++)
+        for (i = 0; i < at.buckets; i++) {
+            const uint64_t all = at.comes[i][j];
+            if (all == 0)
+                continue;
+            CHECK_EQ(pshift_scheduler_info(&node[j].scheduler, i, &info), QOS_OK);
+            if (k == 0 && info.pending > all)
+                CHECK_EQ(pshift_scheduler_cancel(&node[j].scheduler, i, info.pending - all), QOS_OK);
+            CHECK_EQ(
+                pshift_scheduler_arrive(&node[j].scheduler, i, all * (k + 1) / at.intervals - all * k / at.intervals),
+                QOS_OK);
+        }
+}
+
+/* All buckets together are served as the cluster can. */
+static void run(const char *name, uint64_t seed)
+{
+    uint64_t served[BUCKETS], left[SERVERS];
+    struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    uint32_t i, j, period, t;
+    open_all();
+    for (period = 1; period <= PERIODS; period++) {
+        CHECK_EQ(pshift_controller_begin(&controller, now_ns, period), QOS_OK);
+        memset(served, 0, sizeof served);
+        memcpy(left, at.capacity, sizeof left);
+        for (t = 0; t < at.intervals * TURNS; t++, now_ns += TURN_NS) {
+            if (t % TURNS == 0) {
+                arrivals(t / TURNS);
+                round_of_messages();
+            }
+            for (j = 0; j < at.servers; j++)
+                while (at.capacity[j] - left[j] < at.capacity[j] * (t + 1) / (at.intervals * TURNS) &&
+                       pshift_scheduler_pick(&node[j].scheduler, now_ns, &pick) == QOS_OK) {
+                    CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, pick.queue, at.waiting[pick.queue][j] != 0),
+                             QOS_OK);
+                    served[pick.queue]++;
+                    left[j]--;
+                }
+        }
+        for (i = 0; period > WARM && i < at.buckets; i++) {
+            CHECK_CONTEXT("%s, seed %u, bucket %u", name, (unsigned)seed, i);
+            CHECK_GE(served[i] * 100, at.reservation[i] * 98);
+        }
+    }
+    close_all();
+}
+
+/* Two servers; one bucket has no other server than the one that another one could leave. */
+static void fixed(void)
+{
+    static const struct cluster c = {
+        2, 3, 10, {5650, 2000}, {1800, 1755, 3330}, {{0, 1000}, {1000, 0}, {1000, 1000}}, {{0}}};
+    at = c;
+    run("two servers", 0);
+    memset(at.waiting, 0, sizeof at.waiting);
+    at.comes[0][1] = 2950;
+    at.comes[1][0] = 3000;
+    at.comes[2][0] = 4750;
+    at.comes[2][1] = 3550;
+    run("two servers, evenly", 0);
+}
+
+/* What each server can do is dealt to buckets that send there. */
+static void drawn(uint64_t seed)
+{
+    struct check_rng rng;
+    const uint64_t depth = (check_rng_init(&rng, seed), check_between(&rng, 20, 120));
+    const uint64_t reserved_permille = check_between(&rng, 600, 900);
+    uint32_t i, j;
+    memset(&at, 0, sizeof at);
+    at.servers = (uint32_t)check_between(&rng, 2, SERVERS);
+    at.buckets = (uint32_t)check_between(&rng, 2, BUCKETS);
+    at.intervals = (uint32_t)check_between(&rng, 4, 20);
+    for (j = 0; j < at.servers; j++) {
+        uint64_t left;
+        at.capacity[j] = check_between(&rng, 1000, 4000);
+        left = at.capacity[j] * reserved_permille / 1000;
+        for (i = 0; i < at.buckets; i++) {
+            const uint64_t part = check_between(&rng, 0, 2) ? 0 : left * check_between(&rng, 0, 100) / 100;
+            at.waiting[i][j] = part || !check_between(&rng, 0, 2) ? depth : 0;
+            at.reservation[i] += part;
+            left -= part;
+        }
+    }
+    run("drawn", seed);
+}
+
+int main(void)
+{
+    uint64_t seed;
+    check_begin("property/pshift_closed");
+    fixed();
+    for (seed = 1; seed <= check_scaled(200); seed++)
+        drawn(check_seed() * 1000 + seed);
+    return check_end();
+}
