@@ -95,7 +95,8 @@
  *     message costs one interval, and so does demand that moves as a period begins.
  *     Without an owner, buckets without a limit go on with the shares of the last plan,
  *     renewed each T; buckets with a limit stop.
- *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
+ *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing,
+ *     but for R-tokens that it keeps until late in a period: their turns come then.
  */
 #ifndef QOS_PSHIFT_H
 #define QOS_PSHIFT_H
@@ -3034,8 +3035,8 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *   Estimators (Section III-D leaves them open):
  *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
  *      capacity = service of the last interval, extended to the end of the period
- *   Where some arrived and never none waited, demand is at least the capacity: who sends as it is served (a closed loop)
- *   would take all of that, and its arrivals show only what it was given.
+ *   Where some arrived and some always waited, demand is at least the capacity: a closed loop, which sends as it is
+ *   served, would take all of that, and its arrivals show only what it was given.
  */
 
 #define PSHIFT_PRIV_OPEN 1u
