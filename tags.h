@@ -901,15 +901,13 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead, behind;
-    bool near, begins = tags->now_ns == 0 || (tags->now_ns == 1 && tags->base_ns); /* no time has passed yet */
-    if (begins && (now_ns < TAGS_PRIV_LONGEST_NS || tags->config.shared))
-        tags->base_ns = 0;
-    else if (begins)
-        tags->base_ns = qos_default(tags->base_ns, now_ns - 1);
+    bool near, begins = tags->now_ns == 0; /* or the first time was wrong */
+    begins = begins || (tags->base_ns && tags->now_ns == 1 && now_ns < TAGS_PRIV_LONGEST_NS);
+    if (begins)
+        tags->base_ns = now_ns < TAGS_PRIV_LONGEST_NS || tags->config.shared ? 0 : now_ns - 1;
     now_ns = qos_wrap_sub(now_ns, tags->base_ns);
     ahead = qos_wrap_sub(qos_wrap_add(now_ns, tags->shift_ns), tags->now_ns);
     behind = qos_wrap_sub(0, ahead);
-    begins = begins && (now_ns < TAGS_PRIV_LONGEST_NS || tags->config.shared);
     near = qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_NEAR_NS;
     if (behind <= TAGS_PRIV_SETBACK_NS)
         tags->late_ns = behind;
@@ -2492,6 +2490,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
 {
     struct tags_choice choice;
     uint64_t next, at, until, told;
+    bool soon, later;
     QOS_ASSERT(tags);
     if (tags_priv_full(tags))
         return QOS_NEVER;
@@ -2502,10 +2501,12 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
         return QOS_NEVER;
     told = qos_sat_add(qos_wrap_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), tags->base_ns),
                        qos_sat_add(next - tags->now_ns, tags->held_ns));
-    at = qos_wrap_sub(told, tags->base_ns);
-    if (tags_priv_follows(tags, at, TAGS_PRIV_LEAP_NS) && (tags->held_ns == 0 || at >= tags->now_ns)) {
+    at = qos_wrap_sub(told, tags->base_ns); /* this and now_ns may be before the first time */
+    later = qos_wrap_sub(at, tags->now_ns) < UINT64_C(1) << 63;
+    if (tags_priv_follows(tags, at, TAGS_PRIV_LEAP_NS) && (tags->held_ns == 0 || later)) {
         until = tags->now_ns + TAGS_PRIV_NEAR_NS; /* a call near now ends the shift */
-        at = next < until && qos_wrap_sub(now_ns, tags->base_ns) < until ? next : qos_max(at, until);
+        soon = qos_wrap_sub(qos_wrap_sub(now_ns, tags->base_ns), until) >= UINT64_C(1) << 63;
+        at = next < until && soon ? next : later ? qos_max(at, until) : until;
         told = qos_sat_add(at, tags->base_ns);
     }
     return qos_max(qos_min(told, QOS_NEVER - 1), now_ns); /* one waits: also if that is beyond 2^64 */
@@ -3004,11 +3005,10 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
         if (more)
             tags_priv_charge_more(tags, i, level);
         else
-            tags_priv_refund(tags, i, level, amount);
+            tags_priv_refund(tags, i, level, 0);
         slot->flags[level] = flags;
     }
-    if (more)
-        tags_priv_recharge(tags, i, amount, 0);
+    tags_priv_recharge(tags, i, more ? amount : 0, more ? 0 : amount); /* also what V has passed */
     tags_priv_tell_group(tags, slot->client);
     slot->cost = grant->cost;
 }

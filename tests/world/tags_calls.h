@@ -458,7 +458,10 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
         const uint64_t limited = k_cost_counts() && s->by_limit ? diff : 0;
         k_credit(s, (more ? 1 : -1) * (int64_t)amount);
         if (!more) {
-            k_refund(at, reserved, limited, amount);
+            long double *tag = s->above ? &c->surplus : &c->share;
+            k_refund(at, reserved, limited, 0);
+            if (!s->no_share) /* also what V has passed */
+                *tag = *tag > amount / k_weight(c) ? *tag - amount / k_weight(c) : 0;
         } else {
             if (reserved)
                 c->skip.lo = c->skip.hi = 0;
