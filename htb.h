@@ -605,9 +605,10 @@ struct htb_priv_flight {
     uint64_t speed[3];              /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
-    uint64_t waited, on_end;                   /* complete while others wait: in this look; on end, at the knee */
-    uint32_t waits_of[3], found_waits;         /* of 64 requests, so many did: by phase; when the knee was judged */
-    uint64_t n, done_ns, begun_ns, most_ns;    /* of this look: requests, device time, begin (active); most in flight */
+    uint64_t stay, filling_ns; /* time at the device * device time / 2^10, of this look; of looks that began again */
+    uint64_t waited, on_end;   /* complete while others wait: in this look; on end, at the knee */
+    uint32_t waits_of[3], found_waits;      /* of 64 requests, so many did: by phase; when the knee was judged */
+    uint64_t n, done_ns, begun_ns, most_ns; /* of this look: requests, device time, begin (active); most in flight */
     uint64_t active_ns, last_ns, gap_ns,
         pause_end_ns;                   /* the clock without pauses; last completion; longest usual gap */
     uint64_t stalled_ns, stalled_at_ns; /* pauses, of the latest lag_ns; the last one on the active clock */
@@ -2216,6 +2217,9 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  *               differ by: they do where the caller gets no processor now and then. Twice the bound is kept at once if
  *               such a look shows 7/4 of the speed. A trial's look ends after 64 requests if these are slower by a
  *               third, after 256 if by a sixth
+ *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
+ *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
+ *               and until then the others do more. For 64 bounds at most
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
@@ -2362,8 +2366,10 @@ QOS_PRIV void htb_priv_bind(struct htb *tree)
     const uint64_t most_ns = f->alone ? qos_max(f->knee_ns, f->lone_ns) : f->knee_ns;
     const bool narrows = f->narrow < htb_priv_log2(most_ns);
     const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : most_ns, f->min_ns);
-    if (htb_priv_apart(bound_ns, f->bound_ns) > f->bound_ns / 16)
+    if (htb_priv_apart(bound_ns, f->bound_ns) > f->bound_ns / 16) {
         f->settle_ns = f->now_ns;
+        f->filling_ns = 0;
+    }
     f->draining = f->draining || (bound_ns < f->bound_ns && htb_priv_counts_ns(tree) > bound_ns);
     f->bound_ns = bound_ns;
     f->gate_end_ns = qos_min(f->gate_end_ns, qos_sat_add(tree->now_ns, bound_ns)); /* what is only taken to be there */
@@ -2380,7 +2386,7 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
     f->knee_ns = knee_ns;
     htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
-    f->n = f->done_ns = f->most_ns = 0;
+    f->n = f->done_ns = f->most_ns = f->stay = 0;
     f->waited = 0;
     f->full = false;
 }
@@ -2614,12 +2620,30 @@ QOS_PRIV bool htb_priv_doubled(const struct htb_priv_flight *f)
     return f->up && f->step == 0 && f->n < 64 && htb_priv_speed(f) > before + before / 4 * 3;
 }
 
+/* After a deep knee was widened, fast members of the device do more until the slow ones have taken the new room. So a
+ * look counts if, by Little's law, what completes in it was there as long as what is in flight is, but for an eighth.
+ * Else it begins again, up to 64 bounds in all, and takes longer, as what completes varies. */
+QOS_PRIV bool htb_priv_is_filling(struct htb *tree)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    const uint64_t usual = qos_sat_mul(qos_min(f->bound_ns, f->most_ns) >> 10, f->active_ns - f->begun_ns);
+    if (f->phase != HTB_PRIV_TRIAL || !f->up || f->hurts || !htb_priv_is_deep(tree) ||
+        f->filling_ns > qos_sat_mul(64, f->bound_ns) || f->stay >= usual - usual / 8)
+        return false;
+    f->filling_ns = qos_sat_add(f->filling_ns, f->done_ns);
+    f->longer += f->longer < 3;
+    htb_priv_look_begin(tree, f->knee_ns);
+    return true;
+}
+
 /* A look ends. */
 QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t tried_ns = f->knee_ns;
     const bool doubled = f->phase == HTB_PRIV_TRIAL && htb_priv_doubled(f);
+    if (htb_priv_is_filling(tree))
+        return;
     f->speed[f->phase] = htb_priv_speed(f);
     f->waits_of[f->phase] = (uint32_t)(64 * f->waited / qos_max(f->n, 1));
     if (doubled && !f->hurts) { /* kept */
@@ -2857,8 +2881,9 @@ QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id)
     }
 }
 
-/* Half of the bound did not help: 16 requests that were sent under it took no eighth less at the device than 16 before
- * it. (If they took longer, the device is slower by itself.) Twice, as it may have become slower just then. */
+/* Half of the bound did not help: 16 requests that were sent under it (4, if these took 1.6 s in all) took no eighth
+ * less at the device than 16 before it. (If they took longer, the device is slower by itself.) Twice, as it may have
+ * become slower just then. */
 QOS_PRIV bool htb_priv_in_vain(struct htb_priv_late *c, uint64_t sent_ns, uint64_t now_ns)
 {
     const bool narrows = c->bound != HTB_PRIV_WIDE;
@@ -2867,9 +2892,9 @@ QOS_PRIV bool htb_priv_in_vain(struct htb_priv_late *c, uint64_t sent_ns, uint64
     if (narrows && sent_ns <= c->half_ns)
         return false;
     c->took_ns = qos_sat_add(c->took_ns, qos_elapsed_ns(sent_ns, now_ns));
-    if (++c->run < 16)
+    if (++c->run < (c->took_ns < 16 * HTB_PRIV_LOOK_NS ? 16u : 4u))
         return false;
-    c->took_ns /= 16;
+    c->took_ns /= c->run;
     if (narrows && c->took_ns > c->was_ns - c->was_ns / 8 && c->took_ns < qos_sat_add(c->was_ns, c->was_ns / 16))
         c->vain++;
     c->was_ns = c->took_ns;
@@ -3136,6 +3161,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
         return;
     }
     f->n++;
+    f->stay = qos_sat_add(f->stay, qos_sat_mul(r->flight_ns >> 10, qos_elapsed_ns(r->sent_ns, now_ns)));
     f->done_ns += tokens == r->tokens ? r->flight_ns : htb_priv_device_ns(tree, tokens);
     if (f->alone)
         htb_priv_look_alone(tree);

@@ -1,8 +1,9 @@
 // proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though the
 // search for the knee does not end; one whose rate is out of reach and that comes and goes costs the others nothing; more
-// demand is seen when it comes, also after a quiet time whose trials let requests wait; the search goes on where requests take half a second; requests that hang cost their room
-// and a second, and a pause costs no more by that; a rate and latency_ns are kept after a time when the link was much
-// faster, and a rate on eight members of which one is slow
+// demand is seen when it comes, also after a quiet time whose trials let requests wait; the search goes on where
+// requests take half a second; requests that hang cost their room and a second, and a pause costs no more by that; a
+// rate and latency_ns are kept after a time when the link was much faster, and a rate on eight members of which one is
+// slow
 // flags: -O2
 // variants: native
 #include "htb.h"
@@ -151,10 +152,9 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
     }
 }
 
-/* Beside a bound that is fixed at fixed_ns: of its total at least `total`, of the first tenant's rate `rate`. Returns what
- * it had of that. */
-static double beside(const char *what, const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint64_t to_ns,
-                     uint64_t seed, double rate, double total)
+/* Beside a bound that is fixed at fixed_ns: of its total at least `total`, of the first tenant's rate `rate`. */
+static void beside(const char *what, const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint64_t to_ns,
+                   uint64_t seed, double rate, double total)
 {
     double got[3], best[3], all, best_all;
     CHECK_CONTEXT("%s, seed %u", what, (unsigned)seed);
@@ -166,7 +166,6 @@ static double beside(const char *what, const struct link *l, uint64_t fixed_ns, 
            got[2], all, (double)fixed_ns / 1e6, best[0], best[1], best[2], best_all);
     CHECK_WITHIN(got[0], rate * l->tenant[0].rate, 10);
     CHECK_WITHIN(all, total * best_all, 10);
-    return l->tenant[0].rate > 0 ? got[0] / l->tenant[0].rate : 0;
 }
 
 /* Quiet at first: requests of the first tenant come by time, and a narrower trial lets them wait. Then the third one asks.
@@ -251,7 +250,7 @@ int main(void)
                                           .latency_ns = 9900000};
     double got[3];
     uint64_t seed;
-    double of_rates = 0, of_slow = 0;
+    double of_slow = 0;
     struct check_rng rng;
     size_t i;
     check_begin("property/htb_link");
@@ -273,19 +272,15 @@ int main(void)
     }
     printf("half a second each, a rate out of reach: %.3f of what is asked for\n", of_slow / 8);
     CHECK_CONTEXT("half a second each, a rate out of reach");
-    CHECK_WITHIN(of_slow / 8, 0.6, 1.01);
+    CHECK_WITHIN(of_slow / 8, 0.8, 1.01);
     beside("0.7 s each, one alone", &slow_alone, 600000000, 20 * S, 60 * S, 1, 0, 0.9);
     hangs("one hangs for 20 s", &one_hangs, 0.6, 0.9);
     hangs("all of a class hang and never complete", &all_hang, 0, 0.9);
     hangs("many hang and never complete", &many_hang, 0.9, 0.9);
     hangs("large ones hang and never complete", &large_hang, 0.9, 0.9);
     beside("fast at first, a rate", &credit, 2700000, 20 * S, 100 * S, 1, 0.99, 0.95);
-    for (seed = 1; seed <= 12; seed++) { /* of many seeds one of six has less than 0.7 of its rate */
-        const double had = beside("a slow member", &slow_member, 8200000, 40 * S, 200 * S, seed, 0, 0.95);
-        of_rates += had < 1 ? had : 1;
-    }
-    CHECK_CONTEXT("a slow member");
-    CHECK_WITHIN(of_rates / 12, 0.75, 1);
+    for (seed = 1; seed <= 12; seed++)
+        beside("a slow member", &slow_member, 8200000, 40 * S, 200 * S, seed, 0.95, 0.95);
     CHECK_CONTEXT("fast at first, latency_ns");
     run(&fast_once, 0, 21 * S, 76 * S, 1, got);
     printf("fast at first: %u of %u late, total %.3f\n", (unsigned)late, (unsigned)judged, got[0] + got[1]);
