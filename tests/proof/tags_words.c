@@ -12,11 +12,20 @@
 int main(void)
 {
     static struct tags tags;
-    struct tags_shared shared = {ANY, ANY, ANY, ANY};
-    struct tags_priv_rate own = {ANY, Frama_C_unsigned_long_interval(1, QOS_RATE_MAX), ANY};
-    qos_word_t word = ANY;
-    bool force = Frama_C_nondet(0, 1) != 0;
-    tags.config.shared = &shared;
+    static struct {
+        struct tags_shared head;
+        struct tags_priv_shared_client client;
+    } shared = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    struct tags_priv_rate own = {ANY, Frama_C_unsigned_long_interval(1, QOS_RATE_MAX), 0, ANY};
+    own.rest = Frama_C_unsigned_long_interval(0, QOS_RATE_MAX - 1);
+    shared.head.base_ns = ANY;
+    shared.head.reserve_lag_ns = ANY;
+    shared.head.limit_burst_ns = ANY;
+    shared.client.reserved = ANY;
+    shared.client.limited = ANY;
+    tags.limit = tags.reserve = &own;
+    tags.config.shared = &shared.head;
     tags.now_ns = ANY;
-    return tags_priv_claim_one(&tags, &own, &word, ANY, ANY, force);
+    return tags_priv_claim_one(&tags, 0, Frama_C_nondet(0, 1) != 0,
+                               Frama_C_unsigned_long_interval(0, UINT64_C(1) << 33), Frama_C_nondet(0, 1) != 0);
 }
