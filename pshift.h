@@ -95,8 +95,8 @@
  *     message costs one interval, and so does demand that moves as a period begins.
  *     Without an owner, buckets without a limit go on with the shares of the last plan,
  *     renewed each T; buckets with a limit stop.
- *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing,
- *     but for R-tokens that it keeps until late in a period: their turns come then.
+ *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
+ *     But R-tokens that it keeps at t beyond R (1 - t / T) may cost others as many.
  */
 #ifndef QOS_PSHIFT_H
 #define QOS_PSHIFT_H
@@ -521,7 +521,7 @@ QOS_API QOS_NODISCARD enum qos_status pshift_owner_init(struct pshift_owner *own
 QOS_API void pshift_owner_saw(struct pshift_owner *owner, uint64_t now_ns, uint64_t number, struct qos_u128 nonce);
 /* QOS_OK: swap the key now from (the number seen last) to *number and this nonce, by compare-and-swap, then call
  * pshift_owner_saw with what the key holds. QOS_EAGAIN: read first, or not before pshift_owner_next_ns; QOS_EBUSY: the
- * outcome of the last swap is not known: read the key. */
+ * outcome of the last swap is not known: read the key; QOS_ERANGE: there is no larger number. */
 QOS_API QOS_NODISCARD enum qos_status pshift_owner_ask(struct pshift_owner *owner, uint64_t now_ns, uint64_t *number);
 /* When the next ask is due; now_ns if the key must be read. */
 QOS_API uint64_t pshift_owner_next_ns(const struct pshift_owner *owner, uint64_t now_ns);
@@ -3747,7 +3747,8 @@ QOS_API enum qos_status pshift_owner_ask(struct pshift_owner *owner, uint64_t no
         return QOS_EBUSY;
     if (owner->step == PSHIFT_OWNER_READS || pshift_owner_next_ns(owner, now_ns) > now_ns)
         return QOS_EAGAIN;
-    owner->asked = qos_sat_add(qos_max(owner->asked, owner->seen), owner->config.periods);
+    if (!qos_checked_add(qos_max(owner->asked, owner->seen), owner->config.periods, &owner->asked))
+        return QOS_ERANGE;
     owner->asked_ns = now_ns;
     owner->step = PSHIFT_OWNER_ASKS;
     *number = owner->asked;

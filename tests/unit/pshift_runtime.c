@@ -466,6 +466,12 @@ static void owners(void)
         CHECK(period == 1 + n && start == 300 + 100 * n);
     }
     CHECK_EQ(pshift_owner_holds(&owner, 600, &n, &start), QOS_EAGAIN);
+    pshift_owner_saw(&owner, 610, UINT64_MAX - 3, other);
+    CHECK_EQ(pshift_owner_ask(&owner, 910, &n), QOS_OK);
+    CHECK_EQ(n, UINT64_MAX);
+    pshift_owner_saw(&owner, 920, UINT64_MAX, other); /* that was the last one */
+    CHECK_EQ(pshift_owner_ask(&owner, 1220, &n), QOS_ERANGE);
+    CHECK_EQ(n, UINT64_MAX);
 }
 
 static void controller_calls(void)
