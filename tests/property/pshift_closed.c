@@ -1,7 +1,8 @@
 // proves: reservations where nothing changes, by the agent's own estimates of demand and capacity: clients in closed loops
 // proves: (a request that is served is followed by another one) on random clusters, all of whose servers can do what is
 // proves: reserved there, and a cluster to which requests come evenly. Each bucket gets 0.98 of its reservation in each
-// proves: period, at 0.6 to 0.9 of the capacity reserved
+// proves: period, at 0.6 to 0.9 of the capacity reserved. And who keeps its R-tokens until a period is half over costs
+// proves: others as many as it keeps beyond R / 2, and no more
 // variants: native san
 #include "pshift.h"
 #include "check.h"
@@ -14,10 +15,13 @@
 #define TURN_NS UINT64_C(1000)
 
 /* capacity: of a server in a period. waiting: requests of a bucket that always wait where it sends. comes: those that come
- * in a period, in equal parts at each interval's begin. */
+ * in a period, in equal parts at each interval's begin; of a bucket that is late, all when half of it is over. least: what
+ * it is to get; 0: its reservation. */
 static struct cluster {
     uint32_t servers, buckets, intervals;
     uint64_t capacity[SERVERS], reservation[BUCKETS], waiting[BUCKETS][SERVERS], comes[BUCKETS][SERVERS];
+    uint64_t least[BUCKETS];
+    bool late[BUCKETS];
 } at;
 static struct node {
     struct check_mem scheduler_mem, agent_mem;
@@ -102,15 +106,14 @@ static void arrivals(uint32_t k)
     uint32_t i, j;
     for (j = 0; j < at.servers; j++)
         for (i = 0; i < at.buckets; i++) {
-            const uint64_t all = at.comes[i][j];
+            const uint64_t all = at.comes[i][j], half = k == at.intervals / 2 ? all : 0;
+            const uint64_t even = all * (k + 1) / at.intervals - all * k / at.intervals;
             if (all == 0)
                 continue;
             CHECK_EQ(pshift_scheduler_info(&node[j].scheduler, i, &info), QOS_OK);
             if (k == 0 && info.pending > all)
                 CHECK_EQ(pshift_scheduler_cancel(&node[j].scheduler, i, info.pending - all), QOS_OK);
-            CHECK_EQ(
-                pshift_scheduler_arrive(&node[j].scheduler, i, all * (k + 1) / at.intervals - all * k / at.intervals),
-                QOS_OK);
+            CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, i, at.late[i] ? half : even), QOS_OK);
         }
 }
 
@@ -141,7 +144,7 @@ static void run(const char *name, uint64_t seed)
         }
         for (i = 0; period > WARM && i < at.buckets; i++) {
             CHECK_CONTEXT("%s, seed %u, bucket %u", name, (unsigned)seed, i);
-            CHECK_GE(served[i] * 100, at.reservation[i] * 98);
+            CHECK_GE(served[i] * 100, (at.least[i] ? at.least[i] : at.reservation[i]) * 98);
         }
     }
     close_all();
@@ -151,7 +154,7 @@ static void run(const char *name, uint64_t seed)
 static void fixed(void)
 {
     static const struct cluster c = {
-        2, 3, 10, {5650, 2000}, {1800, 1755, 3330}, {{0, 1000}, {1000, 0}, {1000, 1000}}, {{0}}};
+        2, 3, 10, {5650, 2000}, {1800, 1755, 3330}, {{0, 1000}, {1000, 0}, {1000, 1000}}, {{0}}, {0}, {false}};
     at = c;
     run("two servers", 0);
     memset(at.waiting, 0, sizeof at.waiting);
@@ -160,6 +163,24 @@ static void fixed(void)
     at.comes[2][0] = 4750;
     at.comes[2][1] = 3550;
     run("two servers, evenly", 0);
+}
+
+/* One server; eleven buckets keep 4,000 R-tokens until half of the period is over: 2,000 too many. */
+static void late(void)
+{
+    uint32_t i;
+    memset(&at, 0, sizeof at);
+    at.servers = 1;
+    at.buckets = BUCKETS;
+    at.intervals = 10;
+    at.capacity[0] = 10000;
+    at.reservation[0] = at.comes[0][0] = 6000;
+    at.least[0] = 4000;
+    for (i = 1; i < BUCKETS; i++) {
+        at.reservation[i] = at.comes[i][0] = 4000 / (BUCKETS - 1);
+        at.late[i] = true;
+    }
+    run("late", 0);
 }
 
 /* What each server can do is dealt to buckets that send there. */
@@ -192,6 +213,7 @@ int main(void)
     uint64_t seed;
     check_begin("property/pshift_closed");
     fixed();
+    late();
     for (seed = 1; seed <= check_scaled(200); seed++)
         drawn(check_seed() * 1000 + seed);
     return check_end();
