@@ -56,16 +56,10 @@ void stop_on_signals(void);
 bool stop_asked(void);
 void stop_now(void); /* sets the same flag, from anywhere */
 
-/* Files and empty directories that must not outlive the tool. They are removed, newest first, at exit, by
- * temp_remove_all, or on the second signal. A forked child never removes its parent's. Main thread only, at most 256. */
+/* Files that must not outlive the tool: they are removed at exit, or on the second signal. Main thread only, at most 256;
+ * a child that is forked later removes them, too. */
 void temp_add(const char *path);
-void temp_forget(const char *path);
-void temp_remove(const char *path);
-void temp_remove_all(void);
-/* Creates dir/prefixXXXXXX, registers it, and writes its name to path. temp_file returns an open descriptor, or -1;
- * temp_dir returns false on an error. errno has the reason. */
-int temp_file(char *path, size_t size, const char *dir, const char *prefix);
-bool temp_dir(char *path, size_t size, const char *dir, const char *prefix);
+void temp_forget(const char *path); /* it stays */
 
 /* ---- options.c ----------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 static const char *tool_name = "tool";
 static volatile sig_atomic_t stop_flag;
 static char *temp_path[TEMP_MAX]; /* NULL: free. A slot is set or cleared by one store, so a handler may read it. */
-static pid_t temp_owner;
 
 void tool_set_name(const char *name)
 {
@@ -103,15 +101,13 @@ void tool_sleep_until_ns(uint64_t now_ns)
         ;
 }
 
-/* Async-signal-safe: unlink, rmdir and getpid only. */
+/* Async-signal-safe: unlink only. */
 static void remove_everything(void)
 {
     int i;
-    if (temp_owner != getpid())
-        return;
-    for (i = TEMP_MAX - 1; i >= 0; i--)
-        if (temp_path[i] && unlink(temp_path[i]) != 0)
-            rmdir(temp_path[i]);
+    for (i = 0; i < TEMP_MAX; i++)
+        if (temp_path[i])
+            unlink(temp_path[i]);
 }
 
 static void on_signal(int number)
@@ -146,82 +142,27 @@ void stop_now(void)
     stop_flag = 1;
 }
 
-void temp_remove_all(void)
-{
-    int i;
-    remove_everything();
-    if (temp_owner != getpid())
-        return;
-    for (i = 0; i < TEMP_MAX; i++) {
-        char *path = temp_path[i];
-        temp_path[i] = NULL;
-        free(path);
-    }
-}
-
 void temp_add(const char *path)
 {
+    static bool known;
     int i;
-    if (temp_owner != getpid()) {
-        memset(temp_path, 0, sizeof temp_path); /* they are the parent's */
-        if (temp_owner == 0)
-            atexit(temp_remove_all);
-        temp_owner = getpid();
-    }
-    for (i = TEMP_MAX - 1; i >= 0 && !temp_path[i]; i--)
+    if (!known)
+        atexit(remove_everything);
+    known = true;
+    for (i = 0; i < TEMP_MAX && temp_path[i]; i++)
         ;
-    if (i + 1 == TEMP_MAX)
+    if (i == TEMP_MAX)
         tool_die(TOOL_FAILED, "too many temporary files");
-    temp_path[i + 1] = tool_copy(path); /* after the newest: the newest is removed first */
-}
-
-static int temp_find(const char *path)
-{
-    int i;
-    for (i = 0; i < TEMP_MAX; i++)
-        if (temp_path[i] && strcmp(temp_path[i], path) == 0)
-            return i;
-    return -1;
+    temp_path[i] = tool_copy(path);
 }
 
 void temp_forget(const char *path)
 {
-    int i = temp_find(path);
-    if (i >= 0) {
-        char *held = temp_path[i];
-        temp_path[i] = NULL;
-        free(held);
-    }
-}
-
-void temp_remove(const char *path)
-{
-    if (unlink(path) != 0)
-        rmdir(path);
-    temp_forget(path);
-}
-
-int temp_file(char *path, size_t size, const char *dir, const char *prefix)
-{
-    int fd;
-    if ((size_t)snprintf(path, size, "%s/%sXXXXXX", dir, prefix) >= size) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    fd = mkstemp(path);
-    if (fd >= 0)
-        temp_add(path);
-    return fd;
-}
-
-bool temp_dir(char *path, size_t size, const char *dir, const char *prefix)
-{
-    if ((size_t)snprintf(path, size, "%s/%sXXXXXX", dir, prefix) >= size) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    if (!mkdtemp(path))
-        return false;
-    temp_add(path);
-    return true;
+    int i;
+    for (i = 0; i < TEMP_MAX; i++)
+        if (temp_path[i] && strcmp(temp_path[i], path) == 0) {
+            char *held = temp_path[i];
+            temp_path[i] = NULL;
+            free(held);
+        }
 }

@@ -294,7 +294,5 @@ void targets_close(struct settings *s)
         close(s->target[k].fd);
         if (s->target[k].created && s->keep)
             temp_forget(s->target[k].path);
-        else if (s->target[k].created)
-            temp_remove(s->target[k].path);
     }
 }

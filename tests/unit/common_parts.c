@@ -6,6 +6,7 @@
 #include "qos.h"
 #include "common.h"
 #include "check.h"
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -128,12 +129,12 @@ static void histogram(void)
 
 static void texts(void)
 {
-    char got[512] = "", path[64];
+    char got[512] = "", path[] = "/tmp/qoskit-common-XXXXXX";
     size_t n;
     struct json j;
     struct table *t = table_new("<name|rate");
     FILE *f = tmpfile();
-    int fd = temp_file(path, sizeof path, "/tmp", "qoskit-common-");
+    int fd = mkstemp(path);
     CHECK_CONTEXT("human");
     CHECK(strcmp(human_bytes(20971520).text, "20.0 MiB") == 0);
     CHECK(strcmp(human_bytes(1023.9).text, "1.00 KiB") == 0);
@@ -169,29 +170,32 @@ static void texts(void)
     CHECK(json_open(&j, NULL)); /* /dev/null */
     json_u64(&j, "n", 1);
     CHECK(json_close(&j));
-    CHECK_CONTEXT("temporary files");
-    temp_remove_all();
-    CHECK(access(path, F_OK) != 0);
+    unlink(path);
     close(fd);
 }
 
-/* Counts what is left of a child's temporary directory after the child ends in each of three ways. */
+/* What is left of a child's files after the child ends in each of three ways. */
 static void tidying(void)
 {
     static const char *const ways[] = {"exit", "one signal, then exit", "two signals"};
     int way;
     for (way = 0; way < 3; way++) {
         char dir[64] = "/tmp/qoskit-tidy-XXXXXX";
-        char inner[128], file[256];
+        char file[128], kept[128];
         int status = 0, wanted = way == 2 ? TOOL_STOPPED : way;
         pid_t child;
         CHECK_CONTEXT("%s", ways[way]);
         CHECK(mkdtemp(dir) != NULL);
+        snprintf(file, sizeof file, "%s/file", dir);
+        snprintf(kept, sizeof kept, "%s/kept", dir);
         child = fork();
         if (child == 0) {
             stop_on_signals();
-            if (!temp_dir(inner, sizeof inner, dir, "d-") || temp_file(file, sizeof file, inner, "f-") < 0)
+            if (close(creat(file, 0600)) != 0 || close(creat(kept, 0600)) != 0)
                 _exit(9);
+            temp_add(file);
+            temp_add(kept);
+            temp_forget(kept);
             if (way > 0)
                 raise(SIGTERM);
             if (way > 1)
@@ -200,7 +204,8 @@ static void tidying(void)
         }
         CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
         CHECK_EQ(WEXITSTATUS(status), wanted);
-        CHECK(rmdir(dir) == 0); /* empty again */
+        CHECK(access(file, F_OK) != 0 && unlink(kept) == 0);
+        CHECK(rmdir(dir) == 0);
     }
 }
 
