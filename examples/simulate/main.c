@@ -15,7 +15,7 @@ static const struct {
     {"tags", simulate_tags, "reward scheduling, Sections II to VI: cheaper requests give more of them"},
     {"pshift", simulate_pshift, "pShift, Experiments 1 and 2: 10,000 buckets on 64 servers; demand moves"},
     {"twochoice", simulate_twochoice, "two-choice, Figures 3 and 4: burst writes while some servers are slow"},
-    {"placement", simulate_placement, "which servers get a write: rules old and new, beside oracles"},
+    {"placement", simulate_placement, "which servers get a write: our rule beside Prequal, random servers, oracles"},
     {"tokenpool", simulate_tokenpool, "Haechi, Sets 1 to 4: one-sided I/O with tokens and without"},
 };
 

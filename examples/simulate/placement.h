@@ -9,16 +9,11 @@
  * to the end of its last write at the server.
  *
  *   random      each write to a random server
- *   bytes       2k probes; filled to one level of bytes in flight and expected; each write counts 1 + the rivals of its
- *               servers, so that clients that decide together take their shares
- *   learned     the same, by time: each server states the rate at which it drains
  *   prequal     Prequal (Wydrowski and others, NSDI 2024), synchronous, 2k probes: hot are servers whose requests in
  *               flight exceed the quantile 0.84 of the client's last 128 replies; the cold one with the least latency
  *               (median of the 9 of its last 64 with the nearest number in flight), else the one with the fewest
  *   pool        the same, asynchronous: a pool of 16 replies, at most 1 s old, 3 probes a write; each write removes one
  *               reply, in turn the oldest and the worst; a reply is used max(1, 2 / ((1 - 16 / n) 3 - 1)) times
- *   sparrow     late binding (Ousterhout and others, SOSP 2013): 2k reservations; a server asks for the next write while
- *               it has fewer than two
  *   informed    the rule of twochoice.h
  *   same        an oracle that draws the same number of servers: 2k
  *   oracle      an oracle that sees all servers */
@@ -36,22 +31,9 @@
 #define PLACE_TIMER_NS 1000u /* no timer of a server is finer */
 #define PLACE_MS(ms) ((uint64_t)((ms)*1e6))
 #define PLACE_K_MAX 128u
-#define PLACE_STALE 256u
 
-enum place_rule {
-    PLACE_RANDOM,
-    PLACE_BYTES_FILLED,
-    PLACE_LEARNED,
-    PLACE_PREQUAL,
-    PLACE_POOL,
-    PLACE_SPARROW,
-    PLACE_INFORMED,
-    PLACE_SAME,
-    PLACE_ORACLE,
-    PLACE_RULES
-};
-static const char *const place_rule_names[PLACE_RULES] = {"random",  "bytes",    "learned", "prequal", "pool",
-                                                          "sparrow", "informed", "same",    "oracle"};
+enum place_rule { PLACE_RANDOM, PLACE_PREQUAL, PLACE_POOL, PLACE_INFORMED, PLACE_SAME, PLACE_ORACLE, PLACE_RULES };
+static const char *const place_rule_names[PLACE_RULES] = {"random", "prequal", "pool", "informed", "same", "oracle"};
 
 struct place_config {
     const char *name;
@@ -74,38 +56,27 @@ struct place_write {
     uint32_t request, index;
     uint64_t turn, at_ns, in_flight; /* at_ns: of its arrival; in_flight: others at the server then */
 };
-struct place_stale {
-    uint64_t at_ns;
-    double bytes;
-    uint32_t rivals;
-};
 struct place_server {
     struct world_device device;
     uint64_t device_ns; /* when it is looked at next */
     bool liar;
-    uint32_t coming;                 /* writes on their way */
-    double expected, bytes, service; /* of bytes and learned */
-    uint32_t undecided, in_flight;
+    uint32_t coming; /* writes on their way */
+    uint32_t in_flight;
     struct {
         uint64_t in_flight, latency_ns;
     } done[64];
     uint32_t ended;
-    struct place_stale *said; /* ring of PLACE_STALE */
-    uint32_t said_count;
-    uint32_t *fifo, fifo_head, fifo_tail, slots; /* of sparrow: requests */
-    size_t fifo_room;
     struct twochoice_intake intake;
     void *memory;
     uint64_t timer_ns;
 };
 struct place_probe {
-    uint32_t server, rivals;
+    uint32_t server;
     uint64_t in_flight, latency_ns;
-    double bytes;
 };
 struct place_request {
     uint64_t began_ns, id;
-    uint32_t client, left, given, back, probes;
+    uint32_t client, left, back, probes;
     bool counts;
     uint8_t *done;
     struct place_probe *probe;
@@ -135,12 +106,8 @@ enum place_packet_kind {
     PLACE_ARRIVE,
     PLACE_PROBE,
     PLACE_REPLY,
-    PLACE_DECIDED,
     PLACE_POOL_PROBE,
     PLACE_POOL_REPLY,
-    PLACE_SPARROW_RESERVE,
-    PLACE_SPARROW_ASK,
-    PLACE_SPARROW_NONE,
     PLACE_TO_SERVER, /* messages of informed */
     PLACE_TO_CLIENT,
     PLACE_ENDED
@@ -225,8 +192,6 @@ static inline void place_arrive(struct place *p, uint32_t s, uint32_t w)
     v->coming--;
     p->write[w].at_ns = p->now_ns;
     p->write[w].in_flight = v->in_flight++;
-    v->bytes += (double)PLACE_BYTES;
-    v->expected = v->expected > (double)PLACE_BYTES ? v->expected - (double)PLACE_BYTES : 0;
     if (v->liar)
         return;
     memset(&io, 0, sizeof io);
@@ -349,38 +314,6 @@ static inline void place_decide_prequal(struct place *p, uint32_t request)
     }
 }
 
-static inline void place_decide_filled(struct place *p, uint32_t request)
-{
-    struct place_request *r = &p->request[request];
-    uint64_t rivals[2 * PLACE_K_MAX], most, sum = 0;
-    uint32_t chosen[2 * PLACE_K_MAX] = {0}, w, i, best;
-    double share;
-    for (i = 0; i < r->probes; i++)
-        rivals[i] = r->probe[i].rivals < 64 ? r->probe[i].rivals : 64;
-    qsort(rivals, r->probes, sizeof *rivals, place_compare);
-    most = 2 * rivals[r->probes / 2] + 1; /* one that claims more counts with this */
-    for (i = 0; i < r->probes; i++)
-        sum += rivals[i] < most ? rivals[i] : most;
-    share = 1 + (double)sum / r->probes;
-    for (w = 0; w < p->c->k; w++) {
-        double best_value = INFINITY;
-        for (i = 0, best = 0; i < r->probes; i++) {
-            double value = r->probe[i].bytes + (double)PLACE_BYTES;
-            if (p->rule == PLACE_LEARNED)
-                value *= p->server[r->probe[i].server].service;
-            if (value < best_value) {
-                best_value = value;
-                best = i;
-            }
-        }
-        r->probe[best].bytes += share * (double)PLACE_BYTES;
-        chosen[best]++;
-        place_send(p, request, w, r->probe[best].server, 0);
-    }
-    for (i = 0; i < r->probes; i++)
-        place_post(p, PLACE_DECIDED, r->probe[i].server, chosen[i], 0, 0, 0);
-}
-
 static inline void place_decide_same(struct place *p, uint32_t request)
 {
     struct place_request *r = &p->request[request];
@@ -411,27 +344,8 @@ static inline void place_probed(struct place *p, const struct place_packet *e)
 {
     struct place_server *v = &p->server[e->a];
     struct place_probe *o = &p->request[e->b].probe[e->c];
-    o->bytes = v->liar ? 0 : v->bytes + v->expected;
-    o->rivals = v->undecided;
     o->in_flight = v->liar ? 0 : v->in_flight;
     o->latency_ns = place_latency(v);
-    if (p->rule != PLACE_PREQUAL) {
-        v->undecided++;
-        v->expected += (double)PLACE_BYTES / 2;
-    }
-    if (p->c->stale_ms > 0) {
-        const struct place_stale now = {p->now_ns, o->bytes, o->rivals};
-        const struct place_stale *old = NULL;
-        uint32_t i;
-        if (!v->said)
-            v->said = (struct place_stale *)world_alloc(PLACE_STALE, sizeof *v->said);
-        v->said[v->said_count++ % PLACE_STALE] = now;
-        for (i = 1; i <= PLACE_STALE && i <= v->said_count && !old; i++)
-            if (v->said[(v->said_count - i) % PLACE_STALE].at_ns + PLACE_MS(p->c->stale_ms) <= p->now_ns)
-                old = &v->said[(v->said_count - i) % PLACE_STALE];
-        o->bytes = old ? old->bytes : 0;
-        o->rivals = old ? old->rivals : 0;
-    }
     place_post(p, PLACE_REPLY, e->b, e->c, 0, 0, 0);
 }
 
@@ -624,26 +538,7 @@ static inline void place_start(struct place *p, uint32_t request)
         place_decide_same(p, request);
     else
         for (i = 0; i < r->probes; i++)
-            place_post(p, p->rule == PLACE_SPARROW ? PLACE_SPARROW_RESERVE : PLACE_PROBE, r->probe[i].server, request,
-                       i, 0, 0);
-}
-
-static inline void place_sparrow(struct place *p, uint32_t s)
-{
-    struct place_server *v = &p->server[s];
-    for (; v->fifo_head != v->fifo_tail && v->slots < 2; v->slots++)
-        place_post(p, PLACE_SPARROW_ASK, s, v->fifo[v->fifo_head++], 0, 0, 0);
-}
-
-static inline void place_sparrow_reserve(struct place *p, uint32_t s, uint32_t request)
-{
-    struct place_server *v = &p->server[s];
-    uint32_t each = (2 * p->c->k + p->c->servers - 1) / p->c->servers, i;
-    for (i = 0; i < each; i++) {
-        v->fifo = (uint32_t *)world_grow(v->fifo, v->fifo_tail, &v->fifo_room, sizeof *v->fifo);
-        v->fifo[v->fifo_tail++] = request;
-    }
-    place_sparrow(p, s);
+            place_post(p, PLACE_PROBE, r->probe[i].server, request, i, 0, 0);
 }
 
 static inline void place_add(double **to, size_t *n, size_t *room, double ms)
@@ -669,8 +564,6 @@ static inline void place_end(struct place *p, uint32_t s, const struct world_io 
     const struct place_write *w = &p->write[io->id];
     struct place_request *r = &p->request[w->request];
     v->in_flight--;
-    v->bytes -= (double)PLACE_BYTES;
-    v->service += 0.2 * ((double)(p->now_ns - io->begin_ns) / PLACE_SERVICE_NS - v->service);
     v->done[v->ended % 64].in_flight = w->in_flight;
     v->done[v->ended++ % 64].latency_ns = p->now_ns - w->at_ns;
     if (!r->done[w->index]) {
@@ -684,10 +577,6 @@ static inline void place_end(struct place *p, uint32_t s, const struct world_io 
         p->result->messages--; /* the answer to a write, which every rule has */
         twochoice_intake_end(&v->intake, p->now_ns, PLACE_BYTES);
         place_asks(p, s);
-    }
-    if (p->rule == PLACE_SPARROW) {
-        v->slots--;
-        place_sparrow(p, s);
     }
 }
 
@@ -770,36 +659,14 @@ static inline void place_heard(struct place *p, const struct place_packet *e)
     case PLACE_REPLY: {
         struct place_request *r = &p->request[e->a];
         place_seen(&p->client[r->client], r->probe[e->b].in_flight);
-        if (++r->back < r->probes)
-            break;
-        if (p->rule == PLACE_PREQUAL)
+        if (++r->back == r->probes)
             place_decide_prequal(p, e->a);
-        else
-            place_decide_filled(p, e->a);
         break;
     }
-    case PLACE_DECIDED:
-        v->undecided--;
-        v->expected += ((double)e->b - 0.5) * (double)PLACE_BYTES;
-        v->expected = v->expected > 0 ? v->expected : 0;
-        break;
     case PLACE_POOL_PROBE:
         place_post(p, PLACE_POOL_REPLY, e->a, e->b, 0, v->liar ? 0 : v->in_flight, place_latency(v));
         break;
     case PLACE_POOL_REPLY: place_pool_reply(p, e); break;
-    case PLACE_SPARROW_RESERVE: place_sparrow_reserve(p, e->a, e->b); break;
-    case PLACE_SPARROW_ASK: {
-        struct place_request *r = &p->request[e->b];
-        if (r->given < p->c->k)
-            place_send(p, e->b, r->given++, e->a, 0);
-        else
-            place_post(p, PLACE_SPARROW_NONE, e->a, 0, 0, 0, 0);
-        break;
-    }
-    case PLACE_SPARROW_NONE:
-        v->slots--;
-        place_sparrow(p, e->a);
-        break;
     case PLACE_TO_SERVER: place_to_server(p, e); break;
     case PLACE_TO_CLIENT: place_to_client(p, e); break;
     case PLACE_ENDED: {
@@ -846,7 +713,6 @@ static inline void place_open(struct place *p, uint64_t seed)
         world_device_init(&v->device, &dc, seed + i);
         v->device_ns = WORLD_NEVER;
         v->liar = i >= c->servers - c->liars;
-        v->service = 1;
         if (p->rule != PLACE_INFORMED)
             continue;
         ic.server = i;
@@ -886,8 +752,6 @@ static inline void place_close(struct place *p)
     for (i = 0; i < p->c->servers; i++) {
         world_device_free(&p->server[i].device);
         free(p->server[i].memory);
-        free(p->server[i].fifo);
-        free(p->server[i].said);
     }
     for (i = 0; i < p->c->clients; i++) {
         world_client_free(&p->client[i].loop);
