@@ -29,9 +29,7 @@
 #define BUCKETS_MAX 4096
 #define FAULTS_MAX 16
 #define SPECS_MAX 64
-#define OBJECTS_PER_TABLE 1000000
-
-#define TOOL_INCONCLUSIVE 3 /* exit status: the machine was too busy for the nodes to serve at their paced capacity */
+#define ACTIVE_MIN 2u /* nodes on which a bucket is active at least */
 
 /* ---- settings ------------------------------------------------------------------------------------------ */
 
@@ -55,13 +53,13 @@ struct settings {
     uint32_t nodes; /* ranks - 1 */
     const char *experiment;
     int backend, mode, load;
-    uint64_t capacity, buckets, periods, intervals, period_ns, changes, active_min, active_max, window, seed;
-    double reserve, limit, zipf, lead;
+    uint64_t capacity, buckets, periods, intervals, period_ns, changes, active_max, window, seed;
+    double reserve, limit, lead;
     bool profile, live;
     double headroom;
     uint64_t profile_ns;
     const char *memcached, *dir, *json, *figures;
-    uint64_t port, objects, workers, size_bytes, restart_ns;
+    uint64_t port, objects, workers, size_bytes;
     struct fault fault[FAULTS_MAX];
     uint32_t faults;
     struct spec spec[SPECS_MAX];

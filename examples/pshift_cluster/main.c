@@ -14,11 +14,9 @@ struct settings settings = {
     .limit = 0,
     .buckets = 10,
     .intervals = 5,
-    .active_min = 2,
     .active_max = 6,
     .window = 5,
     .seed = 1,
-    .zipf = 0.5,
     .lead = 1,
     .headroom = 0.8,
     .profile_ns = 2 * QOS_NS_PER_S,
@@ -28,7 +26,6 @@ struct settings settings = {
     .objects = 10000,
     .workers = 4,
     .size_bytes = UINT64_C(1) << 30,
-    .restart_ns = 100000000,
     .keys = ".",
     .owner = "file:pshift.owner",
 };
@@ -136,21 +133,17 @@ static void parse(int argc, char **argv)
          "free form: of a node's capacity (open load: of the reservation); default none", NULL},
         {"bucket", OPT_EACH, NULL, "SPEC", "free form: reserve=X,limit=X,on=1+3-5; one for each of the first buckets",
          on_bucket},
-        {"active-min", OPT_COUNT, &settings.active_min, "N",
-         "free form: a bucket is active on at least N nodes; default 2", NULL},
-        {"active-max", OPT_COUNT, &settings.active_max, "N", "free form: and at most N; default 6", NULL},
+        {"active-max", OPT_COUNT, &settings.active_max, "N",
+         "free form: a bucket is active on two nodes to N; default 6", NULL},
         {"changes", OPT_COUNT, &settings.changes, "N", "free form: demand changes of a bucket in a period; default 0",
          NULL},
         {"load", OPT_CHOICE, &settings.load, "closed|open",
          "free form: outstanding requests, or arrivals at 1.5 times the reservation, Zipf", NULL},
         {"window", OPT_COUNT, &settings.window, "N", "outstanding requests of a bucket on a node; default 5", NULL},
-        {"zipf", OPT_REAL, &settings.zipf, "S", "open load: exponent of reservations and shares; default 0.5", NULL},
         {"lead", OPT_REAL, &settings.lead, "X", "plan tokens to be spent X intervals before the end; default 1", NULL},
         {"seed", OPT_COUNT, &settings.seed, "N", "first to try; default 1", NULL},
         {"fault", OPT_EACH, NULL, "WHAT", "kill:NODE@TIME or stop:NODE@TIME/HOW-LONG of a memcached; with QoS only",
          on_fault},
-        {"restart-after", OPT_TIME, &settings.restart_ns, "TIME",
-         "a memcached that died is started again; default 100ms", NULL},
         {"memcached", OPT_TEXT, &settings.memcached, "PATH", "default: memcached in PATH", NULL},
         {"port", OPT_COUNT, &settings.port, "N",
          "of node 1, the next one for node 2 ...; ports in use are skipped; default 21311", NULL},
@@ -204,7 +197,7 @@ static void check(void)
     range("workers", settings.workers, 1, 32);
     range("objects", settings.objects, settings.buckets, 10000000);
     range("port", settings.port, 1024, 65000);
-    range("active-min", settings.active_min, 1, settings.active_max);
+    range("active-max", settings.active_max, ACTIVE_MIN, NODES_MAX);
     if (settings.capacity)
         range("capacity", settings.capacity, 50, 10000000);
     if (settings.period_ns)

@@ -25,8 +25,9 @@
 #define PORT_TRIES 32
 #define PER_WAKE 2 /* requests that one thread serves in sequence before another one is woken */
 #define START_NS (5 * QOS_NS_PER_S)
-#define TIMEOUT_MS 2000                    /* timeout of a call; a daemon may be stopped for less */
-#define AGAIN_NS (100 * UINT64_C(1000000)) /* after a call failed although the daemon lives */
+#define TIMEOUT_MS 2000                      /* timeout of a call; a daemon may be stopped for less */
+#define RESTART_NS (100 * UINT64_C(1000000)) /* a daemon that died is started again */
+#define AGAIN_NS (100 * UINT64_C(1000000))   /* after a call failed although the daemon lives */
 
 enum state { STOPPED, DEAD, LOADING, READY };
 
@@ -451,7 +452,7 @@ static void poll_daemon(uint64_t now_ns)
     if (m.state == READY && gone(m.pid)) {
         reap();
         m.state = DEAD;
-        m.start_again_ns = qos_max(m.start_again_ns, now_ns + settings.restart_ns);
+        m.start_again_ns = qos_max(m.start_again_ns, now_ns + RESTART_NS);
     }
     if (m.state == DEAD && now_ns >= m.start_again_ns) {
         reap();
@@ -464,7 +465,7 @@ static void poll_daemon(uint64_t now_ns)
         end_load();
         if (m.state == DEAD) { /* perhaps another process took the port */
             m.port = (uint16_t)(m.port + settings.nodes);
-            m.start_again_ns = now_ns + settings.restart_ns;
+            m.start_again_ns = now_ns + RESTART_NS;
         }
     }
 }
@@ -480,7 +481,7 @@ static void fault(const struct fault *f, uint64_t now_ns)
         return;
     if (f->kind == FAULT_KILL) {
         m.cpu_gone_ns += cpu_of(m.pid);
-        m.start_again_ns = now_ns + settings.restart_ns;
+        m.start_again_ns = now_ns + RESTART_NS;
         kill(m.pid, SIGKILL);
     } else {
         kill(m.pid, SIGSTOP);

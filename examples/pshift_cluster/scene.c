@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define DEMAND_RATIO 1.5 /* open load: demand / reservation, as in the paper's simulation */
+#define LOAD_ZIPF 0.5    /* open load: exponent of reservations and shares */
 #define SEEDS_MAX 10000
 
 struct kind {
@@ -68,7 +69,7 @@ static void reserve_zipf(struct scene *s, struct qos_rng *rng, double share)
 {
     double *sum = tool_alloc((s->buckets + 1u) * sizeof *sum), *part = tool_alloc(s->buckets * sizeof *part);
     uint32_t i;
-    draw_zipf_parts(part, sum, s->buckets, settings.zipf, bits, rng);
+    draw_zipf_parts(part, sum, s->buckets, LOAD_ZIPF, bits, rng);
     for (i = 0; i < s->buckets; i++)
         s->reservation[i] = (uint64_t)(part[i] * share * (double)scene_capacity(s) * s->nodes);
     free(sum);
@@ -119,7 +120,7 @@ bool scene_names(const char *list, uint32_t node)
 static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *rng)
 {
     const char *on = !s->experiment && p->bucket < settings.specs ? settings.spec[p->bucket].on : "";
-    uint32_t low = (uint32_t)settings.active_min, high = (uint32_t)settings.active_max, n, j, at;
+    uint32_t low = ACTIVE_MIN, high = (uint32_t)settings.active_max, n, j, at;
     uint32_t order[NODES_MAX] = {0};
     double all = 0;
     if (s->experiment == 3 || *on) { /* bucket i on nodes 1..i, always */
@@ -129,7 +130,7 @@ static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *
         return;
     }
     if (s->experiment) {
-        low = s->open ? s->nodes : 2;
+        low = s->open ? s->nodes : ACTIVE_MIN;
         high = s->open ? s->nodes : 6;
     }
     low = (uint32_t)qos_min(low, s->nodes);
@@ -138,7 +139,7 @@ static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *
     for (j = 0; j < s->nodes; j++)
         order[j] = j;
     for (j = 0; j < n; j++)
-        all += draw_zipf_weight(j, settings.zipf);
+        all += draw_zipf_weight(j, LOAD_ZIPF);
     for (j = 0; j < n; j++) {
         at = j + (uint32_t)qos_rng_below(rng, s->nodes - j);
         uint32_t chosen = order[at];
@@ -146,7 +147,7 @@ static void phase_rates(const struct scene *s, struct phase *p, struct qos_rng *
         order[j] = chosen;
         if (s->open)
             p->rate[chosen] =
-                (uint32_t)(DEMAND_RATIO * (double)s->reservation[p->bucket] * draw_zipf_weight(j, settings.zipf) / all +
+                (uint32_t)(DEMAND_RATIO * (double)s->reservation[p->bucket] * draw_zipf_weight(j, LOAD_ZIPF) / all +
                            0.5);
         else
             p->rate[chosen] = (uint32_t)settings.window;

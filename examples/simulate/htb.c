@@ -14,7 +14,6 @@ static const struct figure {
     {"10: and maximizer", "AQuA, Figure 10: the same, bandwidth maximizer at work", "htb_figure10.svg", true, true},
 };
 
-static uint64_t disk_kb = 48000, root_kb = 40000;
 static struct simulate_output out;
 
 static bool draw(const struct figure *fig, const struct aqua *a)
@@ -54,7 +53,7 @@ static bool draw(const struct figure *fig, const struct aqua *a)
     plot.curves = fig->qos ? CURVES : CURVES - 1;
     plot.mark = mark;
     plot.marks = fig->qos ? AQUA_STREAMS : 0;
-    plot.y_max = (double)disk_kb / 1000 * 1.25;
+    plot.y_max = (double)a->disk_kb_per_s / 1000 * 1.25;
     plot.steps = true;
     return simulate_draw(&out, &plot, fig->file);
 }
@@ -95,8 +94,6 @@ int simulate_htb(int argc, char **argv)
 {
     static struct aqua a;
     const struct opt opts[] = {
-        {"disk", OPT_COUNT, &disk_kb, "KB/S", "rate of the disk; default 48000", NULL},
-        {"root", OPT_COUNT, &root_kb, "KB/S", "rate of the root's tokens, at least 40000; default 40000", NULL},
         SIMULATE_OUTPUT(&out),
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
@@ -106,10 +103,6 @@ int simulate_htb(int argc, char **argv)
     simulate_parse(argc, argv, opts,
                    "Three workloads write requests of 512 KB to one disk as fast as they may. One starts every 30 s.",
                    "simulate htb --figures build/figures\n");
-    if (disk_kb < 1000 || disk_kb > 1000000)
-        tool_die(TOOL_USAGE, "--disk: 1000..1000000 KB/s");
-    if (root_kb < 40000 || root_kb > 1000000)
-        tool_die(TOOL_USAGE, "--root: the reservations need 40000 KB/s; at most 1000000");
     simulate_open(&out);
     json_array(&out.json, "figures");
     table = table_new("<figure|time|workload 1 (5)|workload 2 (15)|workload 3 (20)|total|root's rate");
@@ -117,8 +110,6 @@ int simulate_htb(int argc, char **argv)
         aqua_paper(&a);
         a.qos = figures[i].qos;
         a.maximizer = figures[i].maximizer;
-        a.disk_kb_per_s = a.disk_later_kb_per_s = disk_kb;
-        a.root_kb_per_s = root_kb;
         if (!aqua_run(&a))
             tool_die(TOOL_FAILED, "htb.h refused the configuration of the simulation");
         report(&figures[i], &a, table);

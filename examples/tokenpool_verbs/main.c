@@ -605,7 +605,7 @@ static int serve(uint32_t dead, uint64_t dead_at)
     return node_status(&v, ok);
 }
 
-static int run_client(const char *address, uint64_t port, uint32_t id, bool wrong_key)
+static int run_client(const char *address, uint64_t port, uint32_t id)
 {
     static struct connection c = {
         .link = {.op = verbs_op, .read = verbs_read, .hint = verbs_hint, .lost = verbs_lost, .idle = verbs_idle}};
@@ -620,8 +620,6 @@ static int run_client(const char *address, uint64_t port, uint32_t id, bool wron
     node_options.table_bytes = c.to.table_bytes;
     if (c.to.clients > NODE_CLIENTS_MAX || id >= c.to.clients)
         tool_die(TOOL_FAILED, "the data node speaks another version");
-    if (wrong_key)
-        c.to.key[WIRE_TABLE] ^= 0x55;
     node_client(&c.link, &node_options, id);
     if (!post_chain(&c, w, 0))
         return TOOL_FAILED;
@@ -631,7 +629,7 @@ static int run_client(const char *address, uint64_t port, uint32_t id, bool wron
 
 int main(int argc, char **argv)
 {
-    static bool is_server, wrong_key;
+    static bool is_server;
     static uint64_t port = 7471, id, kill_client = UINT64_MAX, kill_at = 4;
     static const char *address;
     const struct opt opts[] = {
@@ -641,7 +639,6 @@ int main(int argc, char **argv)
         {"id", OPT_COUNT, &id, "N", "client: which one, from 0", NULL},
         {"kill-client", OPT_COUNT, &kill_client, "N", "data node: expect this client to be killed", NULL},
         {"kill-at", OPT_COUNT, &kill_at, "PERIOD", "in this period; default 4", NULL},
-        {"wrong-key", OPT_FLAG, &wrong_key, NULL, "client: use a wrong key for the records", NULL},
         NODE_OPTIONS,
         {NULL, OPT_FLAG, NULL, NULL, NULL, NULL},
     };
@@ -653,7 +650,7 @@ int main(int argc, char **argv)
         tool_die(TOOL_USAGE, "--address is missing; see --help");
     stop_on_signals();
     if (!is_server)
-        return run_client(address, port, (uint32_t)qos_min(id, UINT32_MAX), wrong_key);
+        return run_client(address, port, (uint32_t)qos_min(id, UINT32_MAX));
     node_check_options();
     node.address = address;
     node.port = port;

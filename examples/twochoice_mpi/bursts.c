@@ -314,7 +314,7 @@ static void one_run(struct run *r, make_processes *make)
     if (!nodes_reset())
         tool_die(TOOL_FAILED, "the servers cannot be emptied");
     nodes_tell(OP_GO, 0, NULL);
-    client_policy(r->scheduler, settings.seed, settings.include_home);
+    client_policy(r->scheduler, settings.seed, true);
     for (i = 0; i < count; i++)
         process[i].data = tool_alloc(settings.write_bytes);
     nodes_barrier();

@@ -145,7 +145,6 @@ void client_policy(int policy, uint64_t seed, bool include_home)
     config.servers = client.servers;
     config.max_writes = (uint32_t)settings.k;
     config.max_requests = REQUESTS_MAX;
-    config.min_write_bytes = settings.min_write ? settings.min_write : QOS_NOTHING;
     config.include_home = include_home;
     config.timeout_ns = 20 * settings.probe_timeout_ns;
     config.client = (uint64_t)client.rank;
@@ -187,7 +186,7 @@ void client_open(int rank, uint32_t servers)
     d->target = tool_alloc(k * sizeof *d->target);
     d->probe = tool_alloc(2 * k * sizeof *d->probe);
     d->answered = tool_alloc(2 * k * sizeof *d->answered);
-    client_policy(SCHED_INFORMED, settings.seed, settings.include_home);
+    client_policy(SCHED_INFORMED, settings.seed, true);
 }
 
 uint32_t client_under_way(void)
@@ -523,7 +522,7 @@ static void begin_request(struct request *r, uint64_t now_ns)
         tool_die(TOOL_FAILED, "a request failed");
     client_counts.tally.decisions++;
     for (i = 0; i < r->parts; i++)
-        if (r->part[i]->len >= settings.min_write)
+        if (r->part[i]->len >= TWOCHOICE_MIN_WRITE_BYTES)
             send_again(r->part[i], TWOCHOICE_UNBOUND);
     free(w);
 }
@@ -621,7 +620,7 @@ static bool follow_orders(uint64_t now_ns)
             continue;
         }
         p = client.request[o.tag].part[o.write];
-        if (p && p->len < settings.min_write && p->attempts == 0)
+        if (p && p->len < TWOCHOICE_MIN_WRITE_BYTES && p->attempts == 0)
             send_again(p, p->home)->request = o.message.request;
         else if (p)
             bind_part(p, &o);
@@ -779,10 +778,10 @@ static bool place(uint64_t now_ns)
         any = true;
     }
     while (client.queue && (client.scheduler == SCHED_FIXED || client.scheduler == SCHED_RANDOM ||
-                            client.queue->len < settings.min_write)) {
+                            client.queue->len < TWOCHOICE_MIN_WRITE_BYTES)) {
         struct part *p = next_in_queue();
         struct two_choice_probe one;
-        if (client.scheduler == SCHED_RANDOM && p->len >= settings.min_write &&
+        if (client.scheduler == SCHED_RANDOM && p->len >= TWOCHOICE_MIN_WRITE_BYTES &&
             two_choice_draw(&client.rng, client.order, client.servers, client.resting, 1, &one))
             p->target = one.server;
         start_write(p);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DRAIN_NS UINT64_C(60000000000) /* a drain gives up after this time */
 #define CHUNK_BYTES (UINT64_C(256) << 10)
 
 /* Each node has a region of one file, in which the writes of its processes may overlap. With --shared all nodes write
@@ -318,7 +319,7 @@ int workload_check(void)
 int workload_drain(void)
 {
     struct progress progress;
-    uint64_t left = 1, start_ns = tool_now_ns(), give_up_ns = start_ns + settings.drain_ns;
+    uint64_t left = 1, start_ns = tool_now_ns(), give_up_ns = start_ns + DRAIN_NS;
     nodes_tell(OP_DRAIN, 0, NULL);
     progress_init(&progress, settings.progress);
     while (nodes.node == 0 && !stop_asked() && tool_now_ns() < give_up_ns) {

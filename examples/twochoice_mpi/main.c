@@ -18,13 +18,9 @@ struct settings settings = {
     .procs = 4,
     .dir = "twochoice_objects",
     .schedulers = "fixed,dynamic,informed",
-    .buffers = 16,
     .seed = 1,
     .probe_timeout_ns = 100000000,
-    .drain_ns = UINT64_C(60000000000),
     .fragments = TWOCHOICE_MAX_FRAGMENTS,
-    .min_write = TWOCHOICE_MIN_WRITE_BYTES,
-    .pull_rate = 64 << 20,
     .idle_ns = 100000000,
 };
 
@@ -104,8 +100,6 @@ void pids_write(const char *who, uint32_t number)
 
 /* ---- options --------------------------------------------------------------------------------------------- */
 
-static bool no_include_home;
-
 static const struct opt options[] = {
     {"servers", OPT_COUNT, &settings.servers, "N", "ranks 0..N-1 are object servers, the others compute nodes (4)",
      NULL},
@@ -120,14 +114,10 @@ static const struct opt options[] = {
     {"object", OPT_SIZE, &settings.object_bytes, "SIZE", "largest object (1M): a file is cut into objects of this size",
      NULL},
     {"part", OPT_SIZE, &settings.part_bytes, "SIZE", "most that goes to a server at once (as --write)", NULL},
-    {"buffers", OPT_COUNT, &settings.buffers, "N", "parts that a server takes at once (16)", NULL},
     {"rounds", OPT_COUNT, &settings.rounds, "N", "probe, delay: repetitions (by command)", NULL},
     {"run", OPT_TIME, &settings.run_ns, "TIME", "stress: ends after this time (until stopped)", NULL},
     {"rate", OPT_RATE, &settings.rate, "RATE", "a device's rate: data is answered no faster (as the disk does)", NULL},
     {"slow", OPT_TEXT, &settings.slow, "S[:FACTOR]", "server S has a device slower by FACTOR (5); needs --rate", NULL},
-    {"min-write", OPT_SIZE, &settings.min_write, "SIZE", "smaller writes go home unprobed (1k; 0: none does)", NULL},
-    {"away-from-home", OPT_FLAG, &no_include_home, NULL, "draw all servers at random; the home is not always probed",
-     NULL},
     {"probe-timeout", OPT_TIME, &settings.probe_timeout_ns, "TIME",
      "a server that has not answered by then counts as down (100ms)", NULL},
     {"fragments", OPT_COUNT, &settings.fragments, "N", "most redirects that a server records (65536)", NULL},
@@ -139,10 +129,8 @@ static const struct opt options[] = {
     {"journal", OPT_TEXT, &settings.journal, "DIR", "stress, verify: journals of acknowledged writes", NULL},
     {"shared", OPT_FLAG, &settings.shared, NULL, "stress, verify: all nodes write to the same bytes", NULL},
     {"no-pull", OPT_FLAG, &settings.no_pull, NULL, "the maintainers pull nothing", NULL},
-    {"pull-rate", OPT_RATE, &settings.pull_rate, "RATE", "most that a maintainer pulls (64M/s)", NULL},
     {"idle", OPT_TIME, &settings.idle_ns, "TIME", "a server must have been idle for this time (100ms)", NULL},
     {"idle-load", OPT_SIZE, &settings.idle_load, "SIZE", "a server is idle up to this load (0)", NULL},
-    {"give-up", OPT_TIME, &settings.drain_ns, "TIME", "drain: gives up after this time (60s)", NULL},
     {"verify", OPT_FLAG, &settings.verify, NULL, "burst: reads everything back and compares", NULL},
     {"seed", OPT_COUNT, &settings.seed, "N", "of all draws (1)", NULL},
     {"json", OPT_TEXT, &settings.json, "FILE", "results as JSON", NULL},
@@ -215,7 +203,6 @@ static void read_options(int argc, char **argv)
     tool_set_name("twochoice_mpi");
     if (at < argc - 1)
         tool_die(TOOL_USAGE, "%s: not an option; see --help", argv[at + 1]);
-    settings.include_home = !no_include_home;
     settings.pull = !settings.no_pull;
     settings.keep = command->lasting;
     if (!settings.part_bytes)
@@ -229,7 +216,6 @@ static void read_options(int argc, char **argv)
     check_range("servers", settings.servers, 1, SERVERS_MAX);
     check_range("procs", settings.procs, 1, 4096);
     check_range("k", settings.k, 1, 4096);
-    check_range("buffers", settings.buffers, 1, 1024);
     check_range("part", settings.part_bytes, 1, 64 << 20);
     check_range("object", settings.object_bytes, 1, UINT64_C(1) << 40);
     check_range("fragments", settings.fragments, 2, 1 << 26);
@@ -318,7 +304,7 @@ int main(int argc, char **argv)
     } else {
         read_options(argc, argv);
     }
-    bytes = (size_t)((settings.buffers + STORE_BUFFERS) * settings.part_bytes);
+    bytes = (size_t)((SERVER_BUFFERS + STORE_BUFFERS) * settings.part_bytes);
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     buffers = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shared == MAP_FAILED || buffers == MAP_FAILED)

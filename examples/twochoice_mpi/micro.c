@@ -158,7 +158,7 @@ int workload_delay(void)
         tool_die(TOOL_FAILED, "the servers cannot be emptied");
     if (nodes.node != 0)
         return TOOL_OK;
-    client_policy(SCHED_INFORMED, settings.seed, settings.include_home);
+    client_policy(SCHED_INFORMED, settings.seed, true);
     to_json = settings.json && json_open(&j, settings.json);
     if (to_json) {
         json_text(&j, "command", settings.command);

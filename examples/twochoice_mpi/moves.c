@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { COOKIE_PULL = 1, COOKIE_DROP, COOKIE_LOAD, COOKIE_SWEEP, COOKIE_CHECK };
+#define PULL_BYTES_PER_S (UINT64_C(64) << 20) /* of a maintainer, at most */
 #define COOKIE(kind, index) ((uint64_t)(kind) << 32 | (uint64_t)(index))
 
 static void call(struct store *s, uint64_t cookie, uint64_t op, const struct twochoice_piece *p, uint32_t server,
@@ -33,7 +34,7 @@ void moves_init(struct store *s, bool all)
 {
     struct twochoice_maintainer_config config = {0};
     config.servers = (uint32_t)s->s->servers;
-    config.rate_bytes_per_s = all ? QOS_UNLIMITED : s->s->pull_rate;
+    config.rate_bytes_per_s = all ? QOS_UNLIMITED : PULL_BYTES_PER_S;
     config.piece_bytes = s->s->part_bytes;
     config.idle_load = all ? UINT64_MAX : s->s->idle_load;
     config.idle_ns = all ? 1000000 : s->s->idle_ns;
@@ -41,7 +42,7 @@ void moves_init(struct store *s, bool all)
         s->maintainer_memory = tool_alloc_aligned(twochoice_maintainer_memsize(&config) + 64, 64);
     if (twochoice_maintainer_init(&s->maintainer, s->maintainer_memory, twochoice_maintainer_memsize(&config),
                                   &config) != QOS_OK)
-        tool_die(TOOL_FAILED, "server %u: --pull-rate or --part is out of range", s->s->server);
+        tool_die(TOOL_FAILED, "server %u: --part is out of range", s->s->server);
     s->maintain_at_ns = 0;
     s->paused = !all && !s->s->pull;
     if (!s->old)
@@ -173,7 +174,7 @@ static void piece_written(struct store *s, struct task *t, uint64_t status)
 static void write_pull(struct store *s, struct pull *p)
 {
     struct twochoice_piece part[PULL_PIECES];
-    uint8_t *data = s->buffers + (s->s->buffers + (uint64_t)(p - s->pull)) * s->s->part_bytes;
+    uint8_t *data = s->buffers + (SERVER_BUFFERS + (uint64_t)(p - s->pull)) * s->s->part_bytes;
     size_t n = 0, i;
     enum qos_status st = twochoice_table_pull_ready(&s->table, p->id, part, PULL_PIECES, &n);
     p->here = st == QOS_EAGAIN;
@@ -236,7 +237,7 @@ static void maintain(struct store *s, uint64_t now_ns)
         p->id = order.pull;
         p->piece = order.piece;
         call(s, COOKIE(COOKIE_PULL, p - s->pull), OP_READ, &p->piece, p->piece.target,
-             (uint32_t)(s->s->buffers + (uint64_t)(p - s->pull)));
+             (uint32_t)(SERVER_BUFFERS + (uint64_t)(p - s->pull)));
     }
     s->maintain_at_ns = now_ns + s->s->idle_ns; /* an answer comes earlier */
 }

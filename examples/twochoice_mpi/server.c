@@ -276,7 +276,7 @@ static struct pending *new_pending(size_t *index)
 static bool take_buffer(struct pending *p)
 {
     uint32_t i;
-    for (i = 0; i < settings.buffers; i++)
+    for (i = 0; i < SERVER_BUFFERS; i++)
         if (!server.buffer_taken[i]) {
             server.buffer_taken[i] = true;
             p->buffer = i;
@@ -474,8 +474,7 @@ static void look_at_space(uint64_t now_ns)
     if (!server.full || now_ns < server.look_ns)
         return;
     server.look_ns = now_ns + LOOK_NS;
-    if (statvfs(settings.dir, &v) == 0 &&
-        (uint64_t)v.f_bavail * v.f_frsize >= 2 * settings.buffers * settings.part_bytes)
+    if (statvfs(settings.dir, &v) == 0 && (uint64_t)v.f_bavail * v.f_frsize >= 2 * SERVER_BUFFERS * settings.part_bytes)
         server.full = false;
 }
 
@@ -499,7 +498,7 @@ int server_main(int io_fd, struct shared *shared, uint8_t *buffers, int io_pid)
     uint32_t idle = 0;
     server.shared = shared;
     server.buffers = buffers;
-    server.buffer_taken = tool_alloc(settings.buffers * sizeof(bool));
+    server.buffer_taken = tool_alloc(SERVER_BUFFERS * sizeof(bool));
     server.io = io_fd;
     server.io_pid = io_pid;
     server.io_alive = true;

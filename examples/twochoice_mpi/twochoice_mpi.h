@@ -21,8 +21,9 @@
 
 #define OBJECT(home, file, index) ((uint64_t)(home) << 48 | (uint64_t)(file) << 32 | (uint64_t)(index))
 #define OBJECT_HOME(object) ((uint32_t)((object) >> 48))
-#define SERVERS_MAX 1024u /* ranks: far below what the header allows */
-#define STORE_BUFFERS 4u  /* the I/O process's: pulls in flight */
+#define SERVERS_MAX 1024u  /* ranks: far below what the header allows */
+#define SERVER_BUFFERS 16u /* parts that a server takes at once */
+#define STORE_BUFFERS 4u   /* the I/O process's: pulls in flight */
 #define NO_BUFFER UINT32_MAX
 
 /* ---- messages ------------------------------------------------------------------------------------------- */
@@ -205,9 +206,9 @@ extern const char *const scheduler_name[SCHEDS];
 struct settings {
     const char *command, *dir, *pids, *journal, *trace, *json, *figures, *schedulers, *slow;
     uint64_t servers, procs, k, write_bytes, per_process, object_bytes, part_bytes, rate, slow_by, seed, rounds, run_ns;
-    uint64_t probe_timeout_ns, drain_ns, fragments, log_bytes, buffers, min_write;
-    uint64_t pull_rate, idle_ns, idle_load;
-    bool shared, recover, keep, include_home, pull, no_pull, accept_prefix, verify, progress;
+    uint64_t probe_timeout_ns, fragments, log_bytes;
+    uint64_t idle_ns, idle_load;
+    bool shared, recover, keep, pull, no_pull, accept_prefix, verify, progress;
     uint32_t server;   /* of this rank, or its I/O process */
     uint64_t own_rate; /* of its device; 0: unlimited */
 };

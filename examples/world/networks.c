@@ -99,11 +99,6 @@ bool world_network_take(struct world_network *n, uint64_t now_ns, struct world_p
     return true;
 }
 
-void world_network_cut(struct world_network *n, uint32_t from, uint32_t to, bool cut)
-{
-    n->cut[from][to] = cut;
-}
-
 void world_network_part(struct world_network *n, uint64_t group)
 {
     uint32_t a, b;

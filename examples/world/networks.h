@@ -49,8 +49,6 @@ void world_network_send(struct world_network *n, uint64_t now_ns, uint32_t from,
 uint64_t world_network_next_ns(const struct world_network *n);
 /* Takes the next message that has arrived by now_ns. */
 bool world_network_take(struct world_network *n, uint64_t now_ns, struct world_packet *out);
-/* Cuts or mends the link from one node to another. */
-void world_network_cut(struct world_network *n, uint32_t from, uint32_t to, bool cut);
 /* Nodes with a bit in `group` hear nothing of the others, and the others nothing of them; all other links are whole. */
 void world_network_part(struct world_network *n, uint64_t group);
 

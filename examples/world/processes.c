@@ -234,12 +234,6 @@ void world_process_wait(struct world_processes *ps, uint64_t shown_ns)
     world_process_sleep(ps, at > ps->now_ns ? at - ps->now_ns : 0);
 }
 
-void world_process_kill(struct world_processes *ps, uint32_t id)
-{
-    if (ps->process[id].state == WORLD_ASLEEP)
-        end(ps, id);
-}
-
 void world_process_point(struct world_processes *ps)
 {
     const struct world_points *c = &ps->points;

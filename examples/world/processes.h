@@ -85,7 +85,5 @@ void world_process_sleep(struct world_processes *ps, uint64_t ns); /* of true ti
 void world_process_wait(struct world_processes *ps,
                         uint64_t shown_ns); /* until its clock shows it; WORLD_NEVER: for ever */
 void world_process_point(struct world_processes *ps);
-/* Of any other process: ends it as its life does. */
-void world_process_kill(struct world_processes *ps, uint32_t id);
 
 #endif

@@ -125,40 +125,28 @@ static void overtaking(void)
     }
 }
 
-/* Random cuts and partitions beside a table by hand. */
+/* Random partitions. */
 static void cuts(void)
 {
-    static bool cut[6][6];
     struct world_network_config c = plain();
     struct world_packet p;
     struct check_rng r;
-    uint64_t now_ns = 1, lost = 0, came = 0;
+    uint64_t now_ns = 1, lost = 0, came = 0, group = 0;
     uint32_t k, a, b;
+    bool apart;
     check_rng_init(&r, 3);
     c.delay_ns = 10;
-    memset(cut, 0, sizeof cut);
     world_network_init(&n, &c, check_seed());
     for (k = 0; k < 20000; k++, now_ns += 100) {
         a = (uint32_t)check_between(&r, 0, 5);
         b = (uint32_t)check_between(&r, 0, 5);
-        if (check_between(&r, 0, 9) == 0) {
-            cut[a][b] = !cut[a][b];
-            world_network_cut(&n, a, b, cut[a][b]);
-        } else if (check_between(&r, 0, 99) == 0) {
-            uint64_t group = check_between(&r, 0, 63);
-            world_network_part(&n, group);
-            for (a = 0; a < 36; a++)
-                cut[a / 6][a % 6] = (group >> a / 6 & 1) != (group >> a % 6 & 1);
-        } else {
-            bool cut_later = check_between(&r, 0, 3) == 0;
-            send_number(now_ns, a, b, k);
-            if (cut_later) /* what is under way arrives */
-                world_network_cut(&n, a, b, true);
-            CHECK_EQ(world_network_take(&n, now_ns + 9, &p), false);
-            CHECK_EQ(world_network_take(&n, now_ns + 10, &p), !cut[a][b]);
-            cut[a][b] ? lost++ : came++;
-            cut[a][b] |= cut_later;
-        }
+        apart = (group >> a & 1) != (group >> b & 1);
+        send_number(now_ns, a, b, k);
+        if (check_between(&r, 0, 3) == 0) /* what is under way arrives */
+            world_network_part(&n, group = check_between(&r, 0, 63));
+        CHECK_EQ(world_network_take(&n, now_ns + 9, &p), false);
+        CHECK_EQ(world_network_take(&n, now_ns + 10, &p), !apart);
+        apart ? lost++ : came++;
     }
     CHECK(lost > 1000 && came > 1000);
     CHECK_EQ(n.cuts, lost);
