@@ -490,7 +490,11 @@ struct htb_priv_class {
             uint32_t outstanding;     /* requests of this holder that are dispatched or at the device */
             uint32_t latency_us;      /* promised; 0: none */
             uint16_t p50, p99;        /* measured, see htb_priv_log2 */
-            uint64_t turn_ns;         /* latency_us given: when its next request would begin on a device of its own */
+            union {
+                uint64_t turn_ns;   /* see htb_priv_has_turns: when its next would begin on a device of its own */
+                uint64_t rested_ns; /* else: how long it asked for nothing since the last look of the maximizer; while
+                                     * HTB_PRIV_RESTS, less the time at which that began (wraps) */
+            };
         } leaf;
         struct {
             uint32_t first;     /* of the children that may borrow: the one with the least ring tag; QOS_NONE: none */
@@ -726,7 +730,8 @@ static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
 #define HTB_PRIV_BACKLOG 64u   /* has a next request */
 #define HTB_PRIV_NOTICE 512u   /* expired, not yet returned by htb_expired */
 #define HTB_PRIV_WATCHED 1024u /* has a place in flight.cls */
-#define HTB_PRIV_RESTED 2048u  /* since the last look of the maximizer, it asked for nothing at some time */
+#define HTB_PRIV_RESTED 2048u  /* group: at the last look of the maximizer, it asked for nothing */
+#define HTB_PRIV_RESTS 4096u   /* class: has nothing queued or outstanding */
 
 /* `parts` of some time. `rest` (may be NULL): what is left of it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is
  * lost. */
@@ -1724,6 +1729,28 @@ QOS_PRIV void htb_priv_paid(struct htb *tree, struct htb_request *r, uint32_t id
     tree->cls[id].u.leaf.outstanding++;
 }
 
+/* Is it said when the requests of a class are due? */
+QOS_PRIV bool htb_priv_has_turns(const struct htb *tree, uint32_t id)
+{
+    return tree->bound == HTB_BY_FLIGHT && tree->cls[id].u.leaf.latency_us != 0;
+}
+
+/* Something of a class came or went: it may have requests now, or none. One that only has urgent ones rests. */
+QOS_PRIV void htb_priv_rest(struct htb *tree, uint32_t id)
+{
+    struct htb_priv_class *c = &tree->cls[id];
+    const bool rests = c->u.leaf.queued + c->u.leaf.outstanding == 0;
+    if (QOS_LIKELY(rests == ((tree->node[id].flags & HTB_PRIV_RESTS) != 0)))
+        return;
+    htb_priv_mark(tree, id, HTB_PRIV_RESTS, rests);
+    if (htb_priv_has_turns(tree, id))
+        return;
+    if (rests)
+        c->u.leaf.rested_ns = qos_wrap_sub(c->u.leaf.rested_ns, tree->now_ns);
+    else
+        c->u.leaf.rested_ns = qos_wrap_add(c->u.leaf.rested_ns, tree->now_ns);
+}
+
 /* With latency_ns: the turn of a request is at its submission or n / R after that of the one before; it is due
  * latency_ns after its turn. A queue of more than lag_ns counts as one of lag_ns. */
 QOS_PRIV void htb_priv_set_due(struct htb *tree, struct htb_request *r)
@@ -1731,7 +1758,7 @@ QOS_PRIV void htb_priv_set_due(struct htb *tree, struct htb_request *r)
     struct htb_priv_class *c = &tree->cls[r->slot];
     uint64_t turn_ns;
     r->due_ns = QOS_NEVER;
-    if (c->u.leaf.latency_us == 0)
+    if (!htb_priv_has_turns(tree, r->slot))
         return;
     turn_ns = qos_max(r->since_ns, qos_min(c->u.leaf.turn_ns, qos_sat_add(r->since_ns, tree->lag_ns)));
     r->due_ns = qos_sat_add(turn_ns, (uint64_t)c->u.leaf.latency_us * 1000);
@@ -1771,8 +1798,10 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
         htb_priv_asks_anew(tree, request->slot);
     htb_priv_set_due(tree, request);
     htb_priv_enqueue(tree, request);
-    if (request->next == request)
+    if (request->next == request) {
+        htb_priv_rest(tree, request->slot);
         htb_priv_place_up(tree, request->slot, false, now_ns);
+    }
     return QOS_OK;
 }
 
@@ -1998,6 +2027,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
             tree->flight.gate_end_ns = qos_sat_add(qos_max(tree->flight.gate_end_ns, now_ns), r->flight_ns);
             r->state = HTB_IDLE;
             tree->cls[r->paid_by].u.leaf.outstanding--;
+            htb_priv_rest(tree, r->paid_by);
             return r;
         }
         r->sent_ns = now_ns;
@@ -2129,9 +2159,8 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
                                                    : qos_sat_sub(r->flight_ns, tree->flight.now_ns);
         tree->flight.hung_ns -= hung_ns;
     }
-    if (r->generation == tree->cls[r->paid_by].generation && --tree->cls[r->paid_by].u.leaf.outstanding == 0 &&
-        !(tree->node[r->paid_by].flags & HTB_PRIV_OWN))
-        htb_priv_mark(tree, r->paid_by, HTB_PRIV_RESTED, true);
+    if (r->generation == tree->cls[r->paid_by].generation && --tree->cls[r->paid_by].u.leaf.outstanding == 0)
+        htb_priv_rest(tree, r->paid_by);
     tree->flight.now_ns -= r->flight_ns - hung_ns;
     if (r->payer == QOS_NONE)
         tree->flight.lends_ns = qos_sat_sub(tree->flight.lends_ns, r->flight_ns - hung_ns);
@@ -2173,6 +2202,7 @@ QOS_API enum qos_status htb_cancel(struct htb *tree, uint64_t now_ns, struct htb
     now_ns = htb_priv_now(tree, now_ns);
     if (request->state == HTB_QUEUED) {
         htb_priv_dequeue(tree, request);
+        htb_priv_rest(tree, request->slot);
         htb_priv_place_up(tree, request->slot, true, now_ns);
         request->state = HTB_IDLE;
         return QOS_OK;
@@ -3377,7 +3407,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     node->parent = parent;
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
     QOS_ASSERT(node->depth <= tree->set.depth_max);
-    node->flags = (uint16_t)(HTB_PRIV_USED | HTB_PRIV_RESTED | (group ? HTB_PRIV_GROUP : 0u));
+    node->flags = (uint16_t)(HTB_PRIV_USED | (group ? HTB_PRIV_GROUP | HTB_PRIV_RESTED : HTB_PRIV_RESTS));
     __builtin_memset(&c->u, 0, sizeof c->u);
     if (group)
         c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
@@ -3489,6 +3519,8 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     tree->cls[id].burst_us = (uint32_t)((c->burst_ns + 999) / 1000);
     if (!c->group) {
         htb_priv_set_expiry(tree, id, c->expires_ns);
+        if ((tree->cls[id].u.leaf.latency_us == 0) != (c->latency_ns == 0))
+            tree->cls[id].u.leaf.turn_ns = 0; /* another's field, see there */
         tree->cls[id].u.leaf.latency_us = (uint32_t)((c->latency_ns + 999) / 1000);
         if (c->latency_ns != 0)
             tree->flight.alone_ns = qos_min(tree->flight.alone_ns, c->latency_ns / 2);
@@ -3587,6 +3619,7 @@ QOS_PRIV_NOINLINE bool htb_priv_orphan(struct htb *tree, uint32_t id)
         htb_priv_dequeue(tree, first);
         first->slot = HTB_BEST_EFFORT;
         htb_priv_enqueue(tree, first);
+        htb_priv_rest(tree, HTB_BEST_EFFORT);
     }
     return moved;
 }
@@ -3680,8 +3713,10 @@ QOS_PRIV void htb_priv_move(struct htb *tree, uint32_t id, uint32_t parent, uint
             continue;
         tree->node[i].depth = (uint16_t)((int32_t)tree->node[i].depth + deeper);
         tree->cls[i].generation = (tree->cls[i].generation + 1u) & 0xfffu;
-        if (!(tree->node[i].flags & HTB_PRIV_GROUP))
+        if (!(tree->node[i].flags & HTB_PRIV_GROUP)) {
             tree->cls[i].u.leaf.outstanding = 0;
+            htb_priv_rest(tree, i);
+        }
         QOS_ASSERT(tree->node[i].depth <= tree->set.depth_max);
     }
     htb_priv_place_up(tree, old, true, now_ns);
@@ -4880,24 +4915,42 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  *     2          A < G                 the device is the bound; the rate stays
  *     3          G < A                 the rate of the root rises by 1/maximize_step per interval
  *     any        a class misses its rate   the rate falls by half of what it is above G, at least by 1/maximize_step,
- *                                      but not below G. From 7/8 of what it was above G on it rises at one look of 8
+ *                                      but not below G. Above 7/8 of what it was above G it rises at one look of 8
  *
  * Admission always uses G. With the defaults the rate takes at least 2.3 s to double. A class with few requests
  * outstanding, beside one that has dispatch_max of them, may miss a part of its rate while the rate is above what the
- * device does: up to a fifth in the mean where A is G + 5 %. Without the maximizer it misses nothing.
+ * device does: in the mean up to a fifth more than without the maximizer, where it misses some if A is about G.
  *
  * G caps if at two looks in a row the root was empty while demand waited, and at least 7/8 of the root's rate was
  * granted since the look before: of several resources that counts as time, of each request the longest (as in rings).
- * A class misses its rate if something of it waited for its turn or was outstanding from one look to the next, and its
- * bucket is full. You may add your own measurement (latency, completions).
+ * A class misses its rate if something of it was queued or outstanding for 7/8 of the time since the last look, and is
+ * now, and its bucket is full; not if it has latency_ns by flight. You may add your own measurement (latency,
+ * completions).
  *
  * Reference
  *   J. C. Wu, S. A. Brandt: The Design and Implementation of AQuA: an Adaptive Quality of Service Aware Object-Based
  *   Storage Device, MSST 2006. */
 
-/* Does a class or group get less than its rate although it asked for more: something of it waited for its turn or was
- * outstanding all the time since the last look (of a group: at both looks), and its bucket is full? */
-QOS_PRIV bool htb_priv_misses_rate(struct htb *tree, uint64_t now_ns)
+/* Has a class asked for nothing for an eighth of the time since the last look, or a group at that look? The next look
+ * begins. */
+QOS_PRIV bool htb_priv_asked_less(struct htb *tree, uint32_t id, uint64_t elapsed_ns, bool asks)
+{
+    const unsigned flags = tree->node[id].flags;
+    const uint64_t begun_ns = flags & HTB_PRIV_RESTS ? tree->now_ns : 0;
+    uint64_t *rested_ns = &tree->cls[id].u.leaf.rested_ns, ns;
+    if (flags & HTB_PRIV_GROUP) {
+        htb_priv_mark(tree, id, HTB_PRIV_RESTED, !asks);
+        return (flags & HTB_PRIV_RESTED) != 0;
+    }
+    if (htb_priv_has_turns(tree, id))
+        return true;
+    ns = qos_wrap_add(*rested_ns, begun_ns);
+    *rested_ns = qos_wrap_sub(0, begun_ns);
+    return ns > elapsed_ns / 8;
+}
+
+/* Does a class or group get less than its rate although it asked for more? */
+QOS_PRIV bool htb_priv_misses_rate(struct htb *tree, uint64_t elapsed_ns)
 {
     bool misses = false;
     uint32_t id;
@@ -4908,9 +4961,9 @@ QOS_PRIV bool htb_priv_misses_rate(struct htb *tree, uint64_t now_ns)
             (node->flags & HTB_PRIV_OWN) || (!(node->flags & HTB_PRIV_GROUP) && c->u.leaf.outstanding != 0);
         if (!(node->flags & HTB_PRIV_USED) || node->pair.rate.rate == 0)
             continue;
-        htb_priv_refill(tree, id, now_ns);
-        misses = misses || (!(node->flags & HTB_PRIV_RESTED) && asks && node->pair.rate.level >= node->pair.rate.depth);
-        htb_priv_mark(tree, id, HTB_PRIV_RESTED, !asks);
+        htb_priv_refill(tree, id, tree->now_ns);
+        if (!htb_priv_asked_less(tree, id, elapsed_ns, asks) && asks && node->pair.rate.level >= node->pair.rate.depth)
+            misses = true;
     }
     return misses;
 }
@@ -4935,7 +4988,7 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
         uint64_t rate = tree->node[tree->classes].pair.rate.rate, base = tree->set.rate_per_s[0];
         uint64_t earned = qos_mul_div_floor(rate, elapsed_ns, tree->resources > 1 ? base : QOS_NS_PER_S);
         uint64_t granted = qos_wrap_sub(tree->granted, tree->maximize.granted);
-        bool broken = htb_priv_misses_rate(tree, now_ns) || violated;
+        bool broken = htb_priv_misses_rate(tree, elapsed_ns) || violated;
         bool starved = tree->maximize.starved && granted >= earned - earned / 8;
         bool capped = starved && tree->maximize.was_starved;
         uint32_t r;
@@ -4946,7 +4999,8 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
         tree->maximize.was_starved = starved;
         tree->maximize.granted = tree->granted;
         tree->maximize.last_ns = now_ns;
-        if (broken || (capped && (rate < tree->maximize.slow_from || ++tree->maximize.looks % 8 == 0))) {
+        if (broken ||
+            (capped && (htb_priv_step(tree, 0, true) <= tree->maximize.slow_from || ++tree->maximize.looks % 8 == 0))) {
             for (r = 0; r < tree->resources; r++)
                 rates[r] = htb_priv_step(tree, r, !broken);
             htb_priv_set_root(tree, rates, now_ns);

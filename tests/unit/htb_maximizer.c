@@ -221,7 +221,7 @@ static void steps(void)
     seen = htb_maximize(&w.tree, 5, true); /* the clock went back */
     CHECK_EQ(seen, HTB_UNCAPPED);
     /* Up to the bound, more slowly above what was too much. The second resource rises with it, from 1,000. */
-    for (now = 100 * MS; now < 400 * MS;) {
+    for (now = 100 * MS; now < 450 * MS;) {
         uint64_t until = now + 10 * MS;
         DEMAND(until);
         (void)htb_maximize(&w.tree, now, false);
@@ -367,7 +367,8 @@ static void ended_between_looks(void)
 }
 
 /* All requests of a class are at a device that does not serve them, so none waits in its queue: it misses its rate if
- * it asked all the time, and what it earns fills its bucket. Who had nothing outstanding in between asked for less. */
+ * it asked all the time, and what it earns fills its bucket. Who had nothing outstanding for more than an eighth of the
+ * time asked for less. */
 static void waits_at_the_device(void)
 {
     struct htb_config config = world_config();
@@ -388,19 +389,30 @@ static void waits_at_the_device(void)
     }
     CHECK_EQ(htb_maximize(&w.tree, now, false), HTB_UNCAPPED); /* its bucket is not full: it was granted 1,000 */
     CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_BROKEN);
-    for (i = 0; i < 3; i++) { /* one completes, and another one comes; at the end two of them complete first */
-        now += 50 * MS;
-        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &request[0]), QOS_OK);
+    for (i = 0; i < 6; i++) { /* one completes, and another one comes: beside a second, or at once, or later */
+        const uint64_t later_ns = i < 4 ? 0 : i == 4 ? 12500000 : 12500001;
         if (i == 2)
             CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &request[1]), QOS_OK);
-        CHECK_EQ(htb_submit(&w.tree, now, &request[0]), QOS_OK);
-        r = htb_dispatch(&w.tree, now);
+        CHECK_EQ(htb_complete(&w.tree, now + 50 * MS, HTB_DONE, NULL, &request[0]), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, now + 50 * MS + later_ns, &request[0]), QOS_OK);
+        r = htb_dispatch(&w.tree, now + 50 * MS + later_ns);
         CHECK(r == &request[0]);
-        CHECK_EQ(htb_maximize(&w.tree, now += 50 * MS, false), i == 2 ? HTB_UNCAPPED : HTB_BROKEN);
+        CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), i == 5 ? HTB_UNCAPPED : HTB_BROKEN);
     }
-    /* Nothing is outstanding at a look: who comes after it, or is new, has not asked all the time until the next one. */
+    for (i = 0; i < 8; i++) { /* short pauses add up; so do those before requests that are cancelled */
+        now += 12500000;
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &request[0]), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, now + MS, &request[0]), QOS_OK);
+        CHECK_EQ(htb_cancel(&w.tree, now + MS, &request[0]), QOS_OK);
+        CHECK_EQ(htb_submit(&w.tree, now + 2 * MS, &request[0]), QOS_OK);
+        r = htb_dispatch(&w.tree, now + 2 * MS);
+        CHECK(r == &request[0]);
+    }
+    CHECK_EQ(htb_maximize(&w.tree, now += 2 * MS, false), HTB_UNCAPPED);
+    /* Nothing is outstanding at a look: who comes later, or is new, has not asked all the time until the next one. */
     CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, &request[0]), QOS_OK);
     CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_UNCAPPED);
+    now += 20 * MS;
     reserve(&w, 2, 0, 100000, 0, now);
     for (i = 0; i < 2; i++) {
         request[i].class_id = i + 1;
@@ -408,14 +420,57 @@ static void waits_at_the_device(void)
         r = htb_dispatch(&w.tree, now);
         CHECK(r == &request[i]);
     }
-    CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_UNCAPPED);
+    CHECK_EQ(htb_maximize(&w.tree, now += 80 * MS, false), HTB_UNCAPPED);
     CHECK_EQ(htb_maximize(&w.tree, now += 100 * MS, false), HTB_BROKEN);
+    world_close(&w);
+}
+
+/* A serial device of 2,000 requests/s that serves them in their order, those of a flood, too. A class of rate 500 with one
+ * request outstanding has that, whether it submits at once or 100 us later: the root's rate is seldom above the device's,
+ * also where a step up from below it is. (While it is, the class has 1/64 of the device.) */
+static void one_outstanding(uint64_t root_per_s, uint64_t later_ns)
+{
+    struct htb_config config = world_config();
+    struct htb_request request[65], *at[65], *r;
+    unsigned first = 0, count = 0, done = 0;
+    struct world w;
+    uint64_t now = S;
+    unsigned i;
+    config.rate_per_s[0] = root_per_s;
+    config.dispatch_max = config.device_max = 64;
+    config.order = HTB_FIFO;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 500000, 0, now);
+    reserve(&w, 2, 0, 0, 0, now);
+    memset(request, 0, sizeof request);
+    for (i = 0; i < 65; i++) {
+        request[i].class_id = i == 0 ? 1 : 2;
+        request[i].tokens[0] = 1000;
+        CHECK_EQ(htb_submit(&w.tree, now, &request[i]), QOS_OK);
+    }
+    for (; now < 61 * S; now += 500000) {
+        if (count != 0) {
+            r = at[first];
+            first = (first + 1) % 65;
+            count--;
+            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+            done += r->class_id == 1 && now > 21 * S;
+            CHECK_EQ(htb_submit(&w.tree, now + (r->class_id == 1 ? later_ns : 0), r), QOS_OK);
+        }
+        (void)htb_maximize(&w.tree, now, false);
+        for (; (r = htb_dispatch(&w.tree, now)) != NULL; count++)
+            at[(first + count) % 65] = r;
+    }
+    CHECK_GE(done, 500 * 40);
     world_close(&w);
 }
 
 int main(void)
 {
     check_begin("unit/htb_maximizer");
+    one_outstanding(1250000, 0);
+    one_outstanding(1250000, 100000);
+    one_outstanding(1900000, 0);
     waits_at_the_device();
     uncapped_by_demand();
     uncapped_by_device();

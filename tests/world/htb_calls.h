@@ -1861,11 +1861,13 @@ static enum tri acc_capped(void)
 }
 
 /* One look, and what it may do to the root's rate. */
-/* Where a class missed its rate before, the root's rate rises at one look of 8. */
+/* Above where a class missed its rate before, the root's rate rises at one look of 8. */
 static bool acc_rises(uint64_t rate, bool first)
 {
-    acc.slow_looks += first && rate >= acc.slow_from;
-    return rate < acc.slow_from || acc.slow_looks % 8 == 0;
+    uint64_t to = rate + (rate / acc.config.maximize_step ? rate / acc.config.maximize_step : 1);
+    bool slow = (to < acc.root_max ? to : acc.root_max) > acc.slow_from;
+    acc.slow_looks += first && slow;
+    return !slow || acc.slow_looks % 8 == 0;
 }
 
 static uint64_t acc_fallen(uint64_t was, uint64_t base, uint64_t step)
