@@ -654,7 +654,7 @@ static void close_run(struct loop *l, uint64_t cpu_ns)
     uint32_t i;
     l->run->cpu_ns = tool_cpu_ns() - cpu_ns;
     l->run->cpu_wait_ns = cpu_wait_ns() - l->run->cpu_wait_ns;
-    l->run->root_end = l->scheduler->root_rate(l->sched);
+    l->run->root_end = l->scheduler->root_rate ? l->scheduler->root_rate(l->sched) : 0;
     if (!scheduler_htb_flight(l->scheduler, l->sched, &l->run->flight_bound_ns, &l->run->flight_by))
         l->run->flight_bound_ns = 0;
     for (i = 0; i < l->o->tenants; i++) {

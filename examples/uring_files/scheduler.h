@@ -71,12 +71,12 @@ struct scheduler {
     void (*complete)(void *s, struct sched_request *r, bool ok, uint64_t now_ns);
     /* When pop may return a request without a submit or a complete before it; QOS_NEVER if it needs one of these. */
     uint64_t (*next_ns)(void *s, uint64_t now_ns);
-    /* The root's rate at the moment, in cost per second; 0: there is none. */
-    uint64_t (*root_rate)(void *s);
     void (*stats)(void *s, uint32_t tenant, struct qos_stats *out);
     void (*close)(void *s);
     /* What the tenant's next request waits for, in a few words. NULL: the scheduler does not know. */
     const char *(*waits)(void *s, uint32_t tenant);
+    /* The root's rate at the moment, in cost per second. NULL: there is none. */
+    uint64_t (*root_rate)(void *s);
 };
 
 /* Requests in the order of their arrival, for schedulers whose headers count requests and do not link them. */

@@ -119,12 +119,6 @@ static uint64_t tags_sched_next_ns(void *s, uint64_t now_ns)
     return t->at_device >= t->dispatch_depth ? QOS_NEVER : tags_next_ns(&t->tags, now_ns);
 }
 
-static uint64_t tags_sched_root_rate(void *s)
-{
-    (void)s;
-    return 0;
-}
-
 /* In ns of device time, like the cost. */
 static void tags_sched_stats(void *s, uint32_t tenant, struct qos_stats *out)
 {
@@ -141,9 +135,9 @@ const struct scheduler scheduler_tags = {"tags",
                                          tags_sched_pop,
                                          tags_sched_complete,
                                          tags_sched_next_ns,
-                                         tags_sched_root_rate,
                                          tags_sched_stats,
                                          tags_sched_close,
+                                         NULL,
                                          NULL};
 const struct scheduler scheduler_tags_ps = {"tags-ps",
                                             1,
@@ -153,7 +147,7 @@ const struct scheduler scheduler_tags_ps = {"tags-ps",
                                             tags_sched_pop,
                                             tags_sched_complete,
                                             tags_sched_next_ns,
-                                            tags_sched_root_rate,
                                             tags_sched_stats,
                                             tags_sched_close,
+                                            NULL,
                                             NULL};

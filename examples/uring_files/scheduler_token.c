@@ -149,12 +149,6 @@ static uint64_t token_next_ns(void *s, uint64_t now_ns)
     return qos_min(pshift_scheduler_next_ns(&t->sched, now_ns), t->start_ns + t->intervals * t->interval_ns);
 }
 
-static uint64_t token_root_rate(void *s)
-{
-    (void)s;
-    return 0;
-}
-
 /* In requests; borrowed: those that took an L-token. */
 static void token_stats(void *s, uint32_t tenant, struct qos_stats *out)
 {
@@ -164,6 +158,6 @@ static void token_stats(void *s, uint32_t tenant, struct qos_stats *out)
     out->borrowed = t->tenant[tenant].borrowed;
 }
 
-const struct scheduler scheduler_token = {"token",         1,           true,           token_open,
-                                          token_submit,    token_pop,   token_complete, token_next_ns,
-                                          token_root_rate, token_stats, token_close,    NULL};
+const struct scheduler scheduler_token = {"token",      1,           true,           token_open,
+                                          token_submit, token_pop,   token_complete, token_next_ns,
+                                          token_stats,  token_close, NULL,           NULL};

@@ -64,21 +64,14 @@ static uint64_t none_next_ns(void *s, uint64_t now_ns)
     return QOS_NEVER;
 }
 
-static uint64_t none_root_rate(void *s)
-{
-    (void)s;
-    return 0;
-}
-
 static void none_stats(void *s, uint32_t tenant, struct qos_stats *out)
 {
     struct none *n = s;
     *out = n->stats[tenant];
 }
 
-const struct scheduler scheduler_none = {"none",         0,          false,         none_open,
-                                         none_submit,    none_pop,   none_complete, none_next_ns,
-                                         none_root_rate, none_stats, free,          NULL};
+const struct scheduler scheduler_none = {
+    "none", 0, false, none_open, none_submit, none_pop, none_complete, none_next_ns, none_stats, free, NULL, NULL};
 
 /* ---- htb: tenant i is class i + 1 below the root; class 0 stays empty and reserves nothing ----------------- */
 
@@ -229,7 +222,7 @@ const struct scheduler scheduler_htb = {"htb",
                                         htb_sched_pop,
                                         htb_sched_complete,
                                         htb_sched_next_ns,
-                                        htb_sched_root_rate,
                                         htb_sched_stats,
                                         htb_sched_close,
-                                        htb_sched_waits};
+                                        htb_sched_waits,
+                                        htb_sched_root_rate};
