@@ -36,7 +36,7 @@ static void on_listen(const char *text)
 {
     if (listens == LISTENERS_MAX)
         tool_die(TOOL_USAGE, "--listen: at most %d", LISTENERS_MAX);
-    listen_at[listens++] = tool_copy(text);
+    listen_at[listens++] = text;
 }
 
 /* 10.1.0.0/16, ::1 */
@@ -223,7 +223,7 @@ static void read_settings(const char *path, char *text)
         for (end = value + strlen(value); end > value && isspace((unsigned char)end[-1]);)
             *--end = 0;
         snprintf(option, sizeof option, "--%s", name);
-        argv[2] = *value ? tool_copy(value) : NULL;
+        argv[2] = *value ? value : NULL;
         where_now = where;
         (void)opt_parse(*value ? 3 : 2, argv, opts, about, NULL);
     }
@@ -318,10 +318,12 @@ static struct {
     char *text; /* of the settings file */
 } given;
 
-/* The file, then the command line, which overrides it. */
+/* The file, then the command line, which overrides it. Settings point into the file's text; some stay as they were at the
+ * start. */
 static void parse_all(void)
 {
-    char *text = given.text ? tool_copy(given.text) : NULL;
+    static char *first, *last;
+    char *text = given.text ? tool_copy(given.text) : NULL, *old = last;
     int k;
     gate_settings = defaults;
     memset(bucket_spec, 0, sizeof bucket_spec);
@@ -329,13 +331,17 @@ static void parse_all(void)
     gate_cluster.capacity = 0;
     if (text)
         read_settings(settings_file, text);
-    free(text);
     k = opt_parse(given.argc, given.argv, opts, about, examples);
     if (k < given.argc)
         tool_die(TOOL_USAGE, "%s: not an option; see --help", given.argv[k]);
     if (listens == 0)
         on_listen("127.0.0.1:11311");
     check();
+    if (!first)
+        first = text;
+    else
+        last = text;
+    free(old);
 }
 
 static bool child_finds_them_right(void)
@@ -359,10 +365,11 @@ static void keep(const struct gate_settings *old, uint64_t capacity)
     bool other = strcmp(gate_address, listen_at[0]) != 0 || strcmp(now->memcached, old->memcached) != 0;
     other |=
         now->policy != old->policy || now->burst_ns != old->burst_ns || now->value_bytes_max != old->value_bytes_max;
-    other |= now->clients_max != old->clients_max || gate_cluster.capacity != capacity;
+    other |=
+        now->clients_max != old->clients_max || gate_cluster.capacity != capacity || gate_cluster.options.endpoints;
     if (other)
-        tool_warn(
-            "new values of --listen, --memcached, --policy, --burst, --value, --clients and --capacity need a restart");
+        tool_warn("new values of --listen, --memcached, --policy, --burst, --value, --clients, --capacity and "
+                  "--cluster need a restart");
     now->memcached = old->memcached;
     now->metrics = old->metrics;
     now->policy = old->policy;
@@ -370,7 +377,7 @@ static void keep(const struct gate_settings *old, uint64_t capacity)
     now->value_bytes_max = old->value_bytes_max;
     now->clients_max = old->clients_max;
     now->threads = old->threads;
-    gate_cluster.capacity = capacity;
+    gate_cluster = (struct gate_cluster){.capacity = capacity};
 }
 
 void settings_again(void)
@@ -430,7 +437,7 @@ int main(int argc, char **argv)
                 tool_die(TOOL_USAGE, "%s: %s", settings_file, strerror(errno));
         }
     parse_all();
-    gate_address = tool_copy(listen_at[0]);
+    gate_address = listen_at[0];
     if (check_only) {
         if (!gate_cluster.options.endpoints)
             buckets_open();

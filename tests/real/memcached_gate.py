@@ -871,6 +871,10 @@ def reload(gate, pid, settings, told):
     with open(told) as f:
         until_it_is("wrong settings are told", lambda: "nothing changes" in f.read())
     check("wrong settings change nothing", names() == {"gold", "new", "near", "other"} and stats(gate)["gold:limit"] == 300, stats(gate))
+    write("bucket name=gold,key=gold:\ncluster http://127.0.0.1:1\nname g1\nkeys .\n")
+    os.kill(int(pid), 1)
+    with open(told) as f:
+        until_it_is("a cluster needs a restart: told", lambda: "--cluster need a restart" in f.read())
     for k in range(30): # back and forth: numbers are used again
         write("".join(f"bucket name=b{n},key=b{n}:\n" for n in range(k * 40, k * 40 + 40)) + "bucket name=gold,key=gold:\n")
         os.kill(int(pid), 1)
