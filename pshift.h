@@ -2594,8 +2594,8 @@ struct pshift_priv_queue {
     uint64_t pending, r_tokens, l_tokens;
     uint64_t renewal; /* R-tokens of this period so far, spent ones too; at least r_tokens */
     qos_counter_t served, borrowed, waited, debt;
+    uint64_t idle_from, idle; /* since none waits: counters.granted; granted before that, since the last measure */
     uint32_t weight;
-    bool emptied; /* no request waits now, or once none did since the agent last measured it */
 };
 
 /* A set of queues. */
@@ -2618,6 +2618,7 @@ struct pshift_scheduler {
     uint32_t busy; /* queues with requests */
     struct qos_counters counters;
     qos_counter_t debt;
+    uint64_t measured;                    /* counters.granted when the agent last measured */
     uint64_t void_ns;                     /* when the tokens end; without an agent: never */
     uint64_t period_ns, default_l_tokens; /* the agent's */
 };
@@ -2737,7 +2738,7 @@ QOS_API size_t pshift_scheduler_memsize(const struct pshift_scheduler_config *co
 QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler, void *mem, size_t size_bytes,
                                               const struct pshift_scheduler_config *config)
 {
-    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 1, true};
+    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
     const struct pshift_priv_cursor start = {0, QOS_NONE, 0};
     struct pshift_scheduler scratch;
     struct qos_layout layout;
@@ -2764,7 +2765,7 @@ QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler
     scheduler->busy = 0;
     scheduler->counters.granted = scheduler->counters.borrowed = 0;
     scheduler->counters.refused = scheduler->counters.waited = 0;
-    scheduler->debt = scheduler->default_l_tokens = 0;
+    scheduler->debt = scheduler->default_l_tokens = scheduler->measured = 0;
     scheduler->void_ns = scheduler->period_ns = QOS_NEVER;
     return QOS_OK;
 }
@@ -2783,6 +2784,12 @@ QOS_PRIV void pshift_priv_place(struct pshift_scheduler *scheduler, uint32_t que
     pshift_priv_set_write(&scheduler->normal, queue, q->pending != 0 && q->l_tokens != 0);
 }
 
+/* Of an empty queue: requests that others were granted meanwhile, since the last measure. */
+QOS_PRIV uint64_t pshift_priv_idle(const struct pshift_scheduler *scheduler, const struct pshift_priv_queue *q)
+{
+    return scheduler->counters.granted - qos_max(q->idle_from, scheduler->measured);
+}
+
 QOS_API enum qos_status pshift_scheduler_arrive(struct pshift_scheduler *scheduler, uint32_t queue, uint64_t n)
 {
     struct pshift_priv_queue *q;
@@ -2794,6 +2801,7 @@ QOS_API enum qos_status pshift_scheduler_arrive(struct pshift_scheduler *schedul
     if (!qos_checked_add(q->pending, n, &q->pending))
         return QOS_ERANGE;
     if (idle && n != 0) {
+        q->idle += pshift_priv_idle(scheduler, q);
         scheduler->busy++;
         pshift_priv_place(scheduler, queue);
     }
@@ -2813,7 +2821,8 @@ QOS_API enum qos_status pshift_scheduler_cancel(struct pshift_scheduler *schedul
         return QOS_ERANGE;
     scheduler->busy -= n != 0 && n == q->pending ? 1u : 0u;
     q->pending -= n;
-    q->emptied |= q->pending == 0;
+    if (n != 0 && q->pending == 0)
+        q->idle_from = scheduler->counters.granted;
     pshift_priv_place(scheduler, queue);
     pshift_priv_touch(scheduler, queue);
     return QOS_OK;
@@ -2886,7 +2895,7 @@ QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t que
     q->pending--;
     scheduler->busy -= q->pending == 0 ? 1u : 0u;
     if (q->pending == 0 || *tokens == 0) {
-        q->emptied |= q->pending == 0;
+        q->idle_from = scheduler->counters.granted + 1;
         pshift_priv_place(scheduler, queue);
     }
     QOS_ASSERT(pshift_priv_set_has(&scheduler->reserved, queue) == (q->pending != 0 && q->r_tokens != 0));
@@ -3035,8 +3044,10 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *   Estimators (Section III-D leaves them open):
  *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
  *      capacity = service of the last interval, extended to the end of the period
- *   Where some arrived and some always waited, demand is at least the capacity: a closed loop, which sends as it is
- *   served, would take all of that, and its arrivals show only what it was given.
+ *   Where some arrived, and some waited while three quarters of that service was granted, demand is at least the
+ *   capacity: a closed loop, which sends as it is served, would take all of that, and its arrivals show only what it
+ *   was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not half: then
+ *   those that come anyhow are often taken for one, and are planned where they are few.)
  */
 
 #define PSHIFT_PRIV_OPEN 1u
@@ -3079,7 +3090,6 @@ struct pshift_agent {
     struct qos_u128 owner;
     uint64_t heard;                                     /* newest grant of this owner */
     uint64_t ends_ns;                                   /* when the period's tokens end; 0: no grant has come */
-    uint64_t served;                                    /* by all queues, at the last measure */
     uint64_t capacity, left_ns;                         /* at the last measure: the estimate; the time that it is of */
     struct pshift_priv_stamp stamp[PSHIFT_PRIV_STAMPS]; /* of the last measurements; the newest is stamps - 1 */
     uint64_t stamps;
@@ -3180,7 +3190,7 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem,
     agent->owner.hi = agent->owner.lo = 0;
     for (q = 0; q < PSHIFT_RANGES; q++)
         agent->ack[q] = none;
-    agent->served = agent->scheduler->counters.granted;
+    agent->scheduler->measured = agent->scheduler->counters.granted;
     agent->due = false;
     agent->scheduler->default_l_tokens = config->default_l_tokens;
     agent->scheduler->period_ns = agent->config.period_ns = qos_default(config->period_ns, QOS_NS_PER_S);
@@ -3334,13 +3344,13 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
     const uint64_t last_ns = agent->stamps ? agent->stamp[(agent->stamps - 1) % PSHIFT_PRIV_STAMPS].at_ns : now_ns;
     const uint64_t interval_ns = qos_sat_sub(now_ns, last_ns);
     const uint64_t left_ns = agent->ends_ns > now_ns ? agent->ends_ns - now_ns : agent->config.period_ns;
+    const uint64_t granted = scheduler->counters.granted - scheduler->measured;
     struct pshift_priv_stamp *stamp = &agent->stamp[agent->stamps++ % PSHIFT_PRIV_STAMPS];
     uint32_t q;
     stamp->seq = agent->first_seq = agent->seq + 1;
     stamp->at_ns = now_ns;
-    agent->capacity = pshift_priv_extend(scheduler->counters.granted - agent->served, interval_ns, left_ns);
+    agent->capacity = pshift_priv_extend(granted, interval_ns, left_ns);
     agent->left_ns = left_ns;
-    agent->served = scheduler->counters.granted;
     agent->due = true;
     for (q = pshift_priv_set_from(&agent->dirty, 0, queues); q != QOS_NONE;
          q = pshift_priv_set_from(&agent->dirty, q + 1, queues))
@@ -3358,9 +3368,10 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
         }
         s->arrived = all;
         s->demand = qos_sat_add(queue->pending, pshift_priv_extend(recent, interval_ns, left_ns));
-        if (recent != 0 && !queue->emptied)
+        queue->idle += queue->pending == 0 ? pshift_priv_idle(scheduler, queue) : 0;
+        if (recent != 0 && queue->idle <= granted / 4)
             s->demand = qos_max(s->demand, agent->capacity);
-        queue->emptied = queue->pending == 0;
+        queue->idle = 0;
         s->demand = qos_sat_add(s->demand, queue->debt);
         total = qos_sat_add(paid, s->demand);
         moved = qos_max(total > s->told ? total - s->told : s->told - total, qos_sat_sub(paid, s->told_paid));
@@ -3369,6 +3380,7 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
         if (recent == 0) /* otherwise the next measure must see the arrivals end */
             pshift_priv_set_write(&scheduler->touched, q, false);
     }
+    scheduler->measured = scheduler->counters.granted;
 }
 
 /* Does the queue belong in a report now: has it news, or has no report of this interval repeated it yet? */

@@ -1824,7 +1824,7 @@ static struct tenant {
         total;                     /* opened: in that period; paid: with tokens of this period; totals: granted now */
     uint64_t arrived, known;       /* arrived: since the last measurement; known: the demand that was reported last */
     bool open, unlimited, strange; /* strange: 0.2 did not say what becomes of the debt of a bucket that closes */
-    bool emptied;                  /* none waits, or once none did since the last measurement */
+    uint64_t empty; /* requests of others that were served while none waited, since the last measurement */
 } tenant[BUCKETS];
 
 static struct {
@@ -1891,7 +1891,7 @@ static void one_open(uint32_t i)
     if (pshift_scheduler_change(&one.scheduler, x->queue, 2 + i) != QOS_OK)
         world_fail(run.w, "init", run.now, "a weight is refused");
     x->has.weight = 2 + i;
-    x->open = x->emptied = true;
+    x->open = true;
     x->opened = run.now;
 }
 
@@ -1919,14 +1919,16 @@ static void one_report(void)
 /* A request of the tenant goes, whoever asked for it. */
 static void one_leave(struct tenant *x)
 {
+    uint32_t i;
     line_leave(&x->has);
-    x->emptied |= x->has.pending == 0;
     one.served++;
+    for (i = 0; i < one.tenants; i++)
+        tenant[i].empty += !tenant[i].has.pending && &tenant[i] != x;
 }
 
 /* Promise `demand`: the total that is known after the reports is what was paid, waits, or is owed, and arrivals at the last
- * interval's rate until the period ends; of who sends and always waits, all that the server does until then, if that is
- * more. */
+ * interval's rate until the period ends; of who sends, and waited while three quarters of the requests were served, all that
+ * the server does until then, if that is more. */
 static void one_measure(void)
 {
     const uint64_t took = run.now - one.measured_ns, left = one_left();
@@ -1938,7 +1940,7 @@ static void one_measure(void)
     for (i = 0; i < one.tenants; i++) {
         struct tenant *x = &tenant[i];
         const double to_end = (double)left / (double)took, comes = (double)x->has.pending + (double)x->arrived * to_end;
-        const double all = x->arrived && !x->emptied ? (double)one.served * to_end : 0;
+        const double all = x->arrived && x->empty * 4 <= one.served ? (double)one.served * to_end : 0;
         const double want = (double)(x->paid + x->has.debt) + (comes > all ? comes : all);
         if (x->open && x->opened < one.measured_ns && !WORLD_V02 &&
             ((double)x->known > want * 1.01 + 2 || (double)x->known < want * 0.99 - 2))
@@ -1946,7 +1948,7 @@ static void one_measure(void)
                        "of bucket %" PRIu32 " a total of %" PRIu64 " is known, and %.1f are to be expected", i,
                        x->known, want);
         x->arrived = 0;
-        x->emptied = x->has.pending == 0;
+        x->empty = 0;
     }
     one.measured_ns = run.now;
     one.served = 0;
