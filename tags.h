@@ -67,9 +67,9 @@
  *         W_m / w_m  <=  W_f / w_f  +  k_f c_f / w_f  +  k_m c_m / w_m  +  K
  *     k is 1 (so equal clients with requests of cost 1 differ by at most 2 of them); who
  *     forced some has force_debt_requests + 1 of cost_max more. k_f is lead_requests if f
- *     has a reservation. K is 0, and a lag if m waited at its limit, and a lag but for f
- *     if f has a reservation. A lag is the largest c times those that wait, over the sum
- *     of their w. TAGS_ALLOW: what is above limits is shared so by itself.
+ *     has a reservation. K is 0, and a lag if m waited at its limit, and a lag but for f,
+ *     of before m came, too, if f has a reservation. A lag is the largest c times those
+ *     that wait over the sum of their w. TAGS_ALLOW: what is above limits, by itself.
  *   - Weight (reward). The same for charged time: the time used if D, the requests at the
  *     device, is 1; else but for (D - 1) c / w of both, each at least 3/4 of the other. A
  *     service beyond two means counts up to w / (sum of w) * reserve_lag_ns more (stalls
@@ -89,7 +89,7 @@
  *     reservations fit if they fit in the rest, and wait for one more, the time of D + 1.
  *   - A forced request passes all others, also reservations: for the server's own work.
  *   - A client can lie about its cost, up to cost_max, until its requests end. Then what
- *     they took (grant.cost) is charged.
+ *     they took (grant.cost) is charged. Lies of a pair add 2 (D - 1) c / w, the larger.
  *   - Groups. All this holds between two groups and between two clients of one group, not
  *     across. A client's reservation waits for its group: at both levels one more, the
  *     time of D + 1. A group's fits if the longest requests of its clients do. Service
@@ -365,7 +365,9 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns);
  * since its dispatch. With more, set config.attribute: the header measures, service_ns is ignored, and all completions
  * of one now_ns count as one look at the device. So dispatch and completion need one clock, read when they are made:
  * with completions older by a service, one of two equal clients had 15 times the time. grant->cost (0: as at dispatch)
- * is charged where the cost at dispatch was; QOS_ERANGE: above config.cost_max. QOS_ESTALE: was given back before. */
+ * is charged where the cost at dispatch was. Shares are then as if that had been said; limit and reservation get back
+ * what tags_cancel gives, so say the usual cost, not the largest. QOS_ERANGE: above config.cost_max. QOS_ESTALE: was
+ * given back before. */
 QOS_API QOS_NODISCARD enum qos_status tags_complete(struct tags *tags, uint64_t now_ns, const struct tags_grant *grant,
                                                     uint64_t service_ns);
 /* The same for a request that failed at the device: charged like any other, as the device worked on it. */
@@ -454,7 +456,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   3. l holds the clients that waited at their limit when they were last looked at. TAGS_ALLOW: they are in s, too,
  *      behind all others (the top bit of the key), by surplus tag.
  *   4. A client outside r and d does not hold the reservation clock back.
- *   5. A refund takes back no part of a tag that V, the clock or the burst has passed, and no part twice.
+ *   5. A refund takes back no part of a tag that V, the clock or the burst has passed, and no part twice. But the true
+ *      cost corrects a share tag in full.
  *
  *   s, r, d and l are tournament trees over the dense ids, 4-ary with 16-byte keys (s), 8-ary with 8-byte keys. Places
  *   are fixed: the path of an update is known from the id alone, so the loads of all levels overlap, hardly a branch

@@ -1,5 +1,6 @@
-// proves: under reward, two that always wait stay within the pair range of the first page's formula, with services of any
-// proves: length that are known at completion; weights near 2^40 do not drift in 2 * 10^7 requests
+// proves: two that always wait stay within the pair range of the first page's formula, under reward with services of any
+// proves: length, and under PS with costs that are said too small or too large, both corrected at completion; weights near
+// proves: 2^40 do not drift in 2 * 10^7 requests
 // variants: native
 // scale: 3
 // coverage: report
@@ -46,14 +47,16 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-/* ---- reward's pair range: device time per weight of two that always wait, in any window, with services of any length
- * that are known at completion, over that of PS, c_0 / w_0 + c_1 / w_1. D at the device: as m is sent when its tag is the
- * least, and each of the others there may be charged a service too little, or 3/4 of one too much, x leads by at most
- * (D - 1) max(c_m / w_m, 3/4 c_f / w_f) + c_m / w_m. A climb looks for the worst services: 1 + 1.1 D times that of PS at
- * most, whatever the weights. */
+/* ---- the pair range: device time or cost per weight of two that always wait, in any window, with services of any length
+ * that are known at completion, over that of PS with right costs, c_0 / w_0 + c_1 / w_1. D at the device: as m is sent
+ * when its tag is the least, and each of the others there may be charged a service too little, or 3/4 of one too much, x
+ * leads by at most (D - 1) max(c_m / w_m, 3/4 c_f / w_f) + c_m / w_m. A climb looks for the worst services: under reward
+ * 1 + 1.1 D times that of PS at most, whatever the weights. PS, costs that are corrected: all of one too much, so
+ * 2 (D - 1) max(c_0 / w_0, c_1 / w_1) more. */
 enum { PHASES = 10, DEPTH_MAX = 128 };
 struct pattern {
-    uint32_t phase[PHASES][3]; /* requests, and how long the two clients' services are in it, in percent */
+    /* requests; how long the two clients' services are in it, and what is said of them (PS), in percent */
+    uint32_t phase[PHASES][5];
 };
 /* From a climb in which all of the mean was charged: 1 + 1.11 D at D = 64, weights 1 : 3. And any services. */
 static const struct pattern known = {{{192, 100, 24},
@@ -68,9 +71,9 @@ static const struct pattern known = {{{192, 100, 24},
                                       {131, 0, 0}}};
 static const struct pattern any = {{{0, 0, 0}}};
 
-static double pair_range(uint32_t depth, const uint64_t *weight, const struct pattern *p)
+static double pair_range(enum tags_mode mode, uint32_t depth, const uint64_t *weight, const struct pattern *p)
 {
-    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags_config c = plain(2, mode);
     const uint64_t longest = 100000;
     struct tags_grant flight[DEPTH_MAX];
     uint64_t now = SECOND, service[DEPTH_MAX];
@@ -79,6 +82,7 @@ static double pair_range(uint32_t depth, const uint64_t *weight, const struct pa
     c.at_device_max = depth;
     c.service_floor_ns = QOS_NOTHING;
     c.service_ns = longest / 2;
+    c.cost_max = longest;
     open_tags(&c);
     memset(flight, 0, sizeof flight);
     for (i = 0; i < 2; i++) {
@@ -88,10 +92,16 @@ static double pair_range(uint32_t depth, const uint64_t *weight, const struct pa
     }
     for (i = 0; i < 4000; i++) {
         for (; k < depth; k++) {
-            if (tags_pull(&tags, now, 1, &flight[k]) != QOS_OK)
+            struct tags_choice who;
+            if (tags_choose(&tags, now, &who) != QOS_OK ||
+                tags_dispatch(&tags, now, &who,
+                              p == &any ? check_between(&rng, 1, longest)
+                                        : p->phase[at][3 + who.client] * longest / 100,
+                              0, 0, &flight[k]) != QOS_OK)
                 return 1e9;
-            service[k] =
-                p == &any ? check_between(&rng, 1, longest) : p->phase[at][1 + flight[k].client] * longest / 100;
+            service[k] = p == &any ? check_between(&rng, 1, longest) : p->phase[at][1 + who.client] * longest / 100;
+            if (mode == TAGS_PS && service[k] == 0)
+                service[k] = 1; /* a cost of 0 is the one at dispatch */
             x += (flight[k].client ? 1 : -1) * (double)service[k] / (double)weight[flight[k].client];
             low = smaller(low, x);
             high = larger(high, x);
@@ -100,6 +110,8 @@ static double pair_range(uint32_t depth, const uint64_t *weight, const struct pa
             left--;
         }
         now += service[0];
+        if (mode == TAGS_PS)
+            flight[0].cost = (uint32_t)service[0];
         if (tags_complete(&tags, now, &flight[0], service[0]) != QOS_OK)
             return 1e9;
         k--;
@@ -110,6 +122,8 @@ static double pair_range(uint32_t depth, const uint64_t *weight, const struct pa
     for (i = 0; i < 2; i++)
         each[i] = (double)longest / (double)weight[i];
     most = larger(each[0], 0.75 * each[1]) + larger(each[1], 0.75 * each[0]);
+    if (mode == TAGS_PS)
+        most = 2 * larger(each[0], each[1]);
     CHECK_WITHIN(high - low, 0, 1.001 * (each[0] + each[1] + (depth - 1) * most));
     return (high - low) / (each[0] + each[1]);
 }
@@ -119,7 +133,7 @@ static void change(struct pattern *p, uint32_t depth)
     uint64_t n = check_between(&rng, 1, 3);
     while (n--) {
         uint32_t *phase = p->phase[check_between(&rng, 0, PHASES - 1)];
-        const uint64_t to = check_between(&rng, 0, 2);
+        const uint64_t to = check_between(&rng, 0, 4);
         if (to == 0)
             phase[0] = (uint32_t)check_between(&rng, 1, 3 * depth + 10);
         else
@@ -128,7 +142,7 @@ static void change(struct pattern *p, uint32_t depth)
     }
 }
 
-static void pair_ranges(void)
+static void pair_ranges(enum tags_mode mode)
 {
     static const uint32_t depths[] = {1, 2, 8, 32, 64, 128};
     static const uint64_t weights[][2] = {{1, 1}, {1, 3}, {1, 4}, {4, 7}};
@@ -143,18 +157,20 @@ static void pair_ranges(void)
             CHECK_CONTEXT("%u at the device, weights %" PRIu64 " and %" PRIu64, d, weights[j][0], weights[j][1]);
             for (n = 0; n < PHASES; n++)
                 best.phase[n][0] = best.phase[n][0] * d / 64 + 1;
-            worst = pair_range(d, weights[j], &best);
+            worst = pair_range(mode, d, weights[j], &best);
             for (n = 0; n < check_scaled(200); n++) {
                 struct pattern next = best;
                 change(&next, d);
-                again = pair_range(d, weights[j], &next);
+                again = pair_range(mode, d, weights[j], &next);
                 best = again >= worst ? next : best;
                 worst = larger(worst, again);
             }
-            all = larger(larger(all, worst), pair_range(d, weights[j], &any));
+            all = larger(larger(all, worst), pair_range(mode, d, weights[j], &any));
         }
-        printf("reward, %u at the device: pair range %.2f of that of PS, 1 + %.3f D\n", d, all, (all - 1) / d);
-        CHECK_WITHIN(all, 0, d == 1 ? 1.001 : 1 + 1.1 * d);
+        printf("%s, %u at the device: pair range %.2f of that of PS, 1 + %.3f D\n",
+               mode == TAGS_PS ? "corrected costs" : "reward", d, all, (all - 1) / d);
+        if (mode == TAGS_REWARD)
+            CHECK_WITHIN(all, 0, d == 1 ? 1.001 : 1 + 1.1 * d);
     }
 }
 
@@ -190,7 +206,8 @@ int main(void)
 {
     check_begin("property/tags_ranges");
     check_rng_init(&rng, 29);
-    pair_ranges();
+    pair_ranges(TAGS_REWARD);
+    pair_ranges(TAGS_PS);
     large_weights(TAGS_WEIGHT_MAX - (1 << 18) + 1, check_scaled(20000000));
     large_weights((1 << 20) + 1, check_scaled(2000000));
     CHECK_CONTEXT("%s", "");

@@ -240,8 +240,8 @@ static double forced_most(uint32_t cohort)
     return world_choice(run.w, world_of(cohort, F_FORCE)) ? debt() * run.cost_max : 0;
 }
 
-/* Rivals over the sum of their weights: the most of any set with m, as f may come later. It has all up to some weight;
- * cohorts lie together, so few weights differ from their neighbour's. */
+/* Rivals over the sum of their weights: the most of any set with m (CLIENTS: of any), as f may come later. It has all up
+ * to some weight; cohorts lie together, so few weights differ from their neighbour's. */
 static double most_per_weight(const double *weight, uint32_t n, uint32_t m)
 {
     double most = 0;
@@ -359,7 +359,7 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
     const struct group *a = &group[f], *b = &group[m];
     double wf = (double)a->terms.weight, wm = (double)b->terms.weight, ahead = 0, most, largest = 0;
     double weight[WORLD_COHORTS], others[WORLD_COHORTS];
-    uint32_t waiting = 0, k, n = 0, rest = 0, at_m = 0, m_at = 0;
+    uint32_t waiting = 0, k, n = 0, rest = 0, at_m = 0;
     size_t i;
     if (!grouped() || a->members == 0 || b->members == 0 || a->limit > 0 || a->limits || run.cancels || !run.ps ||
         world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW || a->changes || b->changes || a->lies)
@@ -367,7 +367,6 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
     most = (a->reservation > 0 ? world_value(run.w, F_LEAD) : 1) * a->largest / wf + b->largest / wm;
     for (k = 0; k < WORLD_COHORTS; k++) {
         at_m = k == m ? n : at_m;
-        m_at = k == m ? rest : m_at;
         if (group[k].members)
             weight[n++] = (double)group[k].terms.weight;
         if (group[k].members && k != f)
@@ -377,11 +376,11 @@ static void oracle_group_pair(uint32_t f, uint32_t m)
     if (run.lies)
         largest = run.cost_max;
     if (b->lies) /* until its requests end */
-        most += run.depth * run.cost_max / wm;
+        most += (2 * run.depth - 1) * run.cost_max / wm;
     if (b->limit > 0 || b->limits) /* K: m waited */
         most += largest * most_per_weight(weight, n, at_m);
     if (a->reservation > 0) /* f led V */
-        most += largest * most_per_weight(others, rest, m_at);
+        most += largest * most_per_weight(others, rest, CLIENTS);
     if (run.forces)
         most += debt() * run.cost_max * (1 / wf + 1 / wm);
     for (i = 0; i < journal_count; i++) {
@@ -428,8 +427,8 @@ static double stall_of(const struct tenant *t, double part)
     return 4 * (t->longest_ns > run.estimate_ns ? t->longest_ns : run.estimate_ns) + 1.2 * run.lag_ns * part;
 }
 
-/* K: the largest request times those that wait over the sum of their weights, of all in f's group, or but f. Reward: the
- * longest one that was charged. */
+/* K: the largest request times those that wait over the sum of their weights, of all in f's group, or but f, which may
+ * lead since before m came. Reward: the longest one that was charged. */
 static double usual_lag(uint32_t f, uint32_t m, bool but_f, bool ps)
 {
     static double weight[CLIENTS];
@@ -448,7 +447,7 @@ static double usual_lag(uint32_t f, uint32_t m, bool but_f, bool ps)
         at_m = i == m ? n : at_m;
         weight[n++] = (double)tenant[i].terms.weight;
     }
-    return largest * most_per_weight(weight, n, at_m);
+    return largest * most_per_weight(weight, n, but_f ? CLIENTS : at_m);
 }
 
 /* Promise `pair`: while f keeps requests queued and is below its limit, m gets by weight and by force at most
@@ -501,7 +500,7 @@ static void oracle_pair(uint32_t f, uint32_t m)
             most += fmin(of_m, stall_of(b, 1)) / 3 / wm;
     }
     if (ps && b->lies) /* until its requests end */
-        most += run.depth * run.cost_max / wm;
+        most += (2 * run.depth - 1) * run.cost_max / wm;
     if (!ps && !used && !WORLD_TAGS_V02 && run.depth == 1)
         charged = least_charged(m);
     if (!ps) { /* those at the device may be charged a service too little, or 3/4 of one too much (0.2: a service) */
@@ -558,7 +557,7 @@ static void oracle_surplus(uint32_t f, uint32_t m)
         a->lifted || b->lifted || a->changes || b->changes || a->lies || run.cancels || grouped())
         return;
     if (b->lies)
-        most += run.depth * run.cost_max / wm;
+        most += (2 * run.depth - 1) * run.cost_max / wm;
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         if (e->client == f && (e->kind == WAITS || e->kind == IDLE)) {
