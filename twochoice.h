@@ -82,10 +82,10 @@
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
  *   - Placement: k writes reserve at 2k servers, 4k if busy, or all; each goes where one
- *     asks, or home if none took a write for 17 timeout_ns; after timeout_ns without an
- *     end also to another one. A server that lies holds at most ceil(2k / servers) writes
- *     of a request until then, and harms none that did not reserve there. A client that
- *     does not write idles a server at most 4 leads (lead_ns) an ask; they take turns.
+ *     asks, or home if none took a write for 17 timeout_ns; to another one, too, if late
+ *     (1 in 8), or after timeout_ns. A server that lies holds at most ceil(2k / servers)
+ *     writes of a request until then, and harms none that did not reserve there. A client
+ *     that does not write idles a server at most 4 lead_ns an ask; they take turns.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
  *     whatever the pattern of writes. A full table is an error (QOS_EFULL) before data
  *     is written elsewhere. Costs: a write and a query O(log n), a message O(k).
@@ -293,14 +293,16 @@ struct twochoice_intake_config {
     uint32_t server;           /* this server's id */
     uint32_t max_reservations; /* 1..TWOCHOICE_RESERVATIONS_MAX; 0: 4096. Full: the answer is FULL */
     uint32_t max_per_client;   /* the same for one client; 0: 64 */
-    uint32_t parallel;         /* at once in the device, rather too few; 0: 1 */
-    uint64_t op_cost_bytes;    /* of an operation beside its bytes, 1..TWOCHOICE_LEN_MAX; 0: 64 KiB; QOS_NOTHING */
+    /* So many writes the device does at once; 0: 1, a disk. If it is less, that part of the device is used; if more, a
+     * busy server looks idle, and the p99 doubles. Measure where more at once are no faster. */
+    uint32_t parallel;
+    uint64_t op_cost_bytes; /* of an operation beside its bytes, 1..TWOCHOICE_LEN_MAX; 0: 64 KiB; QOS_NOTHING */
     uint64_t timeout_ns; /* an ask without an answer is given up after 8 leads and a service, this at most; 0: 50 ms */
 };
 struct twochoice_intake_state {
     uint64_t ops, cost_bytes;     /* in flight; len_bytes + op_cost_bytes of each */
     uint64_t mib_ns;              /* for 1 MiB, as learned; 0: not known */
-    uint64_t lead_ns;             /* from an ask to its write, as learned */
+    uint64_t lead_ns;             /* from an ask to its write, as learned; 0: not known, timeout_ns / 256 counts */
     uint32_t reservations, asked; /* asked: for writes that have not come */
     uint64_t lost;                /* asks without an answer so far */
 };
@@ -486,8 +488,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_placement_begin(struct twochoice
                                                                 const struct twochoice_write *writes, size_t k,
                                                                 uint64_t tag, uint64_t *request);
 /* A write has ended. durable: it is, wherever it was sent, or is given up; otherwise it failed where it was sent last,
- * and goes to another server. The request is closed with its last write. QOS_ENOENT: no such request. QOS_ERANGE: no
- * such write. O(1). */
+ * and goes to another server; home again, where no server is up or takes it, timeout_ns / 256 after it was sent last,
+ * then twice that, timeout_ns at most. The request is closed with its last write. QOS_ENOENT: no such request.
+ * QOS_ERANGE: no such write. O(1). */
 QOS_API QOS_NODISCARD enum qos_status twochoice_placement_ended(struct twochoice_placement *placement, uint64_t now_ns,
                                                                 uint64_t request, uint32_t write, bool durable);
 /* An ANSWER or an ASK came. true: send *answer to message->server, which is who sent it: check that. O(1). */
@@ -2920,10 +2923,11 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   it declined. A place not heard of counts with what the server took last, or what is typical; an ask that only such
  *   ones would beat waits for a quarter of its service time.
  *
- *   A write that takes 3/2 of its bound and two round trips is overdue: it is sent to another server, too, once in 8
- *   writes at most, and three times at first; after timeout_ns always; never at its own home, where bytes are
- *   overwritten in place. Where servers are fewer than 2k, a reservation is for ceil(2k / servers) writes. Servers are
- *   drawn in proportion to the rate heard last.
+ *   A write is overdue if it takes 3/2 of its bound and two round trips; longer, if writes usually do: their mean part
+ *   of the bound, and twice their mean error. It is sent to another server, too, once in 8 writes at most, and three
+ *   times at first; after timeout_ns always; never at its own home, where bytes are overwritten in place. Where servers
+ *   are fewer than 2k, a reservation is for ceil(2k / servers) writes. Servers are drawn in proportion to the rate
+ *   heard last.
  *
  *   Cold: nobody knows a bound. The first write that ends gives it to the others: what it took, with a round trip. A
  *   server whose rate is not known, or not believed, gets a write whose home it is last, as that could not be sent
@@ -2992,6 +2996,7 @@ struct twochoice_priv_sent { /* a write of a request */
     uint32_t home, server;
     bool again, small;
     uint64_t at_ns, bound_ns; /* when sent; what it takes at most, as said; 0: not known */
+    uint64_t pause_ns;        /* from its last send to the next one home, as it failed there; 0: none */
 };
 struct twochoice_priv_request {
     uint64_t id, tag;
@@ -3018,6 +3023,7 @@ struct twochoice_placement {
     uint64_t min_write_bytes, timeout_ns, client, draws, requests, turns;
     uint64_t typical_ns, round_trip_ns; /* of the servers heard */
     uint64_t usual_ns;                  /* from a request's begin to the end of a write, by the bound */
+    uint64_t usual_part, usual_error;   /* what a write takes, in 256ths of its bound; how far off that is */
     uint32_t budget;                    /* for writes sent twice: 24 at first, 1 a write; one takes 8 */
     bool include_home;
     struct twochoice_priv_clock clock;
@@ -3028,12 +3034,13 @@ struct twochoice_placement {
 /* INTAKE, in every server: who may write to it next, and how fast its device drains.
  *
  *   rate   Each end of an operation adds the time that the device worked for it, and its cost (len_bytes + op_cost), to
- *          two sums that forget a quarter each time. With fewer than `parallel` in flight it counts in part: the
- *          quotient is of a device with enough work. One that takes longer counts before it ends, then as at most 8.
+ *          two sums that forget a quarter each time; once only for those that end together, `parallel` at most. With
+ *          fewer than `parallel` in flight it counts in part: the quotient is of a device with enough work. One that
+ *          takes longer counts before it ends, then as at most 8.
  *   ask    The turn goes round the clients, one write each. While a write would begin, behind what is in flight and
  *          asked for, in less than three leads (the learned time from an ask to its write), the next is asked. An idle
  *          device always asks; one whose rate is not known only when idle. An ask without an answer holds its place for
- *          four leads.
+ *          four leads; before the first write has come a lead counts as timeout_ns / 256.
  *   wait   of a reservation: what is in flight and asked for; and 3/4 of what its turn comes behind, as of 2k
  *          reservations k are used. Here one counts as at most four typical operations: who claims more does not drive
  *          others away.
@@ -3078,6 +3085,7 @@ struct twochoice_intake {
     uint64_t op_cost, timeout_ns;
     uint64_t ops, cost, left, reserved, asked, holds, awaited; /* ops, cost: in flight */
     uint64_t work_ns, work_cost; /* sums that forget: their quotient is the time for a unit of cost */
+    uint64_t together;           /* ends in a row by which they did not */
     uint64_t last_ns;            /* when the device began what it does, or last ended an operation */
     uint64_t lead_ns;            /* from an ask to its write */
     uint64_t lost;
@@ -3169,6 +3177,7 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
     p.client = config->client;
     p.include_home = config->include_home;
     p.budget = 24;
+    p.usual_part = 256;
     qos_rng_seed(&p.rng, config->seed);
     for (i = 0; i < p.servers; i++) {
         p.service_ns[i] = p.drawn[i] = 0;
@@ -3304,7 +3313,8 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     r->widens = (uint32_t)k;
     for (i = 0; i < k; i++) {
         const bool small = writes[i].len_bytes < placement->min_write_bytes;
-        const struct twochoice_priv_sent sent = {TWOCHOICE_PRIV_UNBOUND, writes[i].home, QOS_NONE, false, small, 0, 0};
+        const struct twochoice_priv_sent sent = {
+            TWOCHOICE_PRIV_UNBOUND, writes[i].home, QOS_NONE, false, small, 0, 0, 0};
         r->sent[i] = sent;
         r->small += small;
         r->len_bytes = qos_max(r->len_bytes, writes[i].len_bytes);
@@ -3388,6 +3398,8 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *p, struct twocho
     s->state = TWOCHOICE_PRIV_UNBOUND;
     s->again = true;
     s->small = false; /* now it is like any other */
+    if (s->server == s->home)
+        s->pause_ns = s->pause_ns ? qos_min(2 * s->pause_ns, p->timeout_ns) : p->timeout_ns / 256 + 1;
     r->curious = false;
     r->careful = true;
     r->back++;
@@ -3397,6 +3409,24 @@ QOS_PRIV void twochoice_priv_unbind(struct twochoice_placement *p, struct twocho
     r->last_ns = now_ns + 17 * p->timeout_ns;
     p->service_ns[s->server] = qos_max(p->service_ns[s->server], took_ns);
     qos_counter_add(&p->counters.waited, 1);
+}
+
+/* So many 256ths of its bound a write takes, and is not overdue: 3/2 to 64 bounds. */
+QOS_PRIV uint64_t twochoice_priv_late_part(const struct twochoice_placement *p)
+{
+    return qos_min(qos_max(256 + 128, p->usual_part + 2 * p->usual_error), 64 * 256);
+}
+
+/* A write ended, or was taken back: how its time and its bound agree, if it was sent once. */
+QOS_PRIV void twochoice_priv_took(struct twochoice_placement *p, const struct twochoice_priv_sent *s, uint64_t now_ns)
+{
+    const uint64_t took_ns = qos_sat_sub(qos_elapsed_ns(s->at_ns, now_ns), p->round_trip_ns);
+    uint64_t part, old = p->usual_part;
+    if (s->again || s->bound_ns == 0)
+        return;
+    part = qos_min(qos_mul_div_floor(took_ns, 256, s->bound_ns), twochoice_priv_late_part(p));
+    p->usual_part = old - old / 16 + part / 16;
+    p->usual_error = p->usual_error - p->usual_error / 16 + (part > old ? part - old : old - part) / 16;
 }
 
 /* When write number j (0: the next one) of an offer would end. */
@@ -3452,6 +3482,8 @@ QOS_API enum qos_status twochoice_placement_ended(struct twochoice_placement *pl
         return QOS_OK;
     if (placement->typical_ns == 0 && s->state == TWOCHOICE_PRIV_BOUND && !s->small)
         placement->typical_ns = qos_min(qos_elapsed_ns(s->at_ns, now_ns), placement->timeout_ns);
+    if (s->state == TWOCHOICE_PRIV_BOUND)
+        twochoice_priv_took(placement, s, now_ns);
     r->unbound -= s->state == TWOCHOICE_PRIV_UNBOUND;
     r->small -= s->state == TWOCHOICE_PRIV_UNBOUND && s->small;
     s->state = TWOCHOICE_PRIV_DONE;
@@ -3525,16 +3557,22 @@ QOS_PRIV bool twochoice_priv_take(struct twochoice_placement *p, struct twochoic
     return true;
 }
 
-/* Home without a reservation: a small one or, if not small, as no server takes any. */
+/* Home without a reservation: a small one or, if not small, as no server takes any. One that failed there waits. */
 QOS_PRIV bool twochoice_priv_go_home(struct twochoice_placement *p, struct twochoice_priv_request *r, bool small,
                                      uint64_t now_ns, struct twochoice_place_order *out)
 {
     struct twochoice_priv_offer home = {TWOCHOICE_PRIV_ASKS, 0, 1, true, 0, now_ns, 0, 0};
-    uint32_t i = 0;
-    while (r->sent[i].state != TWOCHOICE_PRIV_UNBOUND || r->sent[i].small != small)
-        i++;
-    home.server = r->sent[i].home;
-    return twochoice_priv_bind(p, r, &home, i, now_ns, out);
+    uint32_t i;
+    for (i = 0; i < r->writes; i++) {
+        const struct twochoice_priv_sent *s = &r->sent[i];
+        if (s->state != TWOCHOICE_PRIV_UNBOUND || s->small != small)
+            continue;
+        home.server = s->home;
+        if (now_ns >= s->at_ns + s->pause_ns)
+            return twochoice_priv_bind(p, r, &home, i, now_ns, out);
+        r->due_ns = qos_min(r->due_ns, s->at_ns + s->pause_ns);
+    }
+    return false;
 }
 
 /* Takes back writes that are overdue. Returns when the next one is. */
@@ -3549,13 +3587,15 @@ QOS_PRIV uint64_t twochoice_priv_overdue(struct twochoice_placement *p, struct t
         const uint64_t last_ns = s->at_ns + p->timeout_ns;
         uint64_t late_ns = last_ns;
         if (bound_ns)
-            late_ns = qos_min(last_ns, s->at_ns + bound_ns + bound_ns / 2 + (s->bound_ns ? 2 : 1) * p->round_trip_ns);
+            late_ns = qos_min(last_ns, s->at_ns + qos_mul_div_floor(bound_ns, twochoice_priv_late_part(p), 256) +
+                                           (s->bound_ns ? 2 : 1) * p->round_trip_ns);
         if (s->state != TWOCHOICE_PRIV_BOUND || s->server == s->home)
             continue; /* bytes at home cannot be called back */
         if (now_ns < late_ns) {
             next_ns = qos_min(next_ns, late_ns);
         } else if (p->budget >= 8 || now_ns >= last_ns) {
             p->budget -= (uint32_t)qos_min(p->budget, 8);
+            twochoice_priv_took(p, s, now_ns);
             twochoice_priv_unbind(p, r, s, now_ns);
         } else {
             next_ns = qos_min(next_ns, last_ns);
@@ -3945,13 +3985,19 @@ QOS_PRIV void twochoice_priv_add_entry(struct twochoice_intake *in, const struct
 
 /* -- times -- */
 
-/* How long the device completed nothing, as a part of what it does at once; 0: no longer than one in flight takes. */
+/* From an ask to its write; before the first one a guess. */
+QOS_PRIV uint64_t twochoice_priv_lead_ns(const struct twochoice_intake *in)
+{
+    return in->lead_ns ? in->lead_ns : in->timeout_ns / 256 + 1;
+}
+
+/* How long the device completed nothing, each of what it does at once its part; 0: no longer than one of them takes. */
 QOS_PRIV uint64_t twochoice_priv_late_ns(const struct twochoice_intake *in, uint64_t now_ns)
 {
     uint64_t since;
     if (in->ops == 0 || in->work_cost == 0)
         return 0;
-    since = qos_mul_div_floor(qos_elapsed_ns(in->last_ns, now_ns), qos_min(in->ops, in->parallel), in->parallel);
+    since = qos_elapsed_ns(in->last_ns, now_ns) / in->parallel;
     return since > qos_mul_div_ceil(in->work_ns, in->cost / in->ops, in->work_cost) ? since : 0;
 }
 
@@ -4009,8 +4055,8 @@ QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *in, uint
     uint64_t next_ns = QOS_NEVER, drain_ns, lead_ns = in->lead_ns;
     if (in->ops + in->holds < in->parallel)
         return now_ns;
-    if (in->young != QOS_NONE && lead_ns) /* then it holds no place any more */
-        next_ns = in->entry[in->young].asked_ns + 4 * lead_ns;
+    if (in->young != QOS_NONE) /* then it holds no place any more */
+        next_ns = in->entry[in->young].asked_ns + 4 * twochoice_priv_lead_ns(in);
     if (in->work_cost == 0)
         return next_ns;
     drain_ns = twochoice_priv_drain(in, now_ns);
@@ -4066,9 +4112,9 @@ QOS_API bool twochoice_intake_ask(struct twochoice_intake *intake, uint64_t now_
         intake->lost += intake->entry[intake->waiting.head].asked;
         twochoice_priv_count_as(intake, intake->waiting.head, 0, 0);
     }
-    while (intake->young != QOS_NONE && intake->lead_ns) {
+    while (intake->young != QOS_NONE) {
         e = &intake->entry[intake->young];
-        if (e->asked_ns + 4 * intake->lead_ns > now_ns)
+        if (e->asked_ns + 4 * twochoice_priv_lead_ns(intake) > now_ns)
             break;
         intake->holds -= e->holds;
         intake->awaited -= e->holds * e->cost;
@@ -4131,17 +4177,24 @@ QOS_API void twochoice_intake_arrived(struct twochoice_intake *intake, uint64_t 
 
 QOS_API void twochoice_intake_end(struct twochoice_intake *intake, uint64_t now_ns, uint64_t len_bytes)
 {
-    uint64_t cost = twochoice_priv_cost(intake, len_bytes), worked_ns;
+    uint64_t cost = twochoice_priv_cost(intake, len_bytes), worked_ns, typical_ns = 0;
     QOS_ASSERT(intake);
     now_ns = twochoice_priv_now(&intake->clock, now_ns);
     if (intake->ops == 0)
         return;
     worked_ns = qos_min(qos_elapsed_ns(intake->last_ns, now_ns), TWOCHOICE_TIME_MAX);
     worked_ns = qos_mul_div_floor(worked_ns, qos_min(intake->ops, intake->parallel), intake->parallel);
-    if (intake->work_cost)
-        worked_ns = qos_min(worked_ns, qos_sat_mul(8, qos_mul_div_ceil(cost, intake->work_ns, intake->work_cost)));
-    intake->work_ns = intake->work_ns - intake->work_ns / 4 + qos_max(worked_ns, 1);
-    intake->work_cost = intake->work_cost - intake->work_cost / 4 + cost;
+    if (intake->work_cost) {
+        typical_ns = qos_mul_div_ceil(cost, intake->work_ns, intake->work_cost);
+        worked_ns = qos_min(worked_ns, qos_sat_mul(8 * qos_min(intake->ops, intake->parallel), typical_ns));
+    }
+    if (worked_ns >= typical_ns / 2 || ++intake->together >= intake->parallel) {
+        intake->together = 0;
+        intake->work_ns -= intake->work_ns / 4;
+        intake->work_cost -= intake->work_cost / 4;
+    }
+    intake->work_ns += qos_max(worked_ns, 1);
+    intake->work_cost += cost;
     intake->ops--;
     intake->cost = intake->ops ? qos_sat_sub(intake->cost, cost) : 0;
     intake->last_ns = now_ns;

@@ -557,10 +557,44 @@ static void stalls(uint64_t stall_ns)
     CHECK(check_mem_free(&mem));
 }
 
+/* A device that does 16 writes at once, all begin and end together: the server states what each takes, not a 16th of it or less. */
+static void ends_together(void)
+{
+    static unsigned char memory[1 << 16] __attribute__((aligned(64)));
+    struct twochoice_intake_config config;
+    struct twochoice_message m, answer;
+    uint32_t i, round;
+    uint64_t t = 0;
+    memset(&config, 0, sizeof config);
+    config.parallel = 16;
+    config.max_reservations = 64;
+    CHECK(twochoice_intake_init(&intake, memory, sizeof memory, &config) == QOS_OK);
+    CHECK_CONTEXT("16 writes end together");
+    memset(&m, 0, sizeof m);
+    m.type = TWOCHOICE_RESERVE;
+    m.count = 1;
+    m.len_bytes = 1000000;
+    for (round = 0; round < 20; round++) {
+        for (i = 0; i < 16; i++)
+            twochoice_intake_begin(&intake, t, 1000000);
+        t += 1000000;
+        for (i = 0; i < 16; i++) {
+            m.turn++;
+            twochoice_intake_end(&intake, t, 1000000);
+            CHECK(twochoice_intake_heard(&intake, t, &m, &answer));
+            if (round > 10)
+                CHECK_WITHIN((double)answer.service_ns, 700000, 1500000);
+            answer.type = TWOCHOICE_RELEASE;
+            (void)twochoice_intake_heard(&intake, t, &answer, &answer);
+        }
+    }
+}
+
 int main(void)
 {
     uint32_t silent, parallel;
     check_begin("twochoice_intake");
+    ends_together();
     check_rng_init(&rng, check_seed());
     any_calls(check_scaled(200000));
     for (silent = 0; silent < 12; silent += 4)

@@ -66,6 +66,7 @@
     X(MESSAGES_LOST, "messages_lost", "0 50")                                                                          \
     X(WRITE_FAILURES, "writes_failed", "0 50")                                                                         \
     X(CLOCKS, "clocks_set_back", "no yes")                                                                             \
+    X(CHANNELS, "channels", "1 4 16")                                                                                  \
     X(AGAIN, "again", WORLD_AGAIN)
 #define WORLD_COHORTS 0u
 #define WORLD_COHORT(X) X(NONE, "none", "0")

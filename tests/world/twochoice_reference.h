@@ -37,7 +37,7 @@ static void ideal_step(const struct client *x, struct twochoice_place_order *o)
                 continue;
             }
             o->server = s->len < 1024 && !s->times ? s->home : ideal_server(x, r, s->times ? s->server : UINT32_MAX);
-            if (o->server == UINT32_MAX && (!s->times || s->failed))
+            if (o->server == UINT32_MAX && (!s->times || (s->failed && now >= s->at_ns + timeout_ns)))
                 o->server = s->home;
             if (o->server == UINT32_MAX) { /* nobody takes it now */
                 o->next_ns = now + MS < o->next_ns ? now + MS : o->next_ns;

@@ -23,6 +23,7 @@ struct entry {
 struct op {
     uint64_t client, request, turn, len;
     uint32_t write;
+    uint64_t ends_ns; /* 0: a channel has not begun it */
 };
 struct host {
     struct twochoice_intake intake;
@@ -35,11 +36,11 @@ struct host {
     uint64_t cost, op_cost; /* of the operations in flight, and what each costs beside its bytes */
     uint64_t lost;
     enum twochoice_server_state state; /* what it says itself */
-    bool lies, working, deaf;
+    bool lies, deaf;
 };
 struct sent {
     uint32_t home, server, times;
-    uint64_t at_ns, len;
+    uint64_t at_ns, len, pause_ns; /* pause_ns: as it failed at home so often */
     bool ended, failed;
 };
 struct client {
@@ -67,8 +68,8 @@ static unsigned char intakes[SERVERS][1 << 15] __attribute__((aligned(64)));
 static unsigned char placements[CLIENTS][1 << 15] __attribute__((aligned(64)));
 static struct world_network network;
 static struct world_queue due;
-static uint32_t servers, clients, silent, per_client, max_reservations;
-static uint64_t timeout_ns, client_requests, start_ns; /* start_ns: of all clocks */
+static uint32_t servers, clients, silent, per_client, max_reservations, channels; /* channels: of each device */
+static uint64_t timeout_ns, client_requests, start_ns;                            /* start_ns: of all clocks */
 /* What is said about a write, under way to its client. */
 static struct said {
     uint32_t client, write, server;
@@ -233,7 +234,8 @@ static void server_asks(uint32_t j)
     }
     next_ns = twochoice_intake_next_ns(&h->intake, now);
     (void)twochoice_intake_info(&h->intake, &info);
-    for (d = 0; d < clients + silent && h->ops == 0 && info.lead_ns; d++)
+    info.lead_ns = info.lead_ns ? info.lead_ns : 50 * MS / 256 + 1; /* of the default timeout_ns */
+    for (d = 0; d < clients + silent && h->ops == 0; d++)
         if (waits(h, d, UINT64_MAX) && next_ns > h->asked_ns + 4 * info.lead_ns + 1)
             FAULT("idles",
                   "server %" PRIu32 " is idle, client %" PRIu64
@@ -248,20 +250,26 @@ static void server_asks(uint32_t j)
 static void server_works(uint32_t j)
 {
     struct host *h = &host[j];
-    if (h->working || h->ops == 0 || now >= h->hangs_ns)
-        return;
-    h->working = true;
-    wake(DONE, j, MS / 2 + h->op[0].len * 10 * (1 + j % 3));
+    uint32_t i;
+    for (i = 0; i < h->ops && i < channels && now < h->hangs_ns; i++)
+        if (h->op[i].ends_ns == 0) {
+            const uint64_t takes_ns = MS / 2 + h->op[i].len * 10 * (channels == 16 ? 1 : 1 + j % 3);
+            h->op[i].ends_ns = now + takes_ns;
+            wake(DONE, j, takes_ns);
+        }
 }
 
 static void server_done(uint32_t j)
 {
     struct host *h = &host[j];
-    const struct op o = h->op[0];
-    h->working = false;
-    if (now >= h->hangs_ns || h->ops == 0)
+    struct op o;
+    uint32_t i = 0;
+    while (i < h->ops && h->op[i].ends_ns != now)
+        i++;
+    if (now >= h->hangs_ns || i == h->ops)
         return;
-    memmove(h->op, h->op + 1, --h->ops * sizeof h->op[0]);
+    o = h->op[i];
+    memmove(&h->op[i], &h->op[i + 1], (--h->ops - i) * sizeof h->op[0]);
     h->idle_ns = now;
     h->cost -= o.len + h->op_cost;
     if (!h->lies && !use_reference)
@@ -350,8 +358,9 @@ static bool holds_out(const struct asked *r, uint32_t j, uint64_t ns)
     return false;
 }
 
-/* Promises `asked`, `at_home`, `soon`: a write goes first where a server asked for it; home, if it is small, or if no server is up or
- * answers; again if it failed, or is overdue: before the timeout once in 8 writes, and three times at first, and never one at its home. */
+/* Promises `asked`, `at_home`, `soon`, `paced`: a write goes first where a server asked for it; home, if it is small, or if no server
+ * is up or answers; again if it failed, or is overdue: before the timeout once in 8 writes, and three times at first, and never one at
+ * its home. One that failed at home is not sent there again at once. */
 static void judge_place(struct client *x, struct asked *r, const struct sent *s, const struct twochoice_place_order *o)
 {
     const bool is_asked = r->asks[o->server] > 0;
@@ -361,6 +370,9 @@ static void judge_place(struct client *x, struct asked *r, const struct sent *s,
     for (j = 0; j < servers && !o->again && !is_asked && s->len >= 1024; j++)
         if (x->state[j] == TWOCHOICE_UP && holds_out(r, j, timeout_ns))
             FAULT("at_home", "a write goes home, and server %" PRIu32 " holds out a place", j);
+    if (o->again && s->failed && s->server == s->home && o->server == s->home && !is_asked &&
+        now < s->at_ns + s->pause_ns)
+        FAULT("paced", "a write that failed at home is sent there again after %.3f ms", (double)(now - s->at_ns) / 1e6);
     r->asks[o->server] -= is_asked;
     for (j = 0; j < r->offers && j < OFFERS; j++)
         r->offer[j].left -= r->offer[j].server == o->server && r->offer[j].turn == o->message.turn && r->offer[j].left;
@@ -535,7 +547,7 @@ static void client_binds(uint32_t c, struct asked *r, const struct twochoice_pla
         FAULT("holds", "server %" PRIu32 " of %" PRIu32 " holds %" PRIu32 " of %" PRIu32 " writes of a request",
               o->server, servers, held, r->k);
     {
-        const struct op op = {named(c), r->id, o->message.turn, s->len, o->write};
+        const struct op op = {named(c), r->id, o->message.turn, s->len, o->write, 0};
         server_begins(o->server, &op);
         server_works(o->server);
         server_asks(o->server);
@@ -609,6 +621,8 @@ static void client_begins(uint32_t c)
     for (i = 0; i < k; i++) {
         r->sent[i].home = w[i].home = (uint32_t)world_between(&rng, 0, servers - 1);
         r->sent[i].len = w[i].len_bytes = world_scale(&rng, 500, 1000000);
+        if (channels == 16) /* then all take the same time */
+            r->sent[i].len = w[i].len_bytes = 500000;
     }
     r->k = r->open = k;
     r->begun_ns = now;
@@ -659,6 +673,8 @@ static void client_hears_end(const struct said *e)
     if (st != wanted)
         FAULT("open", "the end of a write says %d, not %d", (int)st, (int)wanted);
     s->failed |= !durable;
+    if (!durable && s->server == s->home)
+        s->pause_ns = !s->pause_ns ? timeout_ns / 256 : 2 * s->pause_ns < timeout_ns ? 2 * s->pause_ns : timeout_ns;
     if (durable && !s->ended) {
         s->ended = true;
         x->open -= --x->request[i].open == 0;
@@ -691,7 +707,7 @@ static void change_state(uint32_t j)
 /* Operations that nobody placed. */
 static void server_own(uint32_t j)
 {
-    const struct op op = {0, 0, 0, world_scale(&more, 100, 200000), 0};
+    const struct op op = {0, 0, 0, world_scale(&more, 100, 200000), 0, 0};
     server_begins(j, &op);
     server_works(j);
     server_asks(j);
@@ -763,6 +779,7 @@ static void writes_begin(void)
     servers = (uint32_t)world_value(world, F_SERVERS);
     clients = (uint32_t)world_value(world, F_CLIENTS);
     silent = (uint32_t)world_value(world, F_SILENT);
+    channels = (uint32_t)world_value(world, F_CHANNELS);
     per_client = (uint32_t)world_value(world, F_SHARE);
     max_reservations = world_choice(world, F_SHARE) ? (uint32_t)world_between(&more, 1, 12) : 200;
     timeout_ns = (uint64_t)world_value(world, F_TIMEOUT) * MS;
@@ -783,6 +800,7 @@ static void writes_begin(void)
         struct twochoice_intake_config c;
         memset(&c, 0, sizeof c);
         c.server = i;
+        c.parallel = channels;
         c.max_reservations = max_reservations;
         c.max_per_client = per_client;
         c.op_cost_bytes = world_chance(&more, 300)   ? QOS_NOTHING
@@ -843,6 +861,23 @@ static void writes_event(const struct world_event *e)
     }
 }
 
+/* Promise `twice`: where all writes take the same time, and nothing is lost, fails, hangs, lies or refuses, few are sent again before
+ * the timeout. */
+static void judge_twice(void)
+{
+    uint64_t soon = 0, begun = 0;
+    uint32_t c;
+    for (c = 0; c < clients; c++) {
+        soon += client[c].soon;
+        begun += client[c].begun;
+    }
+    if (channels == 16 && soon > 3 * clients + begun / 50 && !world_choice(world, F_HANGS) &&
+        !world_choice(world, F_REFUSES) && !world_choice(world, F_LIARS) && !world_choice(world, F_MESSAGES_LOST) &&
+        !world_choice(world, F_DAMAGED) && !world_choice(world, F_WRITE_FAILURES) && !world_choice(world, F_OWN) &&
+        !world_choice(world, F_CLOCKS))
+        FAULT("twice", "%" PRIu64 " of %" PRIu64 " writes are sent again, and none is slow", soon, begun);
+}
+
 static void writes_world(void)
 {
     struct world_event e = {0, 0, 0, 0};
@@ -879,6 +914,7 @@ static void writes_world(void)
             }
         }
     }
+    judge_twice();
     world_network_free(&network);
     world_queue_free(&due);
 }
