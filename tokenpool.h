@@ -64,8 +64,7 @@
  *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
  *     each T / 512; of what others leave that use a part of R evenly, 0.8, but in trials.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got
- *     in a period, by weight, differs by at most two batches. Claims far below the pool
- *     are slow, one in a check and in T / 128, and keep no weights. Without, first come.
+ *     in a period, by weight, differs by at most two claims. Without, first come.
  *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
  *     say what waits. If a node shares equally, and less than 1 % of C is outstanding,
  *     99 % of min(R, an equal share) is met; with GUARD of what can be, but in trials.
@@ -137,11 +136,10 @@ struct tokenpool_config {
     uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
     uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
                                * What its client leaves of a claim ends with the period;
-                               * TOKENPOOL_ORDERED: weight x batch, or less: half of a client's part of the pool of a
-                               * period, where that is taken for at least an eighth of the period's tokens;
-                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's);
-                               * TOKENPOOL_ORDERED: at least capacity / (64 x clients). A client makes some 86 claims
-                               * in a period: where few of many may want all, set a larger one */
+                               * TOKENPOOL_ORDERED: weight x batch, or if more, the client's part by weight of what
+                               * the estimate has for T / 64, or for two checks; but at most half of its part of the
+                               * pool of a period, where that is taken for at least an eighth of the period's tokens;
+                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's) */
     uint32_t flags;           /* TOKENPOOL_GUARD | ... */
     uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
     uint32_t alert_periods;   /* periods in a row with an unused reservation until alert is set; default 10 */
@@ -376,7 +374,8 @@ QOS_API enum qos_status tokenpool_monitor_info(const struct tokenpool_monitor *m
 QOS_API enum qos_status tokenpool_monitor_slot_info(const struct tokenpool_monitor *monitor, uint32_t id,
                                                     struct tokenpool_slot_state *out);
 /* Totals of the finished periods. QOS_NONE: granted (reservations and claims), borrowed (claims), refused (admissions).
- * A slot: granted (I/Os completed), borrowed (of them beyond the reservation). QOS_ENOENT. */
+ * A slot: granted (I/Os completed, as its last report of a period says: without what comes after it, T/64 at most, and
+ * some of its first period), borrowed (of them beyond the reservation). QOS_ENOENT. */
 QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *monitor, uint32_t id,
                                                 struct qos_stats *out);
 
@@ -521,13 +520,13 @@ QOS_PRIV uint64_t tokenpool_priv_admitted(uint32_t id, uint64_t reservation, uin
     return v | (((v >> 5) + id) % 31u + 1u);
 }
 
-/* The word of a weight is an admission's; one that cannot be read is 1. */
+/* The word of a weight is an admission's; one that cannot be read is 0. */
 QOS_PRIV uint32_t tokenpool_priv_weight(uint32_t id, uint64_t word)
 {
     uint64_t weight = tokenpool_priv_reservation(word);
     bool good =
         word == tokenpool_priv_admitted(id, weight, tokenpool_priv_limit(word), tokenpool_priv_generation(word));
-    return good && weight > 0 && weight <= TOKENPOOL_WEIGHT_MAX ? (uint32_t)weight : 1;
+    return good && weight <= TOKENPOOL_WEIGHT_MAX ? (uint32_t)weight : 0;
 }
 
 /* The estimate, for a monitor that takes over. */
@@ -612,8 +611,6 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
     uint64_t capacity = config->capacity, parts = 7 * qos_max((uint64_t)config->clients, 1), batch;
     *out = *config;
     batch = qos_min(qos_sat_add(capacity, parts - 1) / parts, 1000);
-    if (config->flags & TOKENPOOL_ORDERED) /* a claim is slow */
-        batch = qos_max(batch, qos_min(capacity / (64 * (parts / 7)), TOKENPOOL_BATCH_MAX));
     out->batch = config->batch ? config->batch : (uint32_t)batch;
     out->history = config->history ? config->history : 5;
     out->alert_periods = config->alert_periods ? config->alert_periods : 10;
@@ -775,12 +772,12 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   the next epoch before the deadline: then the clock hid time. A clock more than T/8192 below its own maximum makes
  *   it unknown (0): then every take reads the period word, until the next epoch.
  *
- *   Reports carry K, S (tokens spent), and the engine's incarnation; the last one of a period has N (I/Os completed) in
- *   place of S, and from who returned nothing K + G, G its pool tokens. If that was too early, N is told again. Each
- *   report swaps the engine's own last one, so an engine that was replaced finds out. At most X = max(batch, R/8) are
- *   spent beyond S: a take beyond that reports first. An engine that attaches continues from the report: S + X
- *   counts as spent, and the tokens that the former one claimed are void. S of an engine in ALONE is an advance, so the
- *   next engine has it as a debt.
+ *   Reports carry K, S (tokens spent, without a debt of before), and the engine's incarnation; the last one of a period
+ *   has N (I/Os completed) in place of S, and from who returned nothing K + G, G its pool tokens. If that was too
+ *   early, N is told again. Each report swaps the engine's own last one, so an engine that was replaced finds out. At
+ *   most X = max(batch, R/8) are spent beyond S: a take beyond that reports first. An engine that attaches continues
+ *   from the report: S + X counts as spent, and the tokens that the former one claimed are void. S of an engine in
+ *   ALONE is an advance, so the next engine has it as a debt.
  *
  *   Rest. K of a client that rests is at most S + R x level, rounded up. The level is a word of the monitor; it falls
  *   to the time that is left, ahead of it by what passes until the next fill is seen. A client that begins to take
@@ -874,7 +871,7 @@ struct tokenpool_client {
     uint64_t gained; /* pool tokens of this period */
     uint64_t reservation, limit;
     uint64_t surplus;            /* tokens of this epoch that nobody reserved; not read yet: QOS_UNLIMITED */
-    uint64_t carried;            /* spent already of the next epoch: debt, an advance */
+    uint64_t carried, owing;     /* spent already of the next epoch: debt, an advance; of it debt, no token of it */
     uint64_t slack, regret;      /* reservation that the decay leaves; what was returned and then missed */
     uint64_t idle_ns, waited_ns; /* of this period: ticks with nothing to do; waiting for tokens */
     uint64_t under_way;          /* I/Os of the period before, not completed at its end */
@@ -1026,6 +1023,7 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     tokenpool_client_priv_learn(client, spent);
     client->under_way = qos_min(qos_sat_sub(client->under_way + spent, client->completed), spent);
     client->carried = client->phase == TOKENPOOL_PRIV_ADVANCE ? spent : client->debt;
+    client->owing = client->phase == TOKENPOOL_PRIV_ADVANCE ? 0 : client->debt;
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
     client->asked = client->report_due = false;
@@ -1388,7 +1386,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client)
 {
     client->early_epoch = 0;
-    client->carried = client->debt; /* an advance is T old */
+    client->carried = client->owing = client->debt; /* an advance is T old */
     tokenpool_client_priv_begin(client);
     client->state = TOKENPOOL_PRIV_IN_ALONE;
     client->may_claim = false;
@@ -1610,9 +1608,8 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
 /* A read of the own weight; of one that cannot be read a batch. */
 QOS_PRIV void tokenpool_client_priv_saw_weight(struct tokenpool_client *client, uint64_t word)
 {
-    uint64_t most = UINT64_C(1) * client->head.batch * tokenpool_priv_weight(client->id, word);
-    uint64_t claim = tokenpool_priv_limit(word);
-    client->share = (uint32_t)qos_min(claim ? qos_min(claim, most) : most, TOKENPOOL_TOKENS_MAX);
+    uint64_t claim = tokenpool_priv_weight(client->id, word) ? tokenpool_priv_limit(word) : 0;
+    client->share = (uint32_t)(claim ? claim : client->head.batch);
 }
 
 /* A read of `served`. The next one comes when all of the claim is served, at the pace so far: who is late for the next
@@ -1733,7 +1730,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
             spent += qos_sat_sub(need, tokenpool_client_priv_unreported(client, client->reservation));
     }
     client->declared = spent;
-    shown = phase == TOKENPOOL_PRIV_FINAL ? done : spent;
+    shown = phase == TOKENPOOL_PRIV_FINAL ? done : spent - client->owing;
     /* S grows with each start, so that a former engine's report does not come again with its incarnation. */
     if (!client->attached && client->report >> 59 == tokenpool_priv_tag(epoch))
         shown = qos_max(shown, (client->report & TOKENPOOL_TOKENS_MAX) + 1);
@@ -1943,6 +1940,7 @@ QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, 
     } else {
         client->debt += n;
         client->carried += n;
+        client->owing += n;
     }
     return QOS_OK;
 }
@@ -2357,14 +2355,18 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_most(const struct tokenpool_monitor *mo
 }
 
 /* Ordered: tokens of a claim, so that all who have a demand get two served in a period: what is not served ends with
- * it, and in the next one the same client may come first again. What reservations return makes the pool larger. */
+ * it, and in the next one the same client may come first again. What reservations return makes the pool larger. A claim
+ * is seen at a check, and the client looks each T / 128: less than what is served until then would leave some unused.
+ */
 QOS_PRIV uint64_t tokenpool_monitor_priv_claim(const struct tokenpool_monitor *monitor, uint64_t weight)
 {
     const struct tokenpool_monitor_state *info = &monitor->info;
     uint64_t pool = qos_max(qos_sat_sub(tokenpool_monitor_priv_most(monitor), monitor->busy_left), info->bound / 8);
-    uint64_t claim = qos_mul_div_floor(pool, weight, 2 * qos_max(monitor->contending, weight));
-    return qos_min(info->bound ? qos_max(claim, 1) : TOKENPOOL_TOKENS_MAX,
-                   qos_min(weight * monitor->config.batch, TOKENPOOL_TOKENS_MAX));
+    uint64_t period_ns = monitor->config.period_ns, least_ns = qos_max(2 * monitor->config.check_ns, period_ns / 64);
+    uint64_t all = qos_max(monitor->contending, weight), part = qos_mul_div_floor(pool, weight, all);
+    uint64_t claim = qos_mul_div_floor(qos_mul_div_floor(info->capacity, weight, all), least_ns, period_ns);
+    return qos_min(info->bound ? qos_max(part / 2, 1) : TOKENPOOL_TOKENS_MAX,
+                   qos_min(qos_max(claim, weight * monitor->config.batch), TOKENPOOL_TOKENS_MAX));
 }
 
 /* Writes a slot's weight; 0: a free slot. */
@@ -2516,7 +2518,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
         uint64_t word = tokenpool_monitor_priv_stamp(monitor, i);
-        uint32_t was = monitor->generation[i];
+        uint32_t was = monitor->generation[i], weight;
         monitor->reservation[i] = (uint32_t)tokenpool_priv_reservation(word);
         monitor->limit[i] = (uint32_t)tokenpool_priv_limit(word);
         monitor->generation[i] =
@@ -2526,8 +2528,9 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
             monitor->done[i] = monitor->beyond[i] = 0;
         monitor->demand[i] = monitor->limit[i] ? 3 : 0;
         word = tokenpool_monitor_priv_see(monitor, tokenpool_monitor_priv_slot(monitor, 2, i));
+        weight = tokenpool_priv_weight(i, word);
         monitor->weight[i] = 0;
-        (void)tokenpool_monitor_priv_weigh(monitor, i, monitor->limit[i] ? tokenpool_priv_weight(i, word) : 0);
+        (void)tokenpool_monitor_priv_weigh(monitor, i, monitor->limit[i] ? weight + !weight : 0);
         monitor->state[i] = monitor->limit[i] ? TOKENPOOL_PRIV_FRESH : TOKENPOOL_PRIV_FREE;
         monitor->admitted += monitor->reservation[i];
         monitor->clients += monitor->limit[i] != 0;
@@ -2692,8 +2695,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   calls and their times are the same. In the first world the node is slow, in the second it is idle.
  *
  *   Each move is a trial. If U falls with Omega by two fifths of the fall, and not by what was kept, the node was not
- *   the limit: the fall is taken back, and so many tokens are no sign for some time, until the next fall (their owner
- *   may lie, or the guard leaves a node idle). If U falls by less, I/Os of the period before may have taken their
+ *   the limit: the fall is taken back, and so many tokens are no sign for some time (their owner may lie, or the guard
+ *   leaves a node idle). If U falls by less, I/Os of the period before may have taken their
  *   part; if by what was kept, that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged
  *   once more, a period later, by a fifth. What is below the I/Os that complete after the last reports is chance. If
  *   U does not rise by more than that, and by an eighth of what was taken back, and more is left, it was in vain: the
@@ -2764,7 +2767,6 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
     } else if (monitor->capacity_next + within / 4 < omega) {
         monitor->used_before = used + monitor->unwanted;
         monitor->fallen = omega - monitor->capacity_next;
-        monitor->excused = 0; /* what was left of more tokens is no excuse for fewer */
     }
 }
 
@@ -2929,14 +2931,14 @@ QOS_PRIV void tokenpool_monitor_priv_fenced(struct tokenpool_monitor *monitor)
     monitor->beat_ns = monitor->top_ns;
 }
 
-/* Until the next check. Ordered: a 16th of the time in which all clients get one claim served, so that those who got
- * theirs claim again before the others' are served. */
+/* Until the next check. Ordered: a 16th of the time in which all who want tokens get a batch served, so that those who
+ * got theirs claim again before the others' are served. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_interval_ns(const struct tokenpool_monitor *monitor)
 {
     uint64_t period_ns = monitor->config.period_ns, check_ns = monitor->config.check_ns, claims, most;
     uint64_t age_ns = tokenpool_monitor_priv_age_ns(monitor);
     if (monitor->config.flags & TOKENPOOL_ORDERED) {
-        claims = qos_max(monitor->weights, 1) * monitor->config.batch;
+        claims = qos_max(monitor->contending, 1) * monitor->config.batch;
         most = qos_max(monitor->info.bound, monitor->capacity_next); /* holding: no bound is known */
         check_ns = qos_min(check_ns, qos_mul_div_ceil(period_ns, claims, 16 * qos_max(most, claims)));
         check_ns = qos_max(check_ns, period_ns / 1024 + 1);

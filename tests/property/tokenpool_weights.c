@@ -131,8 +131,63 @@ static void short_periods(uint64_t period_ns)
     CHECK(judged >= 30);
 }
 
+/* Some want all and are called each T / 520, the others nothing: what these leave is used, in each period but for one part in
+ * a hundred, and what the backlogged ones got of the pool, by weight, differs by two claims at most: batches, or what the
+ * estimate has for T / 64. Requests are of `size` tokens. */
+static void few(uint64_t period_ns, uint64_t capacity, unsigned wants, const uint64_t *weight, uint64_t own,
+                uint64_t theirs, uint64_t size)
+{
+    struct tokenpool_monitor_state state = {0};
+    struct tokenpool_client_state info[MOST];
+    uint64_t now, epoch = 0, judged = 0, used = 0, sum = 0, claim, next[MOST];
+    unsigned i;
+    memset(&config, 0, sizeof config);
+    config.clients = MOST;
+    config.capacity = capacity;
+    config.period_ns = period_ns;
+    config.flags = TOKENPOOL_ORDERED | TOKENPOOL_FIXED;
+    config.overrun = QOS_NOTHING;
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    for (i = 0; i < MOST; i++) {
+        CHECK_EQ(tokenpool_monitor_join(&monitor, i, i < wants ? own : theirs, 0, NULL), QOS_OK);
+        CHECK_EQ(tokenpool_monitor_set_weight(&monitor, i, (uint32_t)weight[i]), QOS_OK);
+        CHECK_EQ(tokenpool_client_attach(&client[i].engine, i, 0, storage, sizeof storage), QOS_OK);
+        next[i] = i * (period_ns / 7000);
+        sum += i < wants ? weight[i] : 0;
+    }
+    claim = qos_max(capacity / (64 * sum) + 1, 1000);
+    for (now = 0; now < 12 * period_ns; now += period_ns / 8000) {
+        if (tokenpool_monitor_next_ns(&monitor, now) <= now)
+            tokenpool_monitor_run(&monitor, now);
+        CHECK_EQ(tokenpool_monitor_info(&monitor, &state), QOS_OK);
+        for (; state.epoch != epoch; epoch = state.epoch, used = 0) {
+            CHECK_CONTEXT("T %u us, %u of %u: %u used", (unsigned)(period_ns / 1000), wants, MOST, (unsigned)used);
+            CHECK(epoch < 5 || used + wants * size >= capacity - (capacity - wants * own) / 100);
+            for (i = 0; epoch >= 5 && i < wants; i++, judged++) {
+                unsigned j = (i + 1) % wants;
+                CHECK_LE(info[i].gained / weight[i], info[j].gained / weight[j] + 2 * claim);
+                CHECK_LE(info[j].gained / weight[j], info[i].gained / weight[i] + 2 * claim);
+            }
+        }
+        for (i = 0; i < MOST; i++) {
+            if (now < next[i])
+                continue;
+            tokenpool_client_run(&client[i].engine, now, i < wants ? size : 0);
+            while (i < wants && tokenpool_client_take(&client[i].engine, now, size) == QOS_OK) {
+                tokenpool_client_complete(&client[i].engine, size);
+                used += size;
+            }
+            next[i] = now + period_ns / 520;
+            if (tokenpool_client_epoch(&client[i].engine) == epoch)
+                CHECK_EQ(tokenpool_client_info(&client[i].engine, &info[i]), QOS_OK);
+        }
+    }
+    CHECK(judged >= 6 * wants);
+}
+
 int main(void)
 {
+    static const uint64_t alike[] = {1, 1, 1, 1, 1, 1, 1, 1}, heavy[] = {2, 1, 2, 900, 600, 1, 1, 1};
     static const uint64_t a[] = {10, 20, 30, 40}, b[] = {10, 10, 10, 10, 10}, c[] = {5, 5, 5, 5, 5},
                           d[] = {5, 1, 5, 6, 5, 7, 8, 3}, e[] = {1, 1, 1}, f[] = {1, 19}, g[] = {3, 7, 1, 9},
                           h[] = {1, 2, 4, 8}, k[] = {1, 3};
@@ -155,5 +210,10 @@ int main(void)
     node(&rng, 5000000, k, 2, false, 0);
     for (period_ns = 1000000; period_ns <= 100000000; period_ns *= 10)
         short_periods(period_ns);
+    few(QOS_NS_PER_S, 1517873, 2, alike, 226516, 177000, 1);
+    few(QOS_NS_PER_S, 1177045, 1, alike, 716705, 20400, 1);
+    few(QOS_NS_PER_S / 10, 491891, 1, alike, 36082, 42000, 1);
+    few(QOS_NS_PER_S / 10, 1602774, 3, heavy, 0, 0, 1452);
+    few(QOS_NS_PER_S / 100, 1602774, 3, heavy, 40000, 0, 3);
     return check_end();
 }

@@ -1172,9 +1172,6 @@ static void judge_quiet(void)
                  world_choice(run.w, world_of(t->cohort, F_TWIN)) == 0 &&
                  world_choice(run.w, world_of(t->cohort, F_CLOCK)) == 0 && t->size == 1;
     }
-    /* Ordered, a client may get no more than a batch in a check, and in T / 128. */
-    if (world_choice(run.w, F_ORDERED) && run.batch * run.slots * min_of(128, run.T / run.check_ns) < 2 * run.C)
-        return;
     if (!plain || !greedy || often < 512 || run.quiet_epochs < 5 || world_choice(run.w, F_LATE) ||
         world_choice(run.w, F_MONITOR_CLOCK) == 2)
         return;

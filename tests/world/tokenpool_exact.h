@@ -261,14 +261,13 @@ static bool x_backlogged(const struct x_slot *s)
 static void x_judge_surplus(const struct x_monitor *m)
 {
     const struct x_epoch *e = x_of(x.began);
-    uint64_t claims = 0, idle = 0, others = 0, size = 0, all, lost;
+    uint64_t idle = 0, others = 0, size = 0, all, lost;
     bool greedy = false, quiet;
     uint32_t i;
     for (i = 0; i < x.slots; i++) {
         const struct x_slot *s = &x.slot[i];
         const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
         uint64_t issued = e->of[i].issued, spent = e->of[i].spent;
-        claims += s->joined ? s->weight * x.batch : 0;
         if (s->changed || s->weighed || (s->joined && issued != s->reservation))
             return;
         if (!s->joined)
@@ -292,8 +291,8 @@ static void x_judge_surplus(const struct x_monitor *m)
         return; /* open: if all is reserved, what others leave is not lent, seed 7639 */
     if (!greedy || !quiet || !x.fixed || e->reserved > x.C || idle * 10 > 9 * x.C || others * 10 > 6 * x.C)
         return;
-    if (x.ordered && (x.heavy || claims * min_of(128, x.T / x.check_ns) < 4 * x.C))
-        return; /* "small batches are slow" */
+    if (x.ordered && x.heavy)
+        return;
     all = x.C;
     lost = x_sub(all, e->spent);
     x.quiet_epochs++;
@@ -306,16 +305,23 @@ static void x_judge_surplus(const struct x_monitor *m)
                    e->spent, all, e->epoch, idle, others);
 }
 
-/* Promise `weights`: ordered, what backlogged clients got of the pool, by weight, differs by at most two batches. */
+/* Tokens for T / 64, or for two checks. */
+static uint64_t x_paced(uint64_t capacity)
+{
+    return (uint64_t)((__uint128_t)capacity * max_of(2 * x.check_ns, x.T / 64) / x.T);
+}
+
+/* Promise `weights`: ordered, what backlogged clients got of the pool, by weight, differs by at most two claims. */
 static void x_judge_weights(void)
 {
     double late = (double)x.C / 256; /* since the last calls */
-    uint64_t claims = 0;
+    uint64_t weights = 0, claim;
     uint32_t i, j;
     for (i = 0; i < x.slots; i++)
-        claims += x.slot[i].joined && x.slot[i].wants != IDLE ? x.slot[i].weight * x.batch : 0; /* seed 23000026382 */
-    if (claims * min_of(128, x.T / x.check_ns) < 4 * x.C || x.heavy)
-        return; /* "small batches are slow" */
+        weights += x_backlogged(&x.slot[i]) ? x.slot[i].weight : 0;
+    if (!x.ordered || !weights || x.heavy) /* heavy: more weights than the pool has tokens */
+        return;
+    claim = max_of(x.batch, x_paced(x_of(x.shown)->capacity) / weights);
     for (i = 0; x.ordered && !x.twins && !x.taken && !x_strayed() && x.number > 2 && i < x.slots; i++)
         for (j = 0; j < x.slots; j++) {
             const struct x_slot *s = &x.slot[i], *t = &x.slot[j];
@@ -324,7 +330,7 @@ static void x_judge_weights(void)
                 continue;
             a = (double)x.engine[s->engine].info.gained / (double)s->weight;
             b = (double)x.engine[t->engine].info.gained / (double)t->weight;
-            if (a > b + 2 * (double)x.batch + late)
+            if (a > b + 2 * (double)claim + late)
                 world_fail(x.w, "weights", x.now,
                            "client %" PRIu32 ", weight %" PRIu64 ", got %.0f batches by weight, client %" PRIu32
                            ", weight %" PRIu64 ", %.2f",
@@ -480,7 +486,7 @@ static void x_judge_potential(void)
 }
 
 /* Who wants nothing claims nothing; who wants claims a batch, less only up to its limit. Ordered: at most a batch for
- * each of its weight, and at least half of its part, by weight among all, of an eighth of the period's tokens. A request above the batch is
+ * each of its weight, or what the estimate has for T / 64 or two checks, and at least half of its part, by weight among all, of an eighth of the period's tokens. A request above the batch is
  * claimed in one piece. */
 static void x_judge_claim(const struct x_engine *g, uint64_t n)
 {
@@ -492,8 +498,8 @@ static void x_judge_claim(const struct x_engine *g, uint64_t n)
     if (s->slow || s->lost || x.twins || x_lied() || x_strayed() || g->vague || x_failed())
         return;
     lack = g->asks + x_sub(g->has ? g->spent : g->carried + g->before, g->has ? info->kept + info->gained : 0);
-    if (g->asks == 0 ||
-        (n > most && (x.ordered ? !s->weighed && !s->changed && !x.taken && g->epoch == x.shown : n > lack)))
+    if (g->asks == 0 || (n > (x.ordered ? max_of(most, x_paced(x_of(x.shown)->capacity)) : most) &&
+                         (x.ordered ? !s->weighed && !s->changed && !x.taken && g->epoch == x.shown : n > lack)))
         world_fail(x.w, "claims", x.now, "client %" PRIu32 " wants %" PRIu64 ", and claims %" PRIu64, s->id, g->asks,
                    n);
     room = x_sub(info->limit, info->kept + g->base + (g->got_epoch == g->epoch ? g->got : 0));
@@ -2082,8 +2088,6 @@ static void x_draw(void)
     c->capacity = x.C;
     c->period_ns = x.T;
     x.batch = min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)), 1000);
-    if (world_choice(w, F_ORDERED))
-        x.batch = max_of(x.batch, x.C / (64 * c->clients));
     x.batch = c->batch ? c->batch : x.batch;
     c->check_ns = parts ? x.T / parts : 0;
     x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / (world_choice(w, F_ORDERED) ? 128 : 8));
