@@ -327,7 +327,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_change_root(struct htb *tree, uint64_t
  * htb_next_ns; until then the class has a claim to n tokens (see the chapter on the gate). Either tokens are missing,
  * or claims go before it. Or queued requests wait for the same tokens and go first: those of its class, and for
  * borrowed tokens those of all that may borrow there. QOS_ERANGE: n > QOS_TOKENS_MAX. Unknown ids, groups and expired
- * classes are best effort. */
+ * classes are best effort. By flight give all requests of a device to the queues, or none: what passes here, or with
+ * `gate`, is not seen at the device, and may get a tenth of its rate beside classes with queues. */
 QOS_API QOS_NODISCARD enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n);
 /* The same over all resources of the tree, all or none; n[resources]. */
 QOS_API QOS_NODISCARD enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n);
@@ -895,8 +896,7 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
     uint64_t elapsed_ns = now_ns - node->last_ns, more_ns; /* how long the rate buckets earn above their depth */
     uint32_t r = 0;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
-    if (tree->bound == HTB_BY_FLIGHT && (node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG &&
-        node->pair.rate.rate != 0)
+    if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG && node->pair.rate.rate != 0)
         more_ns = qos_max(more_ns, qos_min(htb_priv_ready_for_ns(tree, id, now_ns), tree->lag_ns));
     QOS_ASSERT(more_ns <= tree->lag_ns);
     node->last_ns = now_ns;
@@ -1069,9 +1069,10 @@ QOS_PRIV bool htb_priv_is_same(const struct htb *tree, const uint64_t *a, const 
  *
  * If no class has own tokens, the root lends. A lender serves its ring by start-time fair queueing: a request of cost n
  * moves the ring tag of its class on by n / weight, and that of each group up to the lender; the least tag is next. The
- * clock of a ring is the tag that was served last; a class that joins starts there or at its own tag. The class that
- * has the turn keeps it until it is served, so small requests do not starve a large one. With several resources the
- * cost is the time that the request takes at the root's rates, the longest over the resources.
+ * clock of a ring is the tag that was served last; a class that joins starts there or at its own tag. What a completion
+ * gives back moves both back. The class that has the turn keeps it until it is served, so small requests do not starve
+ * a large one. With several resources the cost is the time that the request takes at the root's rates, the longest over
+ * the resources.
  *
  * The dispatch queue is swept in one direction, then from the lowest offset again; or it is first in, first out. A
  * request is overtaken by at most bypass_max + dispatch_max others. Urgent requests go before all others, and do not
@@ -1448,8 +1449,8 @@ QOS_PRIV void htb_priv_advance(struct htb *tree, uint32_t id, int64_t cost)
     tree->cls[id].ring_rest = (uint64_t)(scaled - steps * weight) & 0xfffffu;
 }
 
-/* The clock of a ring only rises; before it could overflow, all tags are moved back by it. Those in the ring are not
- * below it, so their order stays. */
+/* Before the clock of a ring could overflow, all tags are moved back by it. Those in the ring are not below it, so
+ * their order stays. */
 QOS_COLD QOS_PRIV void htb_priv_rebase(struct htb *tree, uint32_t group)
 {
     uint64_t by = tree->cls[group].u.group.clock;
@@ -1488,7 +1489,8 @@ QOS_PRIV_NOINLINE void htb_priv_set_ring(struct htb *tree, uint32_t id, bool may
     htb_priv_ring_settle(tree, group);
 }
 
-/* Moves the tag of a node that is in its parent's ring: out of it, by the cost on or back, and into it. */
+/* Moves the tag of a node that is in its parent's ring: out of it, by the cost on or back, and into it. What is given
+ * back moves the clock back, if others have moved it on meanwhile: who joins starts there, too. */
 QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, int64_t cost)
 {
     struct htb_priv_ring_entry *t = &tree->turn[id];
@@ -1496,9 +1498,10 @@ QOS_PRIV void htb_priv_move_ring(struct htb *tree, uint32_t id, int64_t cost)
     if (tree->node[id].flags & HTB_PRIV_RING)
         htb_priv_ring_out(tree, group, id);
     htb_priv_advance(tree, id, cost);
-    t->tag = qos_max(t->tag, tree->cls[group].u.group.clock);
-    if (tree->node[id].flags & HTB_PRIV_RING)
+    if (tree->node[id].flags & HTB_PRIV_RING) {
+        tree->cls[group].u.group.clock = qos_min(tree->cls[group].u.group.clock, t->tag);
         htb_priv_ring_in(tree, group, id);
+    }
     htb_priv_ring_settle(tree, group);
 }
 

@@ -56,7 +56,7 @@ static void states(void)
     CHECK_EQ(b->state, HTB_DISPATCHED);
     CHECK_EQ(stats_of(&w, 1).waited, 2);
     CHECK_EQ(stats_of(&w, 1).granted, 200);
-    CHECK_EQ(stats_of(&w, 1).borrowed, 100);
+    CHECK_EQ(stats_of(&w, 1).borrowed, 0); /* both waited for its tokens, for a second */
     world_draw(&w);
     CHECK_EQ(htb_submit(&w.tree, S, a), QOS_EBUSY);
     CHECK_EQ(htb_submit(&w.tree, S, b), QOS_EBUSY);
@@ -799,11 +799,82 @@ static void sent_by_a_wrong_clock(void)
     world_close(&w);
 }
 
+/* A class that says ten times what its requests cost borrows as much as one that says it right: both are told at
+ * completion, when others have been served. (As long as the ring kept its clock: 1 : 7.) */
+static void estimates_too_large(void)
+{
+    const uint64_t cost[HTB_RESOURCES_MAX] = {100, 0, 0, 0};
+    struct htb_config config = world_config();
+    static struct htb_request all[64];
+    struct htb_request *at[32], *r;
+    unsigned first = 0, count = 0, i, done[3] = {0, 0, 0};
+    struct world w;
+    uint64_t now = S;
+    config.rate_per_s[0] = 1250000; /* the device is the bound: 1,111,111 */
+    config.dispatch_max = config.device_max = 32;
+    config.order = HTB_FIFO;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 0, 0, now);
+    reserve(&w, 2, 0, 0, 0, now);
+    memset(all, 0, sizeof all);
+    for (i = 0; i < 64; i++) {
+        all[i].class_id = 1 + i % 2;
+        all[i].tokens[0] = i % 2 == 0 ? 1000 : 100;
+        CHECK_EQ(htb_submit(&w.tree, now, &all[i]), QOS_OK);
+    }
+    for (; now < 11 * S; now += 90000) {
+        for (; (r = htb_dispatch(&w.tree, now)) != NULL; count++)
+            at[(first + count) % 32] = r;
+        if (count == 0)
+            continue;
+        r = at[first];
+        first = (first + 1) % 32;
+        count--;
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, cost, r), QOS_OK);
+        done[r->class_id]++;
+        CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
+    }
+    CHECK_GE(done[1] + done[2], 90000);
+    CHECK_WITHIN((double)done[1] / done[2], 0.97, 1.03);
+    world_close(&w);
+}
+
+/* A loop that runs every 100 ms, ten bursts: a class whose requests wait loses none of its rate. */
+static void late_loop(void)
+{
+    struct htb_config config = world_config();
+    static struct htb_request all[400];
+    struct htb_request *r;
+    struct world w;
+    uint64_t now = 0;
+    unsigned i;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 900000, 0, now);
+    reserve(&w, 2, 0, 0, 0, now);
+    memset(all, 0, sizeof all);
+    for (i = 0; i < 400; i++) {
+        all[i].class_id = 1 + i % 2;
+        all[i].tokens[0] = 1000;
+        CHECK_EQ(htb_submit(&w.tree, now, &all[i]), QOS_OK);
+    }
+    for (i = 0; i < 100; i++) {
+        now += 100 * MS;
+        while ((r = htb_dispatch(&w.tree, now)) != NULL) {
+            CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+            CHECK_EQ(htb_submit(&w.tree, now, r), QOS_OK);
+        }
+    }
+    CHECK_WITHIN((double)stats_of(&w, 1).granted, 0.99 * 9000000, 1.01 * 9000000);
+    world_close(&w);
+}
+
 int main(void)
 {
     uint64_t n, away_ms;
     unsigned steps;
     check_begin("unit/htb_queues");
+    estimates_too_large();
+    late_loop();
     states();
     order_after_cancels();
     in_time(MS, false);
