@@ -595,7 +595,9 @@ struct htb_priv_flight {
     enum htb_priv_phase phase;
     bool up, searching, full;       /* direction of the trial; look for the knee; a request had to wait for room */
     bool waits;                     /* one does now */
+    bool later;                     /* the latest completion came later than the one before */
     uint32_t step;                  /* the bound changes by 1 + 2^-step */
+    uint32_t times;                 /* different times of completions in this look */
     uint32_t longer;                /* looks are 4^longer times as long, as the demand or the device varies */
     uint32_t by;                    /* class that the bound is narrowed for; QOS_NONE */
     uint32_t had;                   /* requests that are at the device still since the last gap that may be a pause */
@@ -2227,6 +2229,18 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
     return !tail || after == tail ? NULL : after ? after->next : tail->next;
 }
 
+/* Logarithms for the quantiles: 2^10 steps in each octave, linear in between. */
+QOS_PRIV uint16_t htb_priv_log2(uint64_t ns)
+{
+    const uint32_t e = 63u - qos_clz64(ns | 1024u);
+    return (uint16_t)((e << 10) | ((ns >> (e - 10)) & 1023u));
+}
+
+QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
+{
+    return log == 0 ? 0 : (UINT64_C(1024) | (log & 1023u)) << ((log >> 10) - 10);
+}
+
 /* ==== chapter: flight ==============================================================================================
  *
  * HTB_BY_FLIGHT: the whole device in use. The configured rate of the root counts in admission only. The next request
@@ -2320,18 +2334,6 @@ QOS_API struct htb_request *htb_queue_next(const struct htb *tree, uint32_t id, 
  * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
  * once the others are seen later. */
 
-/* Logarithms for the quantiles: 2^10 steps in each octave, linear in between. */
-QOS_PRIV uint16_t htb_priv_log2(uint64_t ns)
-{
-    const uint32_t e = 63u - qos_clz64(ns | 1024u);
-    return (uint16_t)((e << 10) | ((ns >> (e - 10)) & 1023u));
-}
-
-QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
-{
-    return log == 0 ? 0 : (UINT64_C(1024) | (log & 1023u)) << ((log >> 10) - 10);
-}
-
 /* Moves the estimate of a quantile: up and down by steps whose ratio is that of the requests on both sides of it. */
 QOS_PRIV uint16_t htb_priv_quantile(uint16_t estimate, uint16_t seen, uint32_t up, uint32_t down)
 {
@@ -2420,7 +2422,7 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
     htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
     f->n = f->done_ns = f->most_ns = f->stay = 0;
-    f->waited = 0;
+    f->waited = f->times = 0;
     f->full = false;
 }
 
@@ -2754,6 +2756,7 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
         f->stalled_ns = 0;
     }
     f->active_ns += pause ? most_ns : gap_ns;
+    f->later = gap_ns != 0;
     if (r->sent_ns >= f->pause_end_ns) {
         f->took_ns = f->took_ns - f->took_ns / 64 + qos_min(qos_elapsed_ns(r->sent_ns, now_ns), HTB_BURST_MAX_NS);
         f->cost_ns = f->cost_ns - f->cost_ns / 64 + qos_min(r->flight_ns, HTB_BURST_MAX_NS);
@@ -3110,12 +3113,19 @@ QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c
     return alone;
 }
 
+/* A caller that comes each few ms sees many completions at one time. They took the time since it came before: a look
+ * that ends among them, after few such times, would show many in no time. So it ends with the first of them. */
+QOS_PRIV bool htb_priv_may_end(const struct htb_priv_flight *f)
+{
+    return f->later || f->times > 8;
+}
+
 /* One that is alone waits for room: twice the bound, as long as each time an eighth more is completed. */
 QOS_PRIV void htb_priv_look_alone(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t speed = htb_priv_speed(f), bound_ns = qos_max(f->knee_ns, f->lone_ns);
-    if (f->n < (f->active_ns - f->begun_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||
+    if (!htb_priv_may_end(f) || f->n < (f->active_ns - f->begun_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||
         f->done_ns < 2 * htb_priv_filled(f, f->bound_ns) || f->active_ns < f->lone_retry_ns)
         return;
     if (f->lone_speed != 0 && speed < f->lone_speed + f->lone_speed / 8) { /* in vain */
@@ -3194,12 +3204,13 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
         return;
     }
     f->n++;
+    f->times += f->later;
     f->stay = qos_sat_add(f->stay, qos_sat_mul(r->flight_ns >> 10, qos_elapsed_ns(r->sent_ns, now_ns)));
     f->done_ns += tokens == r->tokens ? r->flight_ns : htb_priv_device_ns(tree, tokens);
     if (f->alone)
         htb_priv_look_alone(tree);
     else if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&
-             (f->n >= htb_priv_look_least(f) || htb_priv_plainly_worse(f)))
+             ((htb_priv_may_end(f) && f->n >= htb_priv_look_least(f)) || htb_priv_plainly_worse(f)))
         htb_priv_look(tree, now_ns);
 }
 

@@ -12,18 +12,26 @@
 #define FROM_NS (500 * MS) /* judged from here on */
 #define TO_NS (10000 * MS)
 
-/* A caller works for a while, then is away for a while: exponential times with these means. */
+/* A caller works for a while, then is away for a while: exponential times with these means. One that works for 0 comes
+ * each away_ns. */
 static const struct caller {
     uint32_t channels, outstanding, classes;
     uint64_t works_ns, away_ns;
     enum world_spread spread;
 } callers[] = {
-    {1, 32, 2, 4000000, 2000000, WORLD_TEN},           {1, 32, 2, 4000000, 500000, WORLD_TEN},
-    {1, 32, 2, 20000000, 2000000, WORLD_TEN},          {8, 32, 2, 4000000, 500000, WORLD_TEN},
-    {8, 200, 2, 4000000, 2000000, WORLD_TEN},          {1, 8, 2, 4000000, 500000, WORLD_FIXED},
-    {64, 200, 2, 4000000, 1000000, WORLD_EXPONENTIAL}, {1, 512, 16, 12000000, 3000000, WORLD_FIXED},
-    {1, 512, 16, 40000000, 5000000, WORLD_FIXED},      {1, 512, 16, 100000000, 3000000, WORLD_FIXED},
-    {8, 512, 16, 40000000, 5000000, WORLD_TEN},        {2, 512, 16, 1000000000, 0, WORLD_FIXED},
+    {1, 32, 2, 4000000, 2000000, WORLD_TEN},
+    {1, 32, 2, 4000000, 500000, WORLD_TEN},
+    {1, 32, 2, 20000000, 2000000, WORLD_TEN},
+    {8, 32, 2, 4000000, 500000, WORLD_TEN},
+    {8, 200, 2, 4000000, 2000000, WORLD_TEN},
+    {1, 8, 2, 4000000, 500000, WORLD_FIXED},
+    {64, 200, 2, 4000000, 1000000, WORLD_EXPONENTIAL},
+    {1, 512, 16, 12000000, 3000000, WORLD_FIXED},
+    {1, 512, 16, 40000000, 5000000, WORLD_FIXED},
+    {1, 512, 16, 100000000, 3000000, WORLD_FIXED},
+    {8, 512, 16, 40000000, 5000000, WORLD_TEN},
+    {2, 512, 16, 1000000000, 0, WORLD_FIXED},
+    {8, 200, 2, 0, 8000000, WORLD_FIXED},
 };
 
 static const struct caller steady = {8, 32, 2, 1000000000, 0, WORLD_TEN};
@@ -88,7 +96,10 @@ static uint64_t run(const struct caller *c, uint32_t classes, uint64_t seed, uin
         next_ns = world_device_next_ns(&device);
         if (scheduled && htb_dispatch_next_ns(&tree, now_ns) > now_ns)
             next_ns = next_ns < htb_dispatch_next_ns(&tree, now_ns) ? next_ns : htb_dispatch_next_ns(&tree, now_ns);
-        while (leaves_ns <= next_ns) { /* it comes back after it was to act, or has missed nothing */
+        if (c->works_ns == 0)
+            next_ns = (now_ns / c->away_ns + 1) * c->away_ns;
+        /* it comes back after it was to act, or has missed nothing */
+        while (c->works_ns != 0 && leaves_ns <= next_ns) {
             const uint64_t back_ns = leaves_ns + (uint64_t)((double)c->away_ns * world_exponential(&rng));
             next_ns = next_ns > back_ns ? next_ns : back_ns;
             leaves_ns = back_ns + 1 + (uint64_t)((double)c->works_ns * world_exponential(&rng));
