@@ -4933,7 +4933,7 @@ QOS_API uint64_t htb_next_ns(const struct htb *tree, uint64_t now_ns, uint32_t i
  *
  * Admission always uses G. With the defaults the rate takes at least 2.3 s to double. A class with few requests
  * outstanding, beside one that has dispatch_max of them, may miss a part of its rate while the rate is above what the
- * device does: in the mean up to a fifth more than without the maximizer, where it misses some if A is about G.
+ * device does: in the mean up to a quarter more than without the maximizer, where it misses some if A is about G.
  *
  * G caps if at two looks in a row the root was empty while demand waited, and at least 7/8 of the root's rate was
  * granted since the look before: of several resources that counts as time, of each request the longest (as in rings).
