@@ -156,7 +156,7 @@ install-dev: lib
 	@printf '%s\n' "$$cmake_version_file" >'$(cmake_dir)/qoskitConfigVersion.cmake'
 	@echo "installed $(HEADERS), libqoskit, qoskit.pc, libqoskit.pc and qoskitConfig.cmake below $(DESTDIR)$(PREFIX)"
 
-install: install-dev ## installs headers, library, servers, manuals, .pc, CMake files: PREFIX=/usr/local
+install: install-dev ## installs headers, library, servers, manuals, .pc, CMake: PREFIX=/usr/local
 	@if tests/packages.sh --quiet filter; then \
 	    $(MAKE) --no-print-directory -s $(filter) && install -d '$(filter_dir)' '$(man_dir)' && \
 	    install -m 755 $(filter) '$(filter_dir)/' && install -m 644 $(filter_man) '$(man_dir)/' && \
@@ -478,11 +478,11 @@ test-quick: ## runs what needs a compiler only, in two minutes: N passed, N fail
 	@awk '/^ok/ {ok++} !/^ok/ {bad++} END {printf "%d passed, %d failed\n", ok, bad; exit bad > 0 || ok == 0}' $(B)/quick/verdicts
 
 .PHONY: world
-world: ## runs a simulated world: make world HEADER=htb SEED=7; TRACE=1 shows and draws it
+world: ## runs a simulated world: HEADER=htb SEED=7; TRACE=1 shows and draws it
 	@$(MAKE) -s --no-print-directory $(B)/native/world/$(HEADER)
 	@$(B)/native/world/$(HEADER) --seed $(SEED)
 
-plant: ## plants every bug of tests/plants/; a test must catch each (make test: some 40)
+plant: ## plants every bug of tests/plants/; a test must catch each (make test: 40)
 	@tests/packages.sh plant
 	@BASELINE=1 tests/build/plants.sh
 
@@ -507,7 +507,7 @@ mutate: ## changes one header at random; its tests must find it: HEADER=htb N=10
 
 # STEPS: those of tests/trust.sh; CASES: those of tests/under_load.sh, and -- with tests
 .PHONY: trust test-under-load
-trust: ## the long forms of the tests, in hours; continues where it stopped: STEPS="fuzz"
+trust: ## the long forms of the tests, in hours; goes on where it stopped: STEPS="fuzz"
 	@tests/packages.sh test && tests/packages.sh trust
 	@tests/trust.sh $(STEPS)
 test-under-load: ## the real tests on busy cores and slow, stalling, fast disks: CASES="busy"

@@ -4,7 +4,7 @@
 set -u
 . "$(dirname "$0")/../lib.sh"
 command -v clang >/dev/null || { echo "SKIP clang is not installed"; exit 77; }
-export QOS_TEST_SCALE=20
+export QOS_TEST_SCALE=100
 out=build/compilers failed=0
 rm -rf "$out"
 mkdir -p "$out"

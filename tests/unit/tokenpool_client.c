@@ -870,7 +870,7 @@ static void test_debt_is_counted_once(void)
     base(100, 0, 0, 0, &c, &other);
     for (i = 0; i < 20 * 64; i++) {
         rig_run(&monitor, i * S / 64);
-        (void)tokenpool_client_take(&other, i * S / 64, 1);
+        (void)!tokenpool_client_take(&other, i * S / 64, 1);
         tokenpool_client_run(&c, i * S / 64, 0);
         if (i % 64 >= 3 || tokenpool_client_force(&c, i * S / 64, 1) != QOS_OK)
             continue;

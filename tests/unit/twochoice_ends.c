@@ -826,7 +826,9 @@ static void placement_ends(void)
     twochoice_placement_step(&s, 0, &o); /* the clock goes back: nothing happens */
     CHECK(o.todo == TWOCHOICE_PLACE_WAIT);
     CHECK_EQ(twochoice_placement_ended(&s, 5, request[0], 0, false), QOS_OK);
-    twochoice_placement_step(&s, 5, &o);
+    twochoice_placement_step(&s, 5, &o); /* where it failed it does not go at once again */
+    CHECK(o.todo == TWOCHOICE_PLACE_WAIT && o.next_ns > 5 && o.next_ns != QOS_NEVER);
+    twochoice_placement_step(&s, o.next_ns, &o);
     CHECK(o.todo == TWOCHOICE_PLACE_BIND && o.write == 0 && o.again);
     for (i = 0; i < 4; i++)
         CHECK_EQ(twochoice_placement_ended(&s, 5, request[i / 2], i % 2, true), QOS_OK);

@@ -745,7 +745,7 @@ static double x_guards(const struct tokenpool_monitor_state *info, uint64_t left
  * of L only C's part, and less with the guard. L counts who has no queue by the time, as reports lag. */
 static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
 {
-    uint64_t age_ns = m->latest_ns - info->start_ns, left_ns = x_sub(x.T, age_ns);
+    uint64_t age_ns = x_sub(m->latest_ns, info->start_ns), left_ns = x_sub(x.T, age_ns);
     double room = (double)info->capacity * (double)left_ns / (double)x.T, off = 2,
            guard = x_guards(info, left_ns, &off), target;
     double part = (double)info->capacity / (double)max_of(info->capacity, info->reserved);
