@@ -626,7 +626,7 @@ struct htb_priv_flight {
     uint64_t sum_ns;                    /* device time completed */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
-    uint64_t completed_ns;        /* time of the latest completion */
+    uint64_t completed_ns;              /* time of the latest completion */
     uint64_t moved_ns, extra_ns;  /* since then nothing completed, all sent is beyond the bound; these: their time */
     uint64_t next_ns;             /* when the next may go, or when that is looked at */
     uint64_t hung_ns, hung_at_ns; /* device time that hangs, not in now_ns; what was sent before then does */
