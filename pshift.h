@@ -2895,7 +2895,7 @@ QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t que
     q->pending--;
     scheduler->busy -= q->pending == 0 ? 1u : 0u;
     if (q->pending == 0 || *tokens == 0) {
-        q->idle_from = scheduler->counters.granted + 1;
+        q->idle_from = scheduler->counters.granted + 1; /* read only if none waits */
         pshift_priv_place(scheduler, queue);
     }
     QOS_ASSERT(pshift_priv_set_has(&scheduler->reserved, queue) == (q->pending != 0 && q->r_tokens != 0));

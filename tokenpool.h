@@ -2696,12 +2696,12 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *
  *   Each move is a trial. If U falls with Omega by two fifths of the fall, and not by what was kept, the node was not
  *   the limit: the fall is taken back, and so many tokens are no sign for some time (their owner may lie, or the guard
- *   leaves a node idle). If U falls by less, I/Os of the period before may have taken their
- *   part; if by what was kept, that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged
- *   once more, a period later, by a fifth. What is below the I/Os that complete after the last reports is chance. If
- *   U does not rise by more than that, and by an eighth of what was taken back, and more is left, it was in vain: the
- *   node becomes slower all the time. The next fall is not taken back; after two in vain in a row the next two are not,
- *   up to four. A growth after which tokens are left doubles the time to the next one, up to 8 periods.
+ *   leaves a node idle). If U falls by less, I/Os of the period before may have taken their part; if by what was kept,
+ *   that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged once more, a period later, by
+ *   a fifth. What is below the I/Os that complete after the last reports is chance. If U does not rise by more than
+ *   that, and by an eighth of what was taken back, and more is left, it was in vain: the node becomes slower all the
+ *   time. The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth after
+ *   which tokens are left doubles the time to the next one, up to 8 periods.
  *
  *   What one client says lowers the estimate by at most its reservation, as it may lie: it may confirm one lie by the
  *   next. `without` is what the estimate would be if the client that left most had used all it was issued: it falls by

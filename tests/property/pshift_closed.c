@@ -4,8 +4,7 @@
 // proves: period, at 0.6 to 0.9 of the capacity reserved. And who keeps its R-tokens until a period is half over costs
 // proves: others as many as it keeps beyond R / 2, and no more
 // variants: native san
-#include "pshift.h"
-#include "check.h"
+#include "pshift_rig.h"
 
 #define SERVERS 6
 #define BUCKETS 12
@@ -23,47 +22,22 @@ static struct cluster {
     uint64_t least[BUCKETS];
     bool late[BUCKETS];
 } at;
-static struct node {
-    struct check_mem scheduler_mem, agent_mem;
-    struct pshift_scheduler scheduler;
-    struct pshift_agent agent;
-} node[SERVERS];
-static struct check_mem controller_mem;
-static struct pshift_controller controller;
 static uint64_t now_ns;
 
 static void open_all(void)
 {
     const uint64_t period_ns = at.intervals * TURNS * TURN_NS;
-    const struct pshift_controller_config cc = {at.servers, at.buckets, at.servers * at.buckets, {0, 1}, period_ns, 0};
-    const struct pshift_scheduler_config sc = {at.buckets, 0};
     uint32_t i, j, queue;
     now_ns = 1;
-    (void)check_mem_new(&controller_mem, pshift_controller_memsize(&cc), 64, 0);
-    CHECK_EQ(pshift_controller_init(&controller, controller_mem.mem, controller_mem.size, &cc), QOS_OK);
+    rig_controller(at.servers, at.buckets, at.servers * at.buckets, period_ns);
     for (i = 0; i < at.buckets; i++)
         CHECK_EQ(pshift_controller_change(&controller, i, at.reservation[i], 0), QOS_OK);
     for (j = 0; j < at.servers; j++) {
-        const struct pshift_agent_config ac = {&node[j].scheduler, j, {0, 1 + j}, period_ns, 0, 0};
-        (void)check_mem_new(&node[j].scheduler_mem, pshift_scheduler_memsize(&sc), 64, 0);
-        CHECK_EQ(pshift_scheduler_init(&node[j].scheduler, node[j].scheduler_mem.mem, node[j].scheduler_mem.size, &sc),
-                 QOS_OK);
-        (void)check_mem_new(&node[j].agent_mem, pshift_agent_memsize(&ac), 64, 0);
-        CHECK_EQ(pshift_agent_init(&node[j].agent, node[j].agent_mem.mem, node[j].agent_mem.size, &ac), QOS_OK);
+        rig_server(j, at.buckets, period_ns, 0);
         for (i = 0; i < at.buckets; i++) {
             CHECK_EQ(pshift_agent_open(&node[j].agent, i, &queue), QOS_OK);
             CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, queue, at.waiting[i][j]), QOS_OK);
         }
-    }
-}
-
-static void close_all(void)
-{
-    uint32_t j;
-    CHECK(check_mem_free(&controller_mem));
-    for (j = 0; j < at.servers; j++) {
-        CHECK(check_mem_free(&node[j].scheduler_mem));
-        CHECK(check_mem_free(&node[j].agent_mem));
     }
 }
 
@@ -147,7 +121,7 @@ static void run(const char *name, uint64_t seed)
             CHECK_GE(served[i] * 100, (at.least[i] ? at.least[i] : at.reservation[i]) * 98);
         }
     }
-    close_all();
+    rig_close(at.servers);
 }
 
 /* Two servers; one bucket has no other server than the one that another one could leave. */

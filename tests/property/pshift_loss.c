@@ -5,8 +5,7 @@
 // proves: elsewhere the share of missed pairs is at most that of lost exchanges. One lost report or grant costs at
 // proves: most one interval
 // variants: native san
-#include "pshift.h"
-#include "check.h"
+#include "pshift_rig.h"
 
 #define SERVERS 24 /* at most, in any setting */
 #define BUCKETS 60
@@ -26,13 +25,6 @@ struct setting {
 static const struct setting stated = {"as stated", 6, 12, 5, 120, 600, 3000, true, false};
 static struct setting at;
 
-static struct node {
-    struct check_mem scheduler_mem, agent_mem;
-    struct pshift_scheduler scheduler;
-    struct pshift_agent agent;
-} node[SERVERS];
-static struct check_mem controller_mem;
-static struct pshift_controller controller;
 static uint64_t reservation[BUCKETS], share[BUCKETS][SERVERS], served[BUCKETS];
 static bool met[PERIODS][BUCKETS]; /* 0.99 of the reservation was served */
 static uint64_t now_ns;
@@ -49,16 +41,12 @@ static void draw_demand(void)
 
 static void open_all(uint64_t stream, uint32_t permille, bool limited)
 {
-    struct pshift_controller_config cc = {
-        at.servers, at.buckets, at.servers * at.buckets, {0, 1}, at.intervals * INTERVAL_NS, 0};
-    struct pshift_scheduler_config sc = {at.buckets, 0};
     uint64_t left = (uint64_t)at.servers * at.slots * at.intervals * at.reserved_permille / 1000;
     uint32_t i, j, queue;
     now_ns = 1;
     check_rng_init(&rng, stream);
     check_rng_init(&luck, stream + 1000000);
-    (void)check_mem_new(&controller_mem, pshift_controller_memsize(&cc), 64, 0);
-    CHECK_EQ(pshift_controller_init(&controller, controller_mem.mem, controller_mem.size, &cc), QOS_OK);
+    rig_controller(at.servers, at.buckets, at.servers * at.buckets, at.intervals * INTERVAL_NS);
     for (i = 0; i < at.buckets; i++) {
         reservation[i] = left / (at.buckets - i) * check_between(&rng, 50, 150) / 100;
         if (i == at.buckets - 1)
@@ -68,27 +56,9 @@ static void open_all(uint64_t stream, uint32_t permille, bool limited)
     }
     draw_demand();
     for (j = 0; j < at.servers; j++) {
-        struct pshift_agent_config ac = {NULL, 0, {0, 1}, at.intervals * INTERVAL_NS, 0, 0};
-        ac.scheduler = &node[j].scheduler;
-        ac.server = j;
-        ac.unchanged_permille = permille;
-        (void)check_mem_new(&node[j].scheduler_mem, pshift_scheduler_memsize(&sc), 64, 0);
-        CHECK_EQ(pshift_scheduler_init(&node[j].scheduler, node[j].scheduler_mem.mem, node[j].scheduler_mem.size, &sc),
-                 QOS_OK);
-        (void)check_mem_new(&node[j].agent_mem, pshift_agent_memsize(&ac), 64, 0);
-        CHECK_EQ(pshift_agent_init(&node[j].agent, node[j].agent_mem.mem, node[j].agent_mem.size, &ac), QOS_OK);
+        rig_server(j, at.buckets, at.intervals * INTERVAL_NS, permille);
         for (i = 0; i < at.buckets; i++)
             CHECK_EQ(pshift_agent_open(&node[j].agent, i, &queue), QOS_OK);
-    }
-}
-
-static void close_all(void)
-{
-    uint32_t j;
-    CHECK(check_mem_free(&controller_mem));
-    for (j = 0; j < at.servers; j++) {
-        CHECK(check_mem_free(&node[j].scheduler_mem));
-        CHECK(check_mem_free(&node[j].agent_mem));
     }
 }
 
@@ -180,7 +150,7 @@ static void share_at(const struct setting *setting, uint32_t permille, bool limi
         uint64_t here = 0, early = 0; /* early: pairs in the first two periods, which show whether all can be met */
         open_all(stream, permille, limited);
         run(0);
-        close_all();
+        rig_close(at.servers);
         memcpy(before, met, sizeof met);
         for (p = 0; p < PERIODS; p++)
             for (i = 0; i < at.buckets; i++)
@@ -195,7 +165,7 @@ static void share_at(const struct setting *setting, uint32_t permille, bool limi
         for (k = 0; k < 4; k++) {
             open_all(stream, permille, limited);
             run(losses[k]);
-            close_all();
+            rig_close(at.servers);
             for (p = 0; p < PERIODS; p++)
                 for (i = 0; i < at.buckets; i++)
                     kept[k] += before[p][i] && met[p][i];
@@ -252,7 +222,7 @@ static void one_lost(uint32_t permille, bool grant_lost)
     }
     CHECK_CONTEXT("threshold %u, lost: %s", permille, grant_lost ? "grant" : "report");
     CHECK_EQ(idle, 1);
-    close_all();
+    rig_close(at.servers);
 }
 
 int main(void)

@@ -18,6 +18,25 @@ static struct tokenpool_monitor monitor;
 static struct tokenpool_config config;
 static uint64_t storage[512] __attribute__((aligned(64))), memory[512] __attribute__((aligned(64)));
 
+/* With the defaults of batch and check. */
+static void ordered(unsigned clients, uint64_t period_ns, uint64_t capacity, uint64_t overrun)
+{
+    memset(&config, 0, sizeof config);
+    config.clients = clients;
+    config.capacity = capacity;
+    config.period_ns = period_ns;
+    config.overrun = overrun;
+    config.flags = TOKENPOOL_ORDERED | TOKENPOOL_FIXED;
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+}
+
+static void enter(unsigned id, uint64_t reservation, uint64_t weight)
+{
+    CHECK_EQ(tokenpool_monitor_join(&monitor, id, reservation, 0, NULL), QOS_OK);
+    CHECK_EQ(tokenpool_monitor_set_weight(&monitor, id, (uint32_t)weight), QOS_OK);
+    CHECK_EQ(tokenpool_client_attach(&client[id].engine, id, 0, storage, sizeof storage), QOS_OK);
+}
+
 /* A node that serves all who have I/Os there in turn, `capacity` in a period of 1 s, at most `depth` of each. taken: another
  * monitor takes over after so many steps, on the average; 0: none. */
 static void node(struct check_rng *rng, uint64_t capacity, const uint64_t *weight, unsigned n, bool drawn,
@@ -27,19 +46,13 @@ static void node(struct check_rng *rng, uint64_t capacity, const uint64_t *weigh
     uint64_t now = 1000000, depth = capacity / 150 + 2, sum = 0, all = 0, credit = 0;
     struct tokenpool_monitor_state state = {0};
     unsigned i, k, order[MOST], turn = 0, step;
-    memset(&config, 0, sizeof config);
     memset(client, 0, sizeof client);
-    config.clients = n;
-    config.capacity = capacity;
-    config.flags = TOKENPOOL_ORDERED | TOKENPOOL_FIXED;
-    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    ordered(n, 0, capacity, 0);
     for (i = 0; i < n; i++) {
         order[i] = i;
         client[i].weight = weight[i];
         sum += weight[i];
-        CHECK_EQ(tokenpool_monitor_join(&monitor, i, 0, 0, NULL), QOS_OK);
-        CHECK_EQ(tokenpool_monitor_set_weight(&monitor, i, (uint32_t)weight[i]), QOS_OK);
-        CHECK_EQ(tokenpool_client_attach(&client[i].engine, i, 0, storage, sizeof storage), QOS_OK);
+        enter(i, 0, weight[i]);
     }
     for (step = 0; step < periods * STEPS; step++) {
         now += QOS_NS_PER_S / STEPS;
@@ -93,16 +106,9 @@ static void short_periods(uint64_t period_ns)
     struct tokenpool_monitor_state state = {0};
     uint64_t now, epoch = 0, judged = 0, got[3] = {0}, next[MOST];
     unsigned i;
-    memset(&config, 0, sizeof config);
-    config.clients = MOST;
-    config.capacity = capacity;
-    config.period_ns = period_ns;
-    config.flags = TOKENPOOL_ORDERED | TOKENPOOL_FIXED;
-    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    ordered(MOST, period_ns, capacity, 0);
     for (i = 0; i < MOST; i++) {
-        CHECK_EQ(tokenpool_monitor_join(&monitor, i, 0, 0, NULL), QOS_OK);
-        CHECK_EQ(tokenpool_monitor_set_weight(&monitor, i, i < 3 ? 1 : 8), QOS_OK);
-        CHECK_EQ(tokenpool_client_attach(&client[i].engine, i, 0, storage, sizeof storage), QOS_OK);
+        enter(i, 0, i < 3 ? 1 : 8);
         next[i] = i * (period_ns / 7000);
     }
     for (now = 0; now < 20 * period_ns; now += period_ns / 20000) {
@@ -141,17 +147,9 @@ static void few(uint64_t period_ns, uint64_t capacity, unsigned wants, const uin
     struct tokenpool_client_state info[MOST];
     uint64_t now, epoch = 0, judged = 0, used = 0, sum = 0, claim, next[MOST];
     unsigned i;
-    memset(&config, 0, sizeof config);
-    config.clients = MOST;
-    config.capacity = capacity;
-    config.period_ns = period_ns;
-    config.flags = TOKENPOOL_ORDERED | TOKENPOOL_FIXED;
-    config.overrun = QOS_NOTHING;
-    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    ordered(MOST, period_ns, capacity, QOS_NOTHING);
     for (i = 0; i < MOST; i++) {
-        CHECK_EQ(tokenpool_monitor_join(&monitor, i, i < wants ? own : theirs, 0, NULL), QOS_OK);
-        CHECK_EQ(tokenpool_monitor_set_weight(&monitor, i, (uint32_t)weight[i]), QOS_OK);
-        CHECK_EQ(tokenpool_client_attach(&client[i].engine, i, 0, storage, sizeof storage), QOS_OK);
+        enter(i, i < wants ? own : theirs, weight[i]);
         next[i] = i * (period_ns / 7000);
         sum += i < wants ? weight[i] : 0;
     }

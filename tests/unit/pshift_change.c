@@ -2,42 +2,21 @@
 // proves: Otherwise they have at most six for each (bucket, server) pair whose demand changed, whatever the number of
 // proves: buckets. Each server still gets a report and a grant in every interval
 // variants: native san
-#include "pshift.h"
-#include "check.h"
+#include "pshift_rig.h"
 
 enum { SERVERS = 8, COPIES = 4, INTERVALS = 10, PART = 512, PERIOD_NS = 100000, INTERVAL_NS = 1000 };
 
-static struct node {
-    struct check_mem scheduler_mem, agent_mem;
-    struct pshift_scheduler scheduler;
-    struct pshift_agent agent;
-} node[SERVERS];
-static struct check_mem controller_mem;
-static struct pshift_controller controller;
 static uint64_t entries, bytes, messages, now_ns;
 
 static void open_all(uint32_t buckets)
 {
-    struct pshift_controller_config cc = {SERVERS, 0, 0, {0, 1}, PERIOD_NS, 0};
-    struct pshift_scheduler_config sc = {0, 0};
     uint32_t i, j, queue = 0;
-    cc.buckets = buckets;
-    cc.records = buckets * COPIES;
-    sc.queues = buckets / 2 + 1;
-    (void)check_mem_new(&controller_mem, pshift_controller_memsize(&cc), 64, 0);
-    CHECK_EQ(pshift_controller_init(&controller, controller_mem.mem, controller_mem.size, &cc), QOS_OK);
+    rig_controller(SERVERS, buckets, buckets * COPIES, PERIOD_NS);
     CHECK_EQ(pshift_controller_begin(&controller, 0, 1), QOS_OK);
     for (i = 0; i < buckets; i++)
         CHECK_EQ(pshift_controller_change(&controller, i, 30, 100), QOS_OK);
     for (j = 0; j < SERVERS; j++) {
-        struct pshift_agent_config ac = {NULL, 0, {0, 1}, PERIOD_NS, 0, 0};
-        ac.scheduler = &node[j].scheduler;
-        ac.server = j;
-        (void)check_mem_new(&node[j].scheduler_mem, pshift_scheduler_memsize(&sc), 64, 0);
-        CHECK_EQ(pshift_scheduler_init(&node[j].scheduler, node[j].scheduler_mem.mem, node[j].scheduler_mem.size, &sc),
-                 QOS_OK);
-        (void)check_mem_new(&node[j].agent_mem, pshift_agent_memsize(&ac), 64, 0);
-        CHECK_EQ(pshift_agent_init(&node[j].agent, node[j].agent_mem.mem, node[j].agent_mem.size, &ac), QOS_OK);
+        rig_server(j, buckets / 2 + 1, PERIOD_NS, 0);
         for (i = j % 2; i < buckets; i += 2) {
             CHECK_EQ(pshift_agent_open(&node[j].agent, i, &queue), QOS_OK);
             CHECK_EQ(pshift_scheduler_arrive(&node[j].scheduler, queue, 5), QOS_OK);
@@ -101,11 +80,7 @@ static void run(uint32_t buckets, uint32_t changed)
     CHECK_GE(entries, COPIES * (INTERVALS - 1) * (uint64_t)changed); /* the change is reported */
     CHECK_GE(messages, 2 * SERVERS * INTERVALS);
     CHECK_LE(messages, 2 * SERVERS * INTERVALS + entries / PART + 2 * SERVERS * INTERVALS);
-    CHECK(check_mem_free(&controller_mem));
-    for (j = 0; j < SERVERS; j++) {
-        CHECK(check_mem_free(&node[j].scheduler_mem));
-        CHECK(check_mem_free(&node[j].agent_mem));
-    }
+    rig_close(SERVERS);
 }
 
 int main(void)
