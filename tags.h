@@ -107,16 +107,12 @@
 
 /* Macros that may be defined before the first include:
  *
- *   TAGS_NEED_SHARED  stop the compiler where shared tags do not work (no lock-free 64-bit word).
- *   TAGS_AXIS_BITS    8..61: share tags are moved back, in one pass over all clients, when V reaches 2^(this + 2) of
- *                     work per weight (reward: 1/256 ns). The default, 61: more than a year. Smaller: for tests. */
+ *   TAGS_AXIS_BITS  8..61: share tags are moved back, in one pass over all clients, when V reaches 2^(this + 2) of work
+ *                   per weight (reward: 1/256 ns). The default, 61: more than a year. Smaller: for tests. */
 #if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
 #define TAGS_HAS_SHARED 1
 #else
 #define TAGS_HAS_SHARED 0
-#endif
-#if defined(TAGS_NEED_SHARED) && !TAGS_HAS_SHARED
-#error "shared tags need a lock-free 64-bit word"
 #endif
 #ifndef TAGS_AXIS_BITS
 #define TAGS_AXIS_BITS 61
@@ -506,7 +502,7 @@ struct tags_priv_rate {
     uint64_t tag_ns;
     uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_node */
     uint64_t rest;       /* < rate */
-    uint64_t skipped_ns; /* by which it was raised since the last charge, when its client returned */
+    uint64_t skipped_ns; /* by which it was raised since the last charge */
 };
 
 /* The mean service time; see "parallel devices". */
@@ -695,27 +691,33 @@ QOS_PRIV struct qos_u128 tags_priv_s_key(const struct tags_priv_node *node, size
     return tags_priv_wide(node->hi[at], node->lo[at]);
 }
 
-/* Puts a key at its place and lets the winners rise; stops where the winner stays the same. */
-TAGS_PRIV_INLINE void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key)
+/* Puts a key at its place and lets the winners rise; stops where the winner stays the same. lower: it came, or is less
+ * than before, so nobody else becomes the least. */
+TAGS_PRIV_INLINE void tags_priv_s_put(struct tags_priv_pool *pool, uint32_t id, struct qos_u128 key, bool lower)
 {
     size_t i = id - pool->first;
     struct tags_priv_node *node = pool->s + (i >> 2);
+    struct qos_u128 others = key;
     uint32_t k;
     for (k = 1;; k++) {
         const size_t at = i & 3;
-        struct qos_u128 others = tags_priv_least(tags_priv_s_key(node, at ^ 1), tags_priv_s_key(node, at ^ 2));
-        others = tags_priv_least(others, tags_priv_s_key(node, at ^ 3));
+        if (!lower) {
+            others = tags_priv_least(tags_priv_s_key(node, at ^ 1), tags_priv_s_key(node, at ^ 2));
+            others = tags_priv_least(others, tags_priv_s_key(node, at ^ 3));
+        }
         node->hi[at] = key.hi;
         node->lo[at] = key.lo;
-        key = tags_priv_least(key, others);
+        key = lower ? key : tags_priv_least(key, others);
         if (k >= pool->s_levels)
             break;
         i >>= 2;
         node = pool->s + pool->s_base[k] + (i >> 2);
-        if (((node->hi[i & 3] ^ key.hi) | (node->lo[i & 3] ^ key.lo)) == 0)
+        if (lower ? !tags_priv_less(key, tags_priv_s_key(node, i & 3))
+                  : ((node->hi[i & 3] ^ key.hi) | (node->lo[i & 3] ^ key.lo)) == 0)
             return;
     }
-    pool->s_top = key;
+    if (!lower || tags_priv_less(key, pool->s_top))
+        pool->s_top = key;
 }
 
 /* The same in r, d or l. */
@@ -746,20 +748,6 @@ QOS_PRIV uint32_t tags_priv_t_top(const struct tags_priv_pool *pool, const struc
     return pool->first + i;
 }
 
-/* The least key but that of id. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_t_second(const struct tags_priv_pool *pool, const struct tags_priv_tree *tree,
-                                              uint32_t id)
-{
-    uint64_t least = TAGS_PRIV_ABSENT;
-    uint32_t k, j, i = id - pool->first;
-    for (k = 0; k < pool->t_levels; k++, i >>= 3) {
-        const uint64_t *node = tree->key + 8 * (pool->t_base[k] + (i >> 3));
-        for (j = 0; j < 8; j++)
-            least = qos_min(least, j == (i & 7) ? TAGS_PRIV_ABSENT : node[j]);
-    }
-    return least;
-}
-
 /* -- limit and reservation tags */
 
 /* Due from this ns on: rounded up, so never early. */
@@ -784,10 +772,18 @@ QOS_PRIV void tags_priv_rate_add(struct tags_priv_rate *p, uint64_t units)
     p->tag_ns = qos_sat_add(p->tag_ns, all / p->rate_per_s);
 }
 
-/* Adds units that were served elsewhere: as far as that was while its client was away, the time has passed already. */
-QOS_PRIV_NOINLINE void tags_priv_rate_bring(struct tags_priv_rate *p, uint64_t units)
+QOS_PRIV void tags_priv_rate_return(struct tags_priv_rate *p, uint64_t floor_ns)
 {
-    const uint64_t tag_ns = p->tag_ns;
+    p->skipped_ns = qos_sat_add(p->skipped_ns, qos_sat_sub(floor_ns, p->tag_ns));
+    tags_priv_rate_raise(p, floor_ns);
+}
+
+/* Adds units that were served elsewhere, for which the time that the tag is behind, or skipped, has passed already. */
+QOS_PRIV_NOINLINE void tags_priv_rate_bring(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units)
+{
+    uint64_t tag_ns;
+    tags_priv_rate_return(p, floor_ns);
+    tag_ns = p->tag_ns;
     p->tag_ns = qos_sat_sub(tag_ns, p->skipped_ns);
     tags_priv_rate_add(p, units);
     tags_priv_rate_raise(p, tag_ns);
@@ -796,17 +792,11 @@ QOS_PRIV_NOINLINE void tags_priv_rate_bring(struct tags_priv_rate *p, uint64_t u
 /* The charge of a request, from floor_ns on if the tag is behind, and of what it brings from other servers. */
 QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns, uint64_t units, uint64_t elsewhere)
 {
-    tags_priv_rate_raise(p, floor_ns);
     if (QOS_UNLIKELY(elsewhere))
-        tags_priv_rate_bring(p, elsewhere);
+        tags_priv_rate_bring(p, floor_ns, elsewhere);
+    tags_priv_rate_raise(p, floor_ns);
     tags_priv_rate_add(p, units);
     p->skipped_ns = 0;
-}
-
-QOS_PRIV void tags_priv_rate_return(struct tags_priv_rate *p, uint64_t floor_ns)
-{
-    p->skipped_ns = qos_sat_add(p->skipped_ns, qos_sat_sub(floor_ns, p->tag_ns));
-    tags_priv_rate_raise(p, floor_ns);
 }
 
 /* Takes back what a charge of units that ended at end_ns has ahead of floor_ns. Returns by how many ns, rounded up. */
@@ -904,8 +894,8 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead, behind;
-    bool near, begins = tags->now_ns == 0; /* or the first time was wrong */
-    begins = begins || (tags->base_ns && tags->now_ns == 1 && now_ns < TAGS_PRIV_LONGEST_NS);
+    const bool begins = tags->now_ns == 0;
+    bool near;
     if (begins)
         tags->base_ns = now_ns < TAGS_PRIV_LONGEST_NS || tags->config.shared ? 0 : now_ns - 1;
     now_ns = qos_wrap_sub(now_ns, tags->base_ns);
@@ -1023,28 +1013,12 @@ QOS_PRIV struct qos_u128 tags_priv_key(const struct tags *tags, uint32_t id)
 
 QOS_PRIV_NOINLINE void tags_priv_s_set(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
-    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id), false);
 }
 
-/* The same if the key came, or is less than before: nobody else becomes the least. */
 QOS_PRIV void tags_priv_s_lower(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
-    const struct qos_u128 key = tags_priv_key(tags, id);
-    size_t i = id - pool->first;
-    struct tags_priv_node *node = pool->s + (i >> 2);
-    uint32_t k;
-    for (k = 1;; k++) {
-        node->hi[i & 3] = key.hi;
-        node->lo[i & 3] = key.lo;
-        if (k >= pool->s_levels)
-            break;
-        i >>= 2;
-        node = pool->s + pool->s_base[k] + (i >> 2);
-        if (!tags_priv_less(key, tags_priv_s_key(node, i & 3)))
-            return;
-    }
-    if (tags_priv_less(key, pool->s_top))
-        pool->s_top = key;
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id), true);
 }
 
 /* V rises to the smallest share tag of the clients that wait. */
@@ -1162,7 +1136,7 @@ QOS_PRIV void tags_priv_enter_trees(struct tags *tags, struct tags_priv_pool *po
 QOS_PRIV void tags_priv_leave_trees(struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    tags_priv_s_put(pool, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT));
+    tags_priv_s_put(pool, id, tags_priv_wide(TAGS_PRIV_ABSENT, TAGS_PRIV_ABSENT), false);
     if (h->packed & TAGS_PRIV_WAITING)
         tags_priv_t_put(pool, &pool->l, id, TAGS_PRIV_ABSENT);
     else
@@ -2365,18 +2339,6 @@ QOS_API enum qos_status tags_withdraw(struct tags *tags, uint64_t now_ns, uint32
 
 /* -- choice */
 
-/* The client is first in r. Has no other one that is due an earlier deadline? */
-QOS_PRIV bool tags_priv_alone(const struct tags *tags, const struct tags_priv_pool *pool, uint32_t id, uint64_t clock)
-{
-    uint64_t second;
-    if (pool->d.least != TAGS_PRIV_ABSENT)
-        return false;
-    if (!tags->reserve_units && tags->reserve[id].rate_per_s == pool->rate_max)
-        return true;
-    second = tags_priv_t_second(pool, &pool->r, id);
-    return second > clock || tags_priv_deadline(tags, id) <= second + QOS_NS_PER_S / pool->rate_max;
-}
-
 /* QOS_EAGAIN: no client is due. QOS_EBUSY: moves are used up. */
 TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, struct tags_priv_pool *pool,
                                                           uint32_t *moves, struct tags_choice *choice)
@@ -2397,8 +2359,9 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_reservation(struct tags *tags, str
         }
         choice->client = id;
         choice->phase = TAGS_PHASE_RESERVATION;
-        if (!begins || tags_priv_alone(tags, pool, id, clock))
-            return QOS_OK;
+        if (!begins || (pool->d.least == TAGS_PRIV_ABSENT && !tags->reserve_units &&
+                        tags->reserve[id].rate_per_s == pool->rate_max))
+            return QOS_OK; /* no other one that is due has an earlier deadline */
         if (!tags_priv_move_left(moves))
             return QOS_EBUSY; /* one that was not moved may have an earlier deadline */
         tags_priv_due(tags, pool, id);
@@ -2749,7 +2712,7 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
-    tags_priv_s_put(pool, id, tags_priv_key(tags, id));
+    tags_priv_s_put(pool, id, tags_priv_key(tags, id), false);
     if (slot->flags[level] & TAGS_PRIV_BY_RESERVE || slot->rho || (tags->hot[id].packed & TAGS_PRIV_WAITING))
         tags_priv_settle_rates(tags, pool, id);
 }
@@ -3247,9 +3210,9 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
  *
  *   dmClock: a client of several servers tells each one, with a request, what it was served elsewhere since its last
  *   request there: delta in all, rho by reservation. It is charged with that request, so reservation and limit hold for
- *   the sum. Of a client that returns, what it was served while it was away moves its tags from where they were when it
- *   left: that time has passed already, but where it is told late, as after a lost request. The client counts answers,
- *   of all servers and of each:
+ *   the sum. What it was served elsewhere moves its tags from where they were after its last request here: that time
+ *   has passed already, but where it is told late, as after a lost request. The client counts answers, of all servers
+ *   and of each:
  *
  *       send to server s:   delta = (done by all - done by s) - told to s before        told to s += delta
  *       answer of server s: done by all, done by s += 1

@@ -444,6 +444,37 @@ static void regrouped(void)
     CHECK(check_mem_free(&mem));
 }
 
+/* A client was served 1,000 times by its share tag, or above its limit, when its group went. In a new one it owes nothing. */
+static void owes_nothing(uint64_t limit_per_s)
+{
+    const struct tags_client of_group = {1, 0, 0}, terms = {1, 0, limit_per_s};
+    uint64_t now = SECOND, i, got[2] = {0, 0};
+    memset(&config, 0, sizeof config);
+    config.clients = 8;
+    config.groups = 2;
+    config.mode = TAGS_PS;
+    config.at_limit = TAGS_ALLOW;
+    check_mem_new(&mem, tags_memsize(&config), 64, 0);
+    CHECK_EQ(tags_init(&t, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_EQ(tags_group_add(&t, now, 8, &of_group, 0, 8), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 0, &terms), QOS_OK);
+    CHECK_EQ(tags_arrive(&t, now, 0, 1000, 1), QOS_OK);
+    for (i = 0; i < 1000; i++)
+        (void)serve(&now, SECOND / 1000);
+    CHECK_EQ(tags_remove(&t, now, 0, NULL), QOS_OK);
+    CHECK_EQ(tags_remove(&t, now, 8, NULL), QOS_OK);
+    CHECK_EQ(tags_group_add(&t, now, 9, &of_group, 0, 8), QOS_OK);
+    for (i = 2; i-- > 0;) { /* the other one comes first */
+        CHECK_EQ(tags_add(&t, now, (uint32_t)i, &terms), QOS_OK);
+        CHECK_EQ(tags_arrive(&t, now, (uint32_t)i, 100, 1), QOS_OK);
+    }
+    for (i = 0; i < 100; i++)
+        got[serve(&now, SECOND / 1000)]++;
+    CHECK_LE(47, got[0]); /* of 50; a burst of 100 ms may come first */
+    CHECK_LE(47, got[1]);
+    CHECK(check_mem_free(&mem));
+}
+
 int main(void)
 {
     struct check_rng rng;
@@ -455,6 +486,10 @@ int main(void)
         refusals();
     if (check_case("regrouped"))
         regrouped();
+    if (check_case("owes_nothing")) {
+        owes_nothing(0);
+        owes_nothing(1);
+    }
     for (i = 0; i < check_scaled(60) && check_case("windows"); i++)
         windows(&rng, 20000);
     for (i = 0; i < check_scaled(40) && check_case("shares"); i++) {

@@ -300,18 +300,18 @@ static void bounded_moves(void)
 /* ---- grants */
 
 /* A request that is given up has the phase in which it was dispatched, with attribute, too. */
-static void given_up(void)
+static void given_up(uint64_t reservation, enum tags_phase phase)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
     struct tags_grant g, lost;
     c.attribute = true;
     c.channels = 1;
     open_tags(&c);
-    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 0, 1, reservation, 0), QOS_OK);
     CHECK_EQ(tags_arrive(&tags, 0, 0, 1, 1), QOS_OK);
     CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
     CHECK_EQ(tags_give_up(&tags, 0, 0, &lost), QOS_OK);
-    CHECK(g.phase == TAGS_PHASE_WEIGHT && lost.phase == TAGS_PHASE_WEIGHT);
+    CHECK(g.phase == phase && lost.phase == phase);
     close_tags();
 }
 
@@ -628,6 +628,39 @@ static void cancelled_at_work(void)
     CHECK_EQ(report(0).cancelled, 1);
     CHECK_EQ(report(QOS_NONE).cancelled, 1);
     CHECK_EQ(report(2).device_ns, 1000);
+    close_tags();
+}
+
+/* Also of one that a reservation sent beyond the lead, which its share tag was not charged: it pays 50 ms later. */
+static void cancelled_beyond_the_lead(void)
+{
+    struct tags_config c = plain(2, TAGS_REWARD);
+    struct tags_grant g;
+    uint64_t now = 0, others = 0;
+    uint32_t i;
+    c.attribute = true;
+    c.channels = 1;
+    c.lead_requests = 1;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 1000, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(tags_arrive(&tags, 0, i, 100, 1), QOS_OK);
+    for (i = 0; i <= 10; i++) {
+        CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        CHECK(g.client == 0 && g.phase == TAGS_PHASE_RESERVATION);
+        now += i < 10 ? MS : 50 * MS;
+        CHECK_EQ(i < 10 ? tags_complete(&tags, now, &g, 0) : tags_cancel(&tags, now, &g), QOS_OK);
+    }
+    CHECK_EQ(change(now, 0, 1, 0, 0), QOS_OK);
+    for (;; others++, now += MS) {
+        CHECK_EQ(tags_pull(&tags, now, 1, &g), QOS_OK);
+        if (g.client == 0)
+            break;
+        CHECK_EQ(tags_complete(&tags, now + MS, &g, 0), QOS_OK);
+    }
+    CHECK_LE(50, others);
+    CHECK_LE(others, 56);
     close_tags();
 }
 
@@ -969,8 +1002,8 @@ static void close_shared(void)
 static void shared_claims(void)
 {
 #if TAGS_HAS_SHARED
-    struct tags_grant g, h;
-    unsigned i;
+    struct tags_grant g, h, held[30];
+    unsigned i, limited;
     for (i = 0; i < 4; i++) { /* a clock of any origin */
         shared_begin = (uint64_t)i << 62;
         open_shared(0, 10, MS);
@@ -1040,6 +1073,29 @@ static void shared_claims(void)
     }
     CHECK_EQ(tags_pull(&tags, SECOND, 1, &g), QOS_EAGAIN); /* 101: at the limit, not before */
     CHECK_EQ(tags_next_ns(&tags, SECOND), 1010 * MS);
+    close_shared();
+    /* 30 requests that were dispatched longer ago than is kept, and are cancelled, give nothing to the words. */
+    for (limited = 0; limited < 2; limited++) {
+        open_shared(limited ? 0 : 10, limited ? 10 : 0, SECOND);
+        for (i = 0; i < 30; i++)
+            CHECK_EQ(tags_pull(&tags, i * 100 * MS, 1, &held[i]), QOS_OK);
+        for (i = 0; i < 11; i++) {
+            CHECK_EQ(tags_pull(&tags, 6 * SECOND, 1, &g), QOS_OK);
+            CHECK_EQ(g.phase, limited ? TAGS_PHASE_WEIGHT : TAGS_PHASE_RESERVATION);
+        }
+        for (i = 0; i < 30; i++)
+            CHECK_EQ(tags_cancel(&tags, 6 * SECOND, &held[i]), QOS_OK);
+        CHECK_EQ(tags_pull(&other, 6 * SECOND, 1, &h), limited ? QOS_EAGAIN : QOS_OK);
+        CHECK(limited || h.phase == TAGS_PHASE_WEIGHT);
+        close_shared();
+    }
+    /* A clock that is set back stops until it has caught up, or its scheduler would run ahead of the others. */
+    open_shared(0, 10, MS);
+    for (i = 0; i < 2; i++)
+        CHECK_EQ(tags_pull(&tags, 10 * SECOND, 1, &g), QOS_OK);
+    for (i = 0; i < 100; i++)
+        CHECK_EQ(tags_pull(&tags, 8 * SECOND + i * 20 * MS, 1, &g), QOS_EAGAIN);
+    CHECK_EQ(tags_pull(&tags, 10100 * MS, 1, &g), QOS_OK);
     close_shared();
 #endif
 }
@@ -1138,7 +1194,8 @@ int main(void)
     served_elsewhere(999, 10 * MS);
     served_elsewhere(1099, SECOND + 10 * MS);
     terms_between();
-    given_up();
+    given_up(0, TAGS_PHASE_WEIGHT);
+    given_up(10, TAGS_PHASE_RESERVATION);
     no_completions();
     forced(0, 1, TAGS_PS);
     forced(0, 1000000, TAGS_PS);
@@ -1152,6 +1209,7 @@ int main(void)
     exact_costs();
     cost_of_0();
     cancelled_at_work();
+    cancelled_beyond_the_lead();
     taken_for_serial();
     changed_when_behind();
     behind_the_last();

@@ -291,11 +291,11 @@ static void k_count(struct k_client *c, uint32_t phase, uint64_t units)
     }
 }
 
-/* What it was served elsewhere moves its tags from where they were when it left. */
+/* What it was served elsewhere moves its tags from where they were after its last request here. */
 static void k_charge_limit(struct k_client *c, uint64_t units, uint64_t elsewhere)
 {
     const int64_t limit = k_max(c->limit, calls.t - calls.burst);
-    c->limit = k_max(limit, limit - c->limit_skip + k_step_ns(c->limit_rate, elsewhere));
+    c->limit = k_max(limit, c->limit - c->limit_skip + k_step_ns(c->limit_rate, elsewhere));
     c->limit += k_step_ns(c->limit_rate, units);
     c->limit_skip = 0;
 }
@@ -326,10 +326,11 @@ static void k_charge(struct k_client *c, struct k_slot *s)
     if (s->by_reserve || s->rho) {
         const int64_t ns = k_step_ns(c->reserve_rate, s->by_reserve ? own : 0);
         const int64_t elsewhere = k_step_ns(c->reserve_rate, s->rho);
+        const struct k_range last = c->reserve;
         if (s->phase != TAGS_PHASE_RESERVATION && !s->perhaps)
             k_raise(&c->reserve, oldest, oldest);
         if (s->rho) /* a forced one has none */
-            k_raise(&c->reserve, c->reserve.lo - c->skip.hi + elsewhere, c->reserve.hi - c->skip.lo + elsewhere);
+            k_raise(&c->reserve, last.lo - c->skip.hi + elsewhere, last.hi - c->skip.lo + elsewhere);
         c->skip.lo = 0;
         c->skip.hi = s->perhaps ? c->skip.hi : 0;
         if (s->perhaps) { /* it is charged if it is due: below the clock */
