@@ -2897,14 +2897,16 @@ QOS_PRIV enum qos_status tags_priv_back(struct tags *tags, uint64_t now_ns, cons
     return QOS_OK;
 }
 
-/* What a client, or its group, was charged is given back (invariant 5 of the tags). What it was charged later moves. */
+/* What a client, or its group, was charged is given back (invariant 5 of the tags). What it was charged later moves.
+ * The group comes first: of a reservation a client gets back nothing that its group does not. */
 QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level, uint64_t amount)
 {
     struct tags_priv_slot *slot = &tags->slot[i];
     const struct tags_priv_charge *charge = tags_priv_charge_at(tags, i, level);
     const uint32_t id = tags_priv_id_at(tags, i, level), flags = slot->flags[level];
     struct tags_priv_pool *pool = tags_priv_pool_of(tags, id);
-    uint64_t reserved = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_RESERVE);
+    const uint64_t units = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_RESERVE);
+    uint64_t reserved = units;
     uint64_t limited = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_LIMIT);
     uint64_t reserve_floor = tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), true);
     uint64_t limit_floor = qos_sat_sub(tags->now_ns, tags->config.limit_burst_ns);
@@ -2918,6 +2920,8 @@ QOS_PRIV void tags_priv_refund(struct tags *tags, uint32_t i, uint32_t level, ui
     }
     if (reserved)
         reserved = tags_priv_rate_refund(&tags->reserve[id], charge->reserve_ns, reserve_floor, reserved);
+    if (units && qos_sat_mul(reserved, tags->reserve[id].rate_per_s) < units * QOS_NS_PER_S)
+        slot->flags[0] &= (uint16_t)~TAGS_PRIV_BY_RESERVE;
     if (limited)
         limited = tags_priv_rate_refund(&tags->limit[id], charge->limit_ns, limit_floor, limited);
     if (!(flags & TAGS_PRIV_NO_SHARE)) {
@@ -2964,7 +2968,7 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     amount = tags->mean ? 0 : slot->cost;
     tags_priv_credit_weight(tags, slot, more ? amount : 0, more ? 0 : amount);
-    for (level = 0; level < tags->levels; level++) {
+    for (level = tags->levels; level-- > 0;) {
         const uint16_t flags = slot->flags[level];
         if (!tags->config.count_cost)
             slot->flags[level] &= (uint16_t) ~(TAGS_PRIV_BY_RESERVE | TAGS_PRIV_BY_LIMIT);
@@ -3024,7 +3028,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
         return status;
     id = tags->slot[i].client;
     amount = tags_priv_amount_here(tags, &tags->slot[i]);
-    for (level = 0; level < tags->levels; level++)
+    for (level = tags->levels; level-- > 0;)
         tags_priv_refund(tags, i, level, amount);
     tags_priv_tell_group(tags, id);
     tags_priv_credit_weight(tags, &tags->slot[i], 0, amount);

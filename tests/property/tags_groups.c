@@ -475,6 +475,64 @@ static void owes_nothing(uint64_t limit_per_s)
     CHECK(check_mem_free(&mem));
 }
 
+/* A device of 25 us a request and depth 8, seen by a clock of 1 ms. A sibling cancels 60 of 100 requests, or says a cost of 4 and takes
+ * 1, and asks for its own reservation at once: that takes nothing of another one's. Half of the device is not reserved. */
+static void corrected_sibling(bool cancels)
+{
+    const struct tags_client of_group = {3, 14000, 0}, other = {2, 0, 0}, honest = {1, 8000, 0},
+                             sibling = {100, 3000, 0};
+    const uint64_t tick_ns = SECOND / 1000;
+    uint64_t now = SECOND, done_ns = 0, got = 0, sent = 0;
+    struct at_device {
+        struct tags_grant grant;
+        uint64_t end_ns;
+        bool cancel;
+    } at_device[8], out;
+    uint32_t i, n = 0;
+    memset(&config, 0, sizeof config);
+    config.clients = 16;
+    config.groups = 2;
+    config.at_device_max = 8;
+    config.capacity_per_s = 40000;
+    config.count_cost = !cancels;
+    config.cost_max = 4;
+    check_mem_new(&mem, tags_memsize(&config), 64, 0);
+    CHECK_EQ(tags_init(&t, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_EQ(tags_group_add(&t, now, 16, &of_group, 0, 8), QOS_OK);
+    CHECK_EQ(tags_group_add(&t, now, 17, &other, 8, 8), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 0, &honest), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 1, &sibling), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 2, &sibling), QOS_OK);
+    CHECK_EQ(tags_add(&t, now, 8, &other), QOS_OK);
+    for (i = 0; i <= 8; i += i == 2 ? 6 : 1)
+        CHECK_EQ(tags_arrive(&t, now, i, 100000, 1), QOS_OK);
+    while (now < 2 * SECOND) {
+        struct tags_choice choice;
+        uint32_t first = 0;
+        while (n < 8 && tags_choose(&t, now / tick_ns * tick_ns, &choice) == QOS_OK) {
+            const uint64_t cost = choice.client == 1 && !cancels ? 4 : 1;
+            CHECK_EQ(tags_dispatch(&t, now / tick_ns * tick_ns, &choice, cost, 0, 0, &at_device[n].grant), QOS_OK);
+            at_device[n].cancel = cancels && choice.client == 1 && sent++ % 5 < 3;
+            done_ns = at_device[n].cancel ? done_ns : (done_ns > now ? done_ns : now) + 25000;
+            at_device[n].end_ns = at_device[n].cancel ? now + 10000 : done_ns;
+            got += choice.client == 0;
+            n++;
+        }
+        for (i = 1; i < n; i++)
+            first = at_device[i].end_ns < at_device[first].end_ns ? i : first;
+        out = at_device[first];
+        at_device[first] = at_device[--n];
+        now = out.end_ns;
+        out.grant.cost = 1;
+        if (out.cancel)
+            CHECK_EQ(tags_cancel(&t, now / tick_ns * tick_ns, &out.grant), QOS_OK);
+        else
+            CHECK_EQ(tags_complete(&t, now / tick_ns * tick_ns, &out.grant, 25000), QOS_OK);
+    }
+    CHECK_LE(8000 - 12, got); /* the time of 9 requests, two more, and 8 for the clock */
+    CHECK(check_mem_free(&mem));
+}
+
 int main(void)
 {
     struct check_rng rng;
@@ -486,6 +544,10 @@ int main(void)
         refusals();
     if (check_case("regrouped"))
         regrouped();
+    if (check_case("corrected_sibling")) {
+        corrected_sibling(true);
+        corrected_sibling(false);
+    }
     if (check_case("owes_nothing")) {
         owes_nothing(0);
         owes_nothing(1);
