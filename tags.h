@@ -107,8 +107,8 @@
 
 /* Macros that may be defined before the first include:
  *
- *   TAGS_AXIS_BITS  8..61: share tags are moved back, in one pass over all clients, when V reaches 2^(this + 2) of work
- *                   per weight (reward: 1/256 ns). The default, 61: more than a year. Smaller: for tests. */
+ *   TAGS_AXIS_BITS  8..61: share tags are moved back, by a pass over all clients, at V of 2^(this + 2) of work per
+ *                   weight (reward: 1/256 ns). The default, 61: more than a year. Less: for tests. */
 #if QOS_HAS_ATOMIC64 || defined(QOS_ATOMIC_HOOK)
 #define TAGS_HAS_SHARED 1
 #else
@@ -427,9 +427,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *       ---------------------|--x----x-----x-------------------> work per weight
  *         x idle: returns at V^              x idle: returns here
  *
- *   A client at its limit waits, too, so it keeps what V passes its tag by, up to the lag of the first page. Without
- *   it, a client whose limit is near its share loses up to 30 %; without the bound, what others got meanwhile is owed
- *   to it for ever. TAGS_ALLOW: above limits, surplus tags decide, on an axis of their own.
+ *   A client at its limit waits, too, so it keeps what V passes its tag by, up to the lag of the first page: without
+ *   it, one whose limit is near its share loses up to 30 %. TAGS_ALLOW: above limits, surplus tags decide.
  *
  *   Reservations let a tag run ahead of V: a request by reservation is not charged to the share tag if that would then
  *   lead V by more than lead_requests of the client's and the lag but for its own part. So its share is back at once
@@ -439,16 +438,15 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *
  *   The reservation clock is real time minus what was dropped; a tag is due when the clock has reached it. Of those
  *   that are due, the first deadline goes first: tag + n / R, the tag after the next request. When a deadline is missed
- *   by more than reserve_lag_ns, the clock is moved back for all: so all are cut in proportion. (A tag moved forward by
- *   itself would lose more the smaller its rate is.) A client that returns continues at max(own tag, min(clock,
- *   earliest deadline of those that wait)); with a request at the device one request behind that. From its limit it
- *   continues at what that was when the limit tag was due; one request behind, if its reservation brought it to its
- *   limit, or it is a group, whose reservation also serves those of its clients.
+ *   by more than reserve_lag_ns, the clock is moved back for all: so all are cut in proportion. A client that returns
+ *   continues at max(own tag, min(clock, earliest deadline of those that wait)); with a request at the device one
+ *   request behind that. From its limit it continues at what that was when the limit tag was due; one request behind,
+ *   if its reservation brought it to its limit, or it is a group, whose reservation also serves those of its clients.
  *
  *   Invariants
  *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
  *   2. s holds the clients that wait and may be sent as far as is known; those of them with a reservation are in r, by
- *      tag, or in d, by deadline: d holds those that were seen to be due together with others.
+ *      tag, or in d, by deadline, if they were seen to be due.
  *   3. l holds the clients that waited at their limit when they were last looked at. TAGS_ALLOW: they are in s, too,
  *      behind all others (the top bit of the key), by surplus tag.
  *   4. A client outside r and d does not hold the reservation clock back.
@@ -608,7 +606,7 @@ struct tags {
     struct tags_priv_counters *by_client; /* count_by_client, else NULL */
     struct tags_priv_slot *slot;          /* one with no_completions, through which every request passes */
     struct tags_priv_charge *outer;       /* of each slot: what the group was charged, else NULL */
-    uint64_t passed, passed_rest;         /* device time per request at work, in 1/256 ns; what the division left */
+    uint64_t passed;                      /* device time per request at work, in 1/256 ns */
     uint64_t passed_ns, batch_ns;         /* device time: until when passed counts; of the completions in batch */
     uint32_t oldest, newest, free_slot;   /* slots */
     uint32_t worked_last, worked;         /* the newest slot that the device works on; how many */
@@ -647,7 +645,7 @@ QOS_PRIV bool tags_priv_less(struct qos_u128 a, struct qos_u128 b)
 #endif
 }
 
-/* Compilers choose between native integers without a branch: which one is less cannot be predicted. */
+/* Between native integers compilers choose without a branch. */
 QOS_PRIV struct qos_u128 tags_priv_least(struct qos_u128 a, struct qos_u128 b)
 {
 #if QOS_HAS_INT128
@@ -856,7 +854,7 @@ QOS_PRIV bool tags_priv_move_left(uint32_t *moves)
     return *moves > 0 && (*moves)-- > 0;
 }
 
-/* From r to d: it is due, as others are. */
+/* From r to d. */
 QOS_PRIV void tags_priv_due(const struct tags *tags, struct tags_priv_pool *pool, uint32_t id)
 {
     tags_priv_t_put(pool, &pool->r, id, TAGS_PRIV_ABSENT);
@@ -887,10 +885,8 @@ QOS_PRIV bool tags_priv_follows(const struct tags *tags, uint64_t now_ns, uint64
     return ahead < most_ns || qos_wrap_sub(0, ahead) <= TAGS_PRIV_SETBACK_NS;
 }
 
-/* A now_ns that does not follow the latest time, or one while time is shifted. After a setback this time is wrong, or
- * the latest was, and gave limit_burst_ns and what a client is ahead of its limit: so time stands still for as long;
- * and for 16 calls, as steps among wrong ones may be any. If one follows that is near after the latest, the latest was
- * right and this one counts. */
+/* A now_ns that does not follow the latest time, or one while time is shifted. After a setback the latest may have been
+ * wrong, and gave limit_burst_ns and what a client is ahead of its limit: so time stands still for as long. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_ns)
 {
     uint64_t ahead, behind;
@@ -1069,7 +1065,7 @@ QOS_PRIV struct qos_u128 tags_priv_axis_v(const struct tags_priv_pool *pool, uin
     return QOS_UNLIKELY(flags & TAGS_PRIV_SURPLUS) ? pool->surplus_v : pool->v;
 }
 
-/* Tags on both axes move back by V; a tag behind V becomes 0. Amortised: see TAGS_AXIS_BITS. */
+/* Tags on both axes move back by V; a tag behind V becomes 0. */
 QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_priv_pool *pool)
 {
     const struct qos_u128 zero = tags_priv_wide(0, 0);
@@ -1449,8 +1445,7 @@ QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags
  *   A request that ends before it came among the M oldest was at work in the place of one of them, the oldest: it is
  *   charged for its time, and that one begins anew. With M = 1, or all at once, this is right in any order. Between the
  *   two, if more than one of 32 ends so, the device is taken for a serial one for the next 65,536 completions: equal
- *   clients are charged alike, but there is little reward. M cannot be told from outside in general: one trace fits a
- *   serial device with 0.5 and 1.5 ms, and two channels with 2 ms each.
+ *   clients are charged alike, but there is little reward. M cannot be told from outside in general.
  *
  *   k completions may carry the same now_ns. If k > M, all k were at work in between: each is charged dt / k, in any
  *   order. Reward needs polls that come often.
@@ -1458,7 +1453,7 @@ QOS_PRIV_NOINLINE bool tags_priv_claim(struct tags *tags, uint32_t id, enum tags
  *   Invariants
  *   1. The slots at the device are a list in order of dispatch. The first min(n, M) are at work, to worked_last.
  *   2. passed counts up to passed_ns. If the order is kept, charges and what cancelled requests used add up to the time
- *      in which the device had something, to the ns: what divisions leave is carried on.
+ *      in which the device had something, but for 1/256 ns of each request at each event.
  *   3. Completions of one now_ns are in the batch until a later call, or none is left; they have left the device.
  */
 
@@ -1525,7 +1520,7 @@ QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t servi
     return qos_min(work, most);
 }
 
-/* Without what it brought from elsewhere. Apart: as one expression, compilers divide by 1 each time. */
+/* Without what it brought from elsewhere. Apart, or compilers divide by 1. */
 QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags *tags, const struct tags_priv_slot *slot)
 {
     return tags->mean ? slot->amount / (UINT64_C(1) + slot->delta) : slot->cost;
@@ -1615,16 +1610,12 @@ QOS_PRIV void tags_priv_begin_work(struct tags *tags, uint32_t i)
 /* Divides the time up to now among `parts`; what each gets. */
 QOS_PRIV uint64_t tags_priv_pass(struct tags *tags, uint64_t now_ns, uint32_t parts)
 {
-    uint64_t dt, all;
+    uint64_t dt;
     if (now_ns <= tags->passed_ns)
         return 0;
     dt = qos_min(now_ns - tags->passed_ns, TAGS_PRIV_AMOUNT_MAX);
     tags->passed_ns = now_ns;
-    if (parts == 0)
-        return 0;
-    all = dt * 256 + tags->passed_rest; /* < 2^62 + 2^20 */
-    tags->passed_rest = all % parts;
-    return all / parts;
+    return parts ? dt * 256 / parts : 0; /* < 2^62 */
 }
 
 /* The device is taken to work on the `most` oldest. */
@@ -2390,13 +2381,6 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_by_weight(struct tags *tags, struct t
     return QOS_OK;
 }
 
-/* Work is due to the weight phase. What is above limits is not meant. */
-QOS_PRIV_NOINLINE enum qos_status tags_priv_by_credit(struct tags *tags, uint32_t *moves, struct tags_choice *choice)
-{
-    enum qos_status status = tags_priv_by_weight(tags, &tags->root, moves, choice);
-    return status == QOS_OK && choice->phase == TAGS_PHASE_ABOVE_LIMIT ? QOS_EAGAIN : status;
-}
-
 QOS_PRIV_NOINLINE enum qos_status tags_priv_choose_inside(struct tags *tags, uint32_t *moves,
                                                           struct tags_choice *choice)
 {
@@ -2423,9 +2407,7 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_choose(struct tags *tags, uint64_t no
     tags_priv_now(tags, now_ns);
     if (root->l.least <= tags->now_ns)
         tags_priv_release(tags, root, &moves);
-    if (QOS_UNLIKELY(tags->weight_credit > 0))
-        status = tags_priv_by_credit(tags, &moves, choice);
-    if (status == QOS_EAGAIN)
+    if (QOS_LIKELY(tags->weight_credit <= 0)) /* else work is due to the weight phase */
         status = tags_priv_by_reservation(tags, root, &moves, choice);
     if (status == QOS_EAGAIN)
         status = tags_priv_by_weight(tags, root, &moves, choice);
@@ -2742,7 +2724,7 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_dispatch_grouped(struct tags *tags, 
     return tags_priv_dispatch_as(tags, true, choice, cost, rho, delta, grant);
 }
 
-/* After tags_priv_now. The choice comes by address: loaded right after its halves were stored, a value costs 5 ns. */
+/* The choice comes by address: loaded right after its halves were stored, a value costs 5 ns. */
 TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch(struct tags *tags, const struct tags_choice *choice, uint64_t cost,
                                                     uint32_t rho, uint32_t delta, struct tags_grant *grant)
 {

@@ -587,6 +587,30 @@ static void cost_of_0(void)
     close_tags();
 }
 
+/* Of a stall a client alone in its group is charged what its group has of reserve_lag_ns by weight. */
+static void stall_in_a_group(void)
+{
+    const struct tags_client terms = {1, 0, 0};
+    struct tags_config c = plain(16, TAGS_REWARD);
+    uint64_t now = 0, others = 0;
+    int stalled;
+    uint32_t i;
+    c.groups = 2;
+    open_tags(&c);
+    for (i = 0; i < 2; i++) {
+        CHECK_EQ(tags_group_add(&tags, now, 16 + i, &terms, 8 * i, 8), QOS_OK);
+        CHECK_EQ(tags_add(&tags, now, 8 * i, &terms), QOS_OK);
+        CHECK_EQ(tags_arrive(&tags, now, 8 * i, 3000, 1), QOS_OK);
+    }
+    for (i = 0; i < 20; i++, now += MS)
+        CHECK(serve(now, MS) >= 0);
+    stalled = serve(now, 10 * SECOND);
+    for (now += 10 * SECOND; serve(now, MS) != stalled; now += MS)
+        others++;
+    CHECK_WITHIN(others, 490, 510);
+    close_tags();
+}
+
 /* With config.attribute, the time that a cancelled request may have used is charged to its own client. */
 static void cancelled_at_work(void)
 {
@@ -815,6 +839,32 @@ static void old_times(uint64_t begin)
         CHECK_EQ(serve(now - 50 * SECOND + 34 * SECOND, MS), 0);
         close_tags();
     }
+}
+
+/* The clock is set back by little more than a second while a client owes 250 ms for forced requests: the next time that
+ * is told is before the latest one. Asked again it is never beyond what is owed, also where times are before the first. */
+static void told_before_the_latest(uint64_t begin)
+{
+    const uint64_t back = begin - 1010 * MS;
+    struct tags_config c = plain(1, TAGS_PS);
+    struct tags_grant g;
+    uint64_t told;
+    unsigned i;
+    c.limit_burst_ns = QOS_NOTHING;
+    open_tags(&c);
+    CHECK_EQ(add(begin, 0, 1, 0, 20), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, begin, 0, 9, 1), QOS_OK);
+    CHECK_EQ(serve(begin, MS), 0);
+    for (i = 0; i < 4; i++)
+        CHECK_EQ(tags_force(&tags, begin, 0, 1, &g), QOS_OK);
+    told = tags_next_ns(&tags, back);
+    CHECK_WITHIN(told, back + 250 * MS, back + 310 * MS);
+    for (i = 1; i < 70; i++) {
+        told = tags_next_ns(&tags, back + i * 4 * MS);
+        CHECK_LE(told, begin + 300 * MS);
+    }
+    CHECK_EQ(serve(begin + 250 * MS, MS), 0);
+    close_tags();
 }
 
 /* A time a year (2^55 ns) ahead does not count; a time 1 ns less does. After an old time and then a present one, the
@@ -1208,6 +1258,7 @@ int main(void)
     refunded_exactly();
     exact_costs();
     cost_of_0();
+    stall_in_a_group();
     cancelled_at_work();
     cancelled_beyond_the_lead();
     taken_for_serial();
@@ -1217,6 +1268,8 @@ int main(void)
     clock_borders();
     old_times(100 * SECOND);
     old_times(UINT64_C(3) << 62);
+    told_before_the_latest(100 * SECOND);
+    told_before_the_latest(UINT64_C(3) << 62);
     end_of_time();
     shared_terms();
     shared_claims();
