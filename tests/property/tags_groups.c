@@ -464,9 +464,9 @@ static void owes_nothing(uint64_t limit_per_s)
     CHECK_EQ(tags_remove(&t, now, 0, NULL), QOS_OK);
     CHECK_EQ(tags_remove(&t, now, 8, NULL), QOS_OK);
     CHECK_EQ(tags_group_add(&t, now, 9, &of_group, 0, 8), QOS_OK);
-    for (i = 2; i-- > 0;) { /* the other one comes first */
-        CHECK_EQ(tags_add(&t, now, (uint32_t)i, &terms), QOS_OK);
-        CHECK_EQ(tags_arrive(&t, now, (uint32_t)i, 100, 1), QOS_OK);
+    for (i = 0; i < 2; i++) { /* the other one comes first */
+        CHECK_EQ(tags_add(&t, now, (uint32_t)(1 - i), &terms), QOS_OK);
+        CHECK_EQ(tags_arrive(&t, now, (uint32_t)(1 - i), 100, 1), QOS_OK);
     }
     for (i = 0; i < 100; i++)
         got[serve(&now, SECOND / 1000)]++;
