@@ -90,10 +90,10 @@
  *     with TOKENPOOL_GO_ON go on with the reservations they had, on account of the
  *     slot's next epoch (safe while those fit), and wait for a clock that went back.
  *   - Engines and monitors are trusted. Reports are clamped to what was given: a liar can
- *     have its R issued twice, move the estimate by its own tokens if others want any,
- *     with GUARD by R and what it keeps for that too, and by a forged report spend R at
- *     each start. Terms are clamped to client_capacity. One stray store costs at most a
- *     period's tokens; after three all is as before. Whose report is hit gets QOS_ESTALE.
+ *     get its R twice, move the estimate by its own tokens if others want any, with GUARD
+ *     by R and what it keeps for that, and by a forged report spend R at each start.
+ *     Terms are clamped to client_capacity. One stray store costs a period's tokens, two
+ *     with GO_ON; after three all is as before. Whose report is hit gets QOS_ESTALE.
  *   - Pool, period with terms, and each report are regions of their own. Who has no more
  *     than the pool's key can take the pool only; in shared memory all keys are one.
  */
@@ -321,7 +321,7 @@ QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client);
 QOS_API uint64_t tokenpool_client_held(const struct tokenpool_client *client);
 QOS_API enum qos_status tokenpool_client_info(const struct tokenpool_client *client,
                                               struct tokenpool_client_state *out);
-/* Counters as of the last tick; any thread. id: QOS_NONE or the engine's own; QOS_ENOENT. */
+/* Counters as of the last tick; any thread, but not during an attach. id: QOS_NONE or the engine's own; QOS_ENOENT. */
 QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *client, uint32_t id,
                                                struct qos_stats *out);
 
@@ -1022,7 +1022,9 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     qos_counter_add(&client->voided, client->held + client->locked);
     tokenpool_client_priv_learn(client, spent);
     client->under_way = qos_min(qos_sat_sub(client->under_way + spent, client->completed), spent);
-    client->carried = client->phase == TOKENPOOL_PRIV_ADVANCE ? spent : client->debt;
+    client->carried = client->debt;
+    if (client->phase == TOKENPOOL_PRIV_ADVANCE) /* tokens of the pool are none */
+        client->carried = qos_min(spent, client->kept + client->debt);
     client->owing = client->phase == TOKENPOOL_PRIV_ADVANCE ? 0 : client->debt;
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
@@ -1218,7 +1220,8 @@ QOS_PRIV void tokenpool_client_priv_arm(struct tokenpool_client *client)
 }
 
 QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *client, const uint64_t *head,
-                                                      uint64_t storage_bytes, uint32_t id, uint32_t generation)
+                                                      qos_word_t *shared, uint64_t storage_bytes, uint32_t id,
+                                                      uint32_t generation)
 {
     struct tokenpool_priv_head h;
     enum qos_status s = tokenpool_priv_head_get(head, &h);
@@ -1228,7 +1231,11 @@ QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *c
         return QOS_EMEMORY;
     if (id >= h.clients)
         return QOS_ENOENT;
+    if (shared && generation &&
+        tokenpool_priv_generation(qos_atomic_load_relaxed(&shared[TOKENPOOL_OFFSET_TERMS / 8 + id])) != generation)
+        return QOS_ESTALE;
     __builtin_memset(client, 0, sizeof *client);
+    client->shared = shared;
     client->head = h;
     client->id = id;
     client->generation = generation;
@@ -1240,8 +1247,7 @@ QOS_API enum qos_status tokenpool_client_attach(struct tokenpool_client *client,
                                                 void *storage, size_t storage_bytes)
 {
     qos_word_t *shared = (qos_word_t *)storage;
-    uint64_t head[TOKENPOOL_HEAD_BYTES / 8], terms;
-    enum qos_status s;
+    uint64_t head[TOKENPOOL_HEAD_BYTES / 8];
     uint32_t i;
     QOS_ASSERT(client);
     if (!storage)
@@ -1252,16 +1258,7 @@ QOS_API enum qos_status tokenpool_client_attach(struct tokenpool_client *client,
         return QOS_EMEMORY;
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
         head[i] = qos_atomic_load_relaxed(&shared[TOKENPOOL_OFFSET_HEAD / 8 + i]);
-    if (generation && head[0] >> 32 == TOKENPOOL_PRIV_MAGIC && id < head[1] >> 32 &&
-        storage_bytes >= tokenpool_priv_storage_bytes((uint32_t)(head[1] >> 32))) {
-        terms = qos_atomic_load_relaxed(&shared[TOKENPOOL_OFFSET_TERMS / 8 + id]);
-        if (tokenpool_priv_generation(terms) != generation)
-            return QOS_ESTALE;
-    }
-    s = tokenpool_client_priv_attach(client, head, storage_bytes, id, generation);
-    if (s == QOS_OK)
-        client->shared = shared;
-    return s;
+    return tokenpool_client_priv_attach(client, head, shared, storage_bytes, id, generation);
 }
 
 QOS_API enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *client, uint32_t id,
@@ -1272,7 +1269,7 @@ QOS_API enum qos_status tokenpool_client_attach_remote(struct tokenpool_client *
     if (!head)
         return QOS_EINVAL;
     __builtin_memcpy(w, head, sizeof w);
-    return tokenpool_client_priv_attach(client, w, storage_bytes, id, generation);
+    return tokenpool_client_priv_attach(client, w, NULL, storage_bytes, id, generation);
 }
 
 QOS_API uint64_t tokenpool_client_epoch(const struct tokenpool_client *client)
@@ -1320,6 +1317,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *c
     *spent = client->carried;
     if (client->attached)
         return TOKENPOOL_PRIV_EARLY;
+    if (phase == TOKENPOOL_PRIV_ADVANCE && !(client->head.flags & TOKENPOOL_GO_ON)) /* a stray store */
+        phase = TOKENPOOL_PRIV_LAST;
     if (client->report >> 59 == tokenpool_priv_tag(client->seen)) {
         *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
         if (phase == TOKENPOOL_PRIV_FINAL) /* it does not say what was spent */
@@ -1670,6 +1669,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     enum tokenpool_priv_pending claim = TOKENPOOL_PRIV_NONE;
     uint64_t at = client->period_at_ns, claim_at;
     bool has = tokenpool_client_priv_has(client), sure = now_ns < tokenpool_client_priv_until_ns(client);
+    bool late = !sure && !client->shared && client->due_ns;
     *what = TOKENPOOL_PRIV_NONE;
     if (client->state == TOKENPOOL_PRIV_IN_FENCED)
         return QOS_NEVER;
@@ -1684,7 +1684,9 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     *what = TOKENPOOL_PRIV_PERIOD;
     if (!has || at == 0)
         return at;
-    if (client->report_due || (need > client->held && client->locked && need <= tokenpool_client_held(client))) {
+    /* Behind a transport who rests rises in the next epoch, if that is near: it would get no token before. */
+    if (!(late && client->state == TOKENPOOL_PRIV_IN_REST && client->phase >= TOKENPOOL_PRIV_LAST) &&
+        (client->report_due || (need > client->held && client->locked && need <= tokenpool_client_held(client)))) {
         *what = TOKENPOOL_PRIV_REPORT;
         return 0;
     }
@@ -1696,10 +1698,10 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
                                                                 qos_elapsed_ns(client->end_ns, client->seen_ns))));
     /* Tokens in hand, but perhaps over: behind a transport not at each take, where the next period is near. */
     if (!sure && need && need <= client->held)
-        return client->shared || !client->due_ns ? 0 : at;
+        return late ? at : 0;
     claim_at = tokenpool_client_priv_want(client, need, &claim);
     /* Nor at each claim, once the next period is late: perhaps no monitor runs. */
-    if (!sure && !client->shared && client->due_ns && qos_elapsed_ns(client->due_ns, now_ns) >= client->head.poll_ns)
+    if (late && qos_elapsed_ns(client->due_ns, now_ns) >= client->head.poll_ns)
         return at;
     if (claim_at < at) {
         at = claim_at;
@@ -2262,9 +2264,8 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_setup(struct tokenpool_monitor *
     for (i = 0; i < TOKENPOOL_HEAD_BYTES / 8; i++)
         head[i] = qos_atomic_load_relaxed(&at[i]);
     tokenpool_priv_head_put(&f, head[0] & 0xffffu, want);
-    for (i = 0; resume && i < TOKENPOOL_HEAD_BYTES / 8; i++)
-        if (head[i] != want[i])
-            return QOS_ECORRUPT;
+    if (resume && __builtin_memcmp(head, want, sizeof head) != 0)
+        return QOS_ECORRUPT;
     __builtin_memset(monitor, 0, sizeof *monitor);
     qos_layout_begin(&layout, mem);
     tokenpool_monitor_priv_layout(&layout, monitor, &f);
@@ -2969,7 +2970,7 @@ QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monit
 /* Prepares the counts of a new period and its pool word. The old pool serves until the swap. */
 QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
 {
-    uint64_t reserved = 0, overrun = monitor->config.overrun, initial;
+    uint64_t reserved = 0, overrun = monitor->config.overrun;
     struct tokenpool_monitor_state *info = &monitor->info;
     uint32_t i;
     info->last_put = info->put;
@@ -2991,16 +2992,14 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
     }
     info->kept = info->left = reserved;
     info->claimed = info->used = monitor->claimed_early = 0;
-    initial = tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     info->reserved = reserved;
     info->bound = qos_max(info->capacity, reserved);
-    if (overrun == 0)
-        info->bound += info->capacity / 20;
-    else if (overrun != QOS_NOTHING)
-        info->bound += overrun;
-    if (monitor->config.flags & TOKENPOOL_ORDERED) /* claims first */
-        initial = 0;
-    monitor->initial = initial;
+    if (overrun != QOS_NOTHING)
+        info->bound += qos_default(overrun, info->capacity / 20);
+    monitor->initial = 0;
+    if (!(monitor->config.flags & TOKENPOOL_ORDERED)) /* else claims first */
+        monitor->initial =
+            tokenpool_monitor_priv_guard(monitor, monitor->config.period_ns, qos_sat_sub(info->capacity, reserved));
     monitor->role = TOKENPOOL_PRIV_OPENING;
 }
 
@@ -3075,7 +3074,6 @@ QOS_PRIV void tokenpool_monitor_priv_late(struct tokenpool_monitor *monitor)
 QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, uint64_t old_pool)
 {
     struct tokenpool_monitor_state *info = &monitor->info;
-    uint64_t initial = monitor->initial;
     info->last_claimed = tokenpool_word_epoch(old_pool) == monitor->epoch
                              ? tokenpool_monitor_priv_count_claimed(monitor, old_pool)
                              : info->last_put;                                             /* not known: all */
@@ -3093,10 +3091,10 @@ QOS_PRIV void tokenpool_monitor_priv_started(struct tokenpool_monitor *monitor, 
     monitor->role = TOKENPOOL_PRIV_ACTIVE;
     info->converting = false;
     info->epoch = monitor->epoch;
-    info->put = initial;
+    info->put = monitor->initial;
     monitor->next_ns = qos_sat_add(monitor->now_ns, tokenpool_monitor_priv_interval_ns(monitor));
     if (monitor->config.flags & TOKENPOOL_ORDERED)
-        tokenpool_monitor_priv_serve(monitor, initial);
+        tokenpool_monitor_priv_serve(monitor, 0);
     if (!tokenpool_monitor_priv_announce(monitor))
         tokenpool_monitor_priv_fenced(monitor);
     else
@@ -3384,8 +3382,8 @@ QOS_PRIV bool tokenpool_monitor_priv_next(struct tokenpool_monitor *monitor, str
     if (monitor->pending == TOKENPOOL_PRIV_LOOK)
         return true;
     if (monitor->pending == TOKENPOOL_PRIV_START) /* M1 */
-        monitor->swap = tokenpool_priv_word(monitor->config.flags & TOKENPOOL_ORDERED ? 0 : (int64_t)monitor->initial,
-                                            tokenpool_monitor_priv_next_epoch(monitor), monitor->seq + UINT64_C(1));
+        monitor->swap = tokenpool_priv_word((int64_t)monitor->initial, tokenpool_monitor_priv_next_epoch(monitor),
+                                            monitor->seq + UINT64_C(1));
     else if (monitor->pending == TOKENPOOL_PRIV_SET) /* M4 */
         monitor->swap = tokenpool_priv_word(monitor->target, monitor->epoch, monitor->seq + UINT64_C(1));
     else /* M5 */

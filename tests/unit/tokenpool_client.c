@@ -340,6 +340,30 @@ static void test_begin(void)
     CHECK_EQ(s.waited, 0);
 }
 
+/* The slot's report says that tokens were spent without a monitor: with TOKENPOOL_GO_ON those of the next epoch, but what
+ * the next engine takes from the pool is not. Without it that is a stray store, and the next epoch has all. */
+static void test_advance(void)
+{
+    struct tokenpool_client c;
+    unsigned go_on, epoch;
+    for (go_on = 0; go_on < 2; go_on++) {
+        CHECK_CONTEXT("go on %u", go_on);
+        base(200, 60, 0, go_on ? TOKENPOOL_GO_ON : 0, &c, NULL);
+        rig_report(0, 1, 3, 60, 10);
+        rig_engine(&c, 0);
+        CHECK_EQ(tokenpool_client_take(&c, MS, 20), QOS_OK); /* less X = 30 */
+        CHECK_EQ(tokenpool_client_held(&c), 0);
+        CHECK_EQ(tokenpool_client_take(&c, MS, 140), QOS_OK);
+        for (epoch = 2; epoch <= 3; epoch++) {
+            rig_tick(&c, (epoch - 1) * S - 1);
+            rig_run(&monitor, (epoch - 1) * S);
+            rig_tick(&c, (epoch - 1) * S);
+            CHECK_EQ(tokenpool_client_epoch(&c), epoch);
+            CHECK_EQ(tokenpool_client_held(&c), go_on && epoch == 2 ? 0 : 60);
+        }
+    }
+}
+
 /* An engine that goes on alone notices within a sixteenth of a period that the monitor is back. */
 static void test_back_from_alone(void)
 {
@@ -1139,6 +1163,7 @@ int main(void)
     test_report_again();
     test_overtaken_terms();
     test_begin();
+    test_advance();
     test_back_from_alone();
     test_overtaken_at_0();
     test_too_large();
