@@ -994,9 +994,8 @@ QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
     client->published_borrowed = borrowed;
 }
 
-/* What the decay did. Reservation that stayed unspent lowers the slack; what was returned and then missed raises it. A
- * client that took tokens or had I/Os under way in nearly every tick, and still returned a part, may be limited by the
- * node: a trial keeps all of it. Each trial that fails doubles the time to the next one. */
+/* Slack, after a period. A client that took tokens or had I/Os under way in nearly every tick, and still returned a
+ * part, may be limited by the node: a trial keeps all of it. Each trial that fails doubles the time to the next one. */
 QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint64_t spent)
 {
     uint64_t unspent = qos_sat_sub(client->kept, spent), little = client->reservation / 64;
@@ -1043,7 +1042,6 @@ QOS_PRIV void tokenpool_client_priv_ticked(struct tokenpool_client *client)
         qos_sat_add(client->now_ns, tokenpool_priv_interval_ns(check_ns, client->head.period_ns, left_ns));
 }
 
-/* Client Token Management: K is at most R - (rho - D). D counts tokens spent and requests queued. */
 QOS_PRIV void tokenpool_client_priv_decay(struct tokenpool_client *client)
 {
     /* while the end of the epoch is not known (a start within it, a clock that went back) all of R stays */
@@ -2192,9 +2190,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_slot(const struct tokenpool_monitor *mo
     return tokenpool_priv_offset(monitor->config.clients, k) + UINT64_C(8) * id;
 }
 
-/* Each write of a monitor to a word besides pool and period is fenced: it sees the word (W1), then that the storage is
- * still its own, then swaps what it saw (W2). A monitor that pauses in between fails, if another has written since: W1
- * and W2 are a pair, so who sees a word of that other one sees its period word, too. */
+/* Fencing: W1 and W2 are a pair, so who sees a word of another monitor sees its period word, too. */
 QOS_PRIV uint64_t tokenpool_monitor_priv_see(const struct tokenpool_monitor *monitor, uint64_t offset_bytes)
 {
     return qos_atomic_load_acquire(tokenpool_monitor_priv_at(monitor, offset_bytes)); /* W1 */
@@ -2724,7 +2720,6 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *     Reed, Kanodia: Synchronization with eventcounts and sequencers. CACM 22(2), 1979 (the ordered mode).
  */
 
-/* U joins W, the last M records; the estimate is their mean. */
 QOS_PRIV void tokenpool_monitor_priv_record(struct tokenpool_monitor *monitor, uint64_t used)
 {
     uint64_t sum = 0;
@@ -2771,9 +2766,7 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
     }
 }
 
-/* What one client says lowers the estimate by no more than its reservation, while others want tokens, too. Else the
- * estimate is put back to what it is by the tokens that the others left: if the node is slow, they leave some there.
- * While they leave none, and wait, that one grows; with the guard it does not, which keeps tokens from them. */
+/* `without` follows the others; with the guard it does not grow, which keeps tokens from them. */
 QOS_PRIV void tokenpool_monitor_priv_doubt(struct tokenpool_monitor *monitor, uint64_t others, uint64_t about)
 {
     uint64_t omega = monitor->info.capacity, step = monitor->config.capacity_step;
@@ -3266,9 +3259,8 @@ QOS_PRIV void tokenpool_monitor_priv_taken(struct tokenpool_monitor *monitor)
         tokenpool_monitor_priv_beat(monitor);
 }
 
-/* The period word is ours, the pool word is not: a stray store, a client that writes what it may not, or another
- * monitor that is about to take the storage or lost it. known: it is of our epoch, and no fill lacks its answer, so the
- * count still counts. Else what was claimed is unknown: all of it, so the pool is empty until the next period. */
+/* The period word is ours, the pool word is not. known: it is of our epoch, and no fill lacks its answer, so the count
+ * still counts. Else what was claimed is unknown: all of it, so the pool is empty until the next period. */
 QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, bool known)
 {
     int64_t count = known ? tokenpool_word_count(monitor->pool) : 0;
