@@ -316,8 +316,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_change(struct htb *tree, uint64_t now_
  * children. */
 QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id);
 /* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(depth + log
- * classes) for each that expires. This, a change of classes and htb_release look at all classes with tokens of their
- * own to spend, when one of these expires. */
+ * classes) for each that expires. This, a change of classes and htb_release look at all classes, when one with tokens
+ * of its own to spend expires. */
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
 /* New configured rate of the root, one number per resource; the maximizer starts again from it. QOS_EADMISSION: below
  * the sum of the reservations. O(classes). */
@@ -517,12 +517,12 @@ struct htb_priv_slot {
     uint32_t next;    /* free one */
 };
 
-/* Indexed 4-ary min-heap of (key, id); ids 0..capacity - 1, each at most once. The least id breaks ties. */
+/* Indexed 4-ary min-heap of (key, id), each id at most once. The least id breaks ties. */
 struct htb_priv_heap {
-    uint64_t *key; /* capacity keys */
+    uint64_t *key;
     uint32_t *id;  /* the id of each key */
-    uint32_t *pos; /* capacity positions: where id is, or QOS_NONE */
-    uint32_t count, capacity;
+    uint32_t *pos; /* where each id is, or QOS_NONE */
+    uint32_t count;
     int64_t first, step; /* entry i is at first + step * i: two heaps share one memory, from both ends */
 };
 struct htb_priv_heap_entry {
@@ -719,9 +719,8 @@ struct htb_shared {
 #define HTB_PRIV_FLOOR (-2 * (int64_t)QOS_TOKENS_MAX * QOS_SUBTOKENS) /* lowest level, see qos_level_charge */
 
 static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
-#define HTB_PRIV_WHOLE (1u << 20)           /* parts of a node's time that trees share */
-#define HTB_PRIV_FAR_NS (UINT64_C(1) << 62) /* a century */
-#define HTB_PRIV_WANT 1024                  /* an offer counts 1/1024 of a token */
+#define HTB_PRIV_WHOLE (1u << 20) /* parts of a node's time that trees share */
+#define HTB_PRIV_WANT 1024        /* an offer counts 1/1024 of a token */
 
 #define HTB_PRIV_JOINED (UINT64_C(1) << 63) /* a tree that has joined others, in its detours */
 
@@ -741,10 +740,10 @@ static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
  * lost. */
 QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns, uint32_t *rest)
 {
-    const uint64_t low = (QOS_LIKELY(ns >> 43 == 0) ? ns : ns % HTB_PRIV_WHOLE) * parts + (rest ? *rest : 0);
+    const uint64_t low = ns % HTB_PRIV_WHOLE * parts + (rest ? *rest : 0);
     if (rest)
         *rest = low % HTB_PRIV_WHOLE;
-    return low / HTB_PRIV_WHOLE + (QOS_LIKELY(ns >> 43 == 0) ? 0 : ns / HTB_PRIV_WHOLE * parts);
+    return low / HTB_PRIV_WHOLE + ns / HTB_PRIV_WHOLE * parts;
 }
 
 /* A tree's part of some time of the node: all of it, if it has not joined others. */
@@ -884,14 +883,6 @@ QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
     return tree->cls[id].u.leaf.outstanding != 0 ? tree->flight.stalled_ns : 0;
 }
 
-/* For how long a node that waits for tokens has had them by now, while nobody called; 0: it has none yet. */
-QOS_PRIV uint64_t htb_priv_ready_for_ns(const struct htb *tree, uint32_t id, uint64_t now_ns)
-{
-    if (id == tree->classes || tree->event.pos[id] == QOS_NONE)
-        return 0;
-    return qos_sat_sub(now_ns, htb_priv_heap_at(&tree->event, tree->event.pos[id]).key);
-}
-
 QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
@@ -899,8 +890,11 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
     uint64_t elapsed_ns = now_ns - node->last_ns, more_ns; /* how long the rate buckets earn above their depth */
     uint32_t r = 0;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
-    if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG && node->pair.rate.rate != 0)
-        more_ns = qos_max(more_ns, qos_min(htb_priv_ready_for_ns(tree, id, now_ns), tree->lag_ns));
+    if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG && node->pair.rate.rate != 0 &&
+        tree->event.pos[id] != QOS_NONE) { /* so long it had its tokens, and nobody called */
+        const uint64_t had_ns = qos_sat_sub(now_ns, htb_priv_heap_at(&tree->event, tree->event.pos[id]).key);
+        more_ns = qos_max(more_ns, qos_min(had_ns, tree->lag_ns));
+    }
     QOS_ASSERT(more_ns <= tree->lag_ns);
     node->last_ns = now_ns;
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
@@ -942,7 +936,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint
 {
     const struct htb_priv_lease *lease = tree->joined.lease ? &tree->joined.lease[id] : NULL;
     const uint64_t last_ns = tree->node[id].last_ns;
-    uint64_t ns = qos_elapsed_ns(last_ns, now_ns), wait_ns;
+    uint64_t ns = qos_elapsed_ns(last_ns, now_ns), wait_ns, some_ns;
     if (QOS_UNLIKELY(lease != NULL)) {
         uint32_t rest = lease->rest;
         ns = htb_priv_part_of(lease->parts, ns, &rest);
@@ -953,11 +947,11 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint
     ns = qos_sat_add(ns, wait_ns);
     if (QOS_LIKELY(lease == NULL))
         return qos_sat_add(last_ns, ns);
-    if (lease->parts == 0 || ns > HTB_PRIV_FAR_NS)
+    if (wait_ns == QOS_NEVER)
         return QOS_NEVER;
-    if (ns <= UINT64_MAX / HTB_PRIV_WHOLE)
-        return qos_sat_add(last_ns, (ns * HTB_PRIV_WHOLE - lease->rest + lease->parts - 1) / lease->parts);
-    return qos_sat_add(last_ns, qos_sat_mul(ns / lease->parts + 1, HTB_PRIV_WHOLE)); /* after hours: late by a ms */
+    some_ns = (ns - 1) % lease->parts + 1; /* of the rest each `parts` take WHOLE */
+    some_ns = (some_ns * HTB_PRIV_WHOLE - lease->rest + lease->parts - 1) / lease->parts;
+    return qos_sat_add(last_ns, qos_sat_add(some_ns, qos_sat_mul((ns - 1) / lease->parts, HTB_PRIV_WHOLE)));
 }
 
 /* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n[resources] and hold
@@ -1041,15 +1035,6 @@ QOS_PRIV bool htb_priv_in_range(const struct htb *tree, const uint64_t *n)
     return true;
 }
 
-QOS_PRIV bool htb_priv_is_same(const struct htb *tree, const uint64_t *a, const uint64_t *b)
-{
-    uint32_t r;
-    for (r = 0; r < tree->resources; r++)
-        if (a[r] != b[r])
-            return false;
-    return true;
-}
-
 /* ==== chapter: queues ==============================================================================================
  *
  * ODIS, the Object Disk I/O Scheduler (Section 5.2). Each class has a queue; what may go moves to one dispatch queue in
@@ -1091,11 +1076,11 @@ QOS_PRIV bool htb_priv_is_same(const struct htb *tree, const uint64_t *a, const 
  *   5. What htb_complete and htb_cancel give back was charged to the same holder of the id (generation).
  *
  * Map (without htb_priv_)
- *   heaps           heap_* (`event`, `own`), leftist_* (a ring's run)
+ *   heaps           heap_* (`event`, `own`), leftist_* (a ring's)
  *   rings           ring_in, ring_out, ring_settle; advance, move_rings; turn, next_request
  *   where a node is place, place_root, place_up; set_due, run_events, run_expiries
  *   the queues      enqueue, dequeue; htb_submit; resolve (who pays)
- *   a dispatch      htb_dispatch: fill, serve, next_slot, hand_out; htb_dispatch_next_ns: first_event_ns
+ *   a dispatch      htb_dispatch: fill, serve, next_slot, hand_out; htb_dispatch_next_ns
  *   the end         htb_complete, htb_cancel: leave, correct; htb_queue_next
  *
  * References
@@ -1155,7 +1140,6 @@ QOS_PRIV void htb_priv_heap_clear(struct htb_priv_heap *heap, uint32_t capacity)
 {
     uint32_t i;
     heap->count = 0;
-    heap->capacity = capacity;
     heap->first = 0;
     heap->step = 1;
     for (i = 0; i < capacity; i++)
@@ -1166,9 +1150,7 @@ QOS_PRIV void htb_priv_heap_clear(struct htb_priv_heap *heap, uint32_t capacity)
 QOS_PRIV void htb_priv_heap_set(struct htb_priv_heap *heap, uint32_t id, uint64_t key)
 {
     struct htb_priv_heap_entry e;
-    uint32_t i;
-    QOS_ASSERT(id < heap->capacity);
-    i = heap->pos[id];
+    uint32_t i = heap->pos[id];
     QOS_ASSERT(i == QOS_NONE || (i < heap->count && htb_priv_heap_at(heap, i).id == id)); /* it is in no other heap */
     e.key = key;
     e.id = id;
@@ -1578,7 +1560,6 @@ QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
 {
     const uint64_t at_ns = qos_min(now_ns, QOS_NEVER - 1);
     tree->root_ready = tree->cls[tree->classes].u.group.first != QOS_NONE; /* who is in a ring has a request */
-    htb_priv_mark(tree, tree->classes, HTB_PRIV_BACKLOG, tree->root_ready);
     tree->root_wake_ns = QOS_NEVER;
     if (!tree->root_ready || tree->bound == HTB_BY_FLIGHT)
         return;
@@ -1689,27 +1670,20 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
 }
 
 /* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes)
- * when one of them may have expired. To end one moves others in the heap, so the last look finds none. */
+ * when one of them may have expired. */
 QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
 {
-    bool ended;
+    uint32_t id;
     htb_priv_run_events(tree, now_ns);
     if (QOS_LIKELY(now_ns < tree->own_expiry_ns))
         return;
-    do {
-        uint32_t i, id;
-        ended = false;
-        tree->own_expiry_ns = QOS_NEVER;
-        for (i = tree->own.count; i > 0; i--) {
-            id = i <= tree->own.count ? htb_priv_heap_at(&tree->own, i - 1).id : QOS_NONE;
-            if (htb_priv_is_over(tree, id, now_ns)) {
-                htb_priv_end(tree, id, true, now_ns);
-                ended = true;
-            } else if (id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_EXPIRES)) {
-                tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
-            }
-        }
-    } while (ended);
+    tree->own_expiry_ns = QOS_NEVER;
+    for (id = 0; id < tree->classes; id++) {
+        if (htb_priv_is_over(tree, id, now_ns))
+            htb_priv_end(tree, id, true, now_ns);
+        else if ((tree->node[id].flags & HTB_PRIV_OWN) && (tree->node[id].flags & HTB_PRIV_EXPIRES))
+            tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
+    }
 }
 
 /* The class that pays for requests of `id`: itself, or best effort. What has expired ends at the next event. */
@@ -1787,8 +1761,6 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
         enum qos_status status = htb_priv_force(tree, now_ns, id, request->tokens, &payer);
         if (status != QOS_OK)
             return status;
-        if (tree->queued)
-            htb_priv_place_up(tree, id, true, now_ns);
         htb_priv_paid(tree, request, id, payer);
         htb_priv_append(&tree->dispatch.urgent, request);
         request->state = HTB_DISPATCHED;
@@ -2139,7 +2111,8 @@ QOS_PRIV_NOINLINE bool htb_priv_correct(struct htb *tree, const struct htb_reque
     const int64_t more = (int64_t)htb_priv_ring_cost(tree, tokens) - (int64_t)htb_priv_ring_cost(tree, r->tokens);
     uint32_t at;
     bool pays = false;
-    if (htb_priv_is_same(tree, tokens, r->tokens) || r->generation != tree->cls[r->paid_by].generation)
+    if (__builtin_memcmp(tokens, r->tokens, tree->resources * sizeof *tokens) == 0 ||
+        r->generation != tree->cls[r->paid_by].generation)
         return false;
     htb_priv_charge(tree, r->paid_by, r->payer, tokens, r->tokens, now_ns);
     for (at = r->paid_by; at != tree->classes; at = tree->node[at].parent) {
@@ -3625,32 +3598,23 @@ QOS_API enum qos_status htb_init(struct htb *tree, void *mem, size_t size_bytes,
     return status;
 }
 
-/* The requests of a class go to the end of best effort's queue. True if there are any. */
-QOS_PRIV_NOINLINE bool htb_priv_orphan(struct htb *tree, uint32_t id)
-{
-    struct htb_request *first;
-    bool moved = tree->cls[id].u.leaf.tail != NULL;
-    while (tree->cls[id].u.leaf.tail) {
-        first = tree->cls[id].u.leaf.tail->next;
-        htb_priv_dequeue(tree, first);
-        first->slot = HTB_BEST_EFFORT;
-        htb_priv_enqueue(tree, first);
-        htb_priv_rest(tree, HTB_BEST_EFFORT);
-    }
-    return moved;
-}
-
-/* Ends a class or an empty group. expired: report it in htb_expired. */
+/* Ends a class or an empty group. Its requests go to the end of best effort's queue. expired: htb_expired tells it. */
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns)
 {
     struct htb_priv_class *c = &tree->cls[id];
     const uint32_t parent = tree->node[id].parent;
     unsigned remains = tree->node[id].flags & HTB_PRIV_LIMITED; /* its debts are paid off meanwhile */
-    bool moved = false;
+    struct htb_request *r;
     (void)htb_priv_end_claims(tree, id, now_ns);
     htb_priv_unwatch(tree, id);
     if (!(tree->node[id].flags & HTB_PRIV_GROUP)) {
-        moved = htb_priv_orphan(tree, id);
+        while (c->u.leaf.tail) {
+            r = c->u.leaf.tail->next;
+            htb_priv_dequeue(tree, r);
+            r->slot = HTB_BEST_EFFORT;
+            htb_priv_enqueue(tree, r);
+        }
+        htb_priv_rest(tree, HTB_BEST_EFFORT);
         htb_priv_set_expiry(tree, id, QOS_NEVER);
     }
     (void)htb_priv_place(tree, id, now_ns); /* without requests it leaves its heaps */
@@ -3662,8 +3626,7 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
     c->generation = (c->generation + 1u) & 0xfffu;
     htb_priv_in_group(tree, id, false);
     htb_priv_place_up(tree, parent, true, now_ns);
-    if (moved)
-        htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
+    htb_priv_place_up(tree, HTB_BEST_EFFORT, true, now_ns);
 }
 
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
@@ -3676,14 +3639,6 @@ QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns)
     htb_priv_run_out(tree->turn, &tree->notice, id);
     htb_priv_mark(tree, id, HTB_PRIV_NOTICE, false);
     return id;
-}
-
-/* Index of the parent in the terms; QOS_NONE: no such id. */
-QOS_PRIV uint32_t htb_priv_parent(const struct htb *tree, const struct htb_class *terms)
-{
-    if (terms->parent == 0)
-        return tree->classes;
-    return terms->parent < tree->classes ? terms->parent : QOS_NONE;
 }
 
 /* Is `id` the node `above`, or below it? */
@@ -3749,8 +3704,8 @@ HTB_PRIV_INLINE enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns
         return QOS_EINVAL;
     now_ns = htb_priv_now(tree, now_ns);
     htb_priv_run_expiries(tree, now_ns);
-    parent = htb_priv_parent(tree, terms);
-    if (id >= tree->classes || parent == QOS_NONE)
+    parent = terms->parent == 0 ? tree->classes : terms->parent;
+    if (id >= tree->classes || terms->parent >= tree->classes)
         return QOS_ENOENT;
     if (exists != ((tree->node[id].flags & HTB_PRIV_USED) != 0))
         return exists ? QOS_ENOENT : QOS_EEXIST;
@@ -4226,12 +4181,12 @@ QOS_PRIV void htb_priv_set_bit(qos_word_t *word, size_t bit)
         ;
 }
 
-/* Clears a word. Returns its bits. */
+/* Clears the bits of a word, and returns them. Others only set some. */
 QOS_PRIV uint64_t htb_priv_clear_bits(qos_word_t *word)
 {
-    uint64_t was = qos_atomic_load_relaxed(word);
-    while (was != 0 && !qos_atomic_cas_relaxed(word, &was, 0))
-        ;
+    const uint64_t was = qos_atomic_load_relaxed(word);
+    if (was != 0)
+        (void)qos_atomic_add_relaxed(word, qos_wrap_sub(0, was));
     return was;
 }
 
@@ -4727,40 +4682,30 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
         c->n[i] = n[i];
 }
 
-/* Takes n for a resolved class, or nothing. The caller places the class again. */
-QOS_PRIV_NOINLINE bool htb_priv_pay(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
-{
-    struct htb_priv_way way;
-    /* A free take ends no claim of its class. */
-    const uint32_t ends = tree->claims == 0 || htb_priv_is_same(tree, n, htb_priv_nothing) ? QOS_NONE : id;
-    const bool claims = QOS_UNLIKELY(tree->claims != 0) && htb_priv_end_claims(tree, ends, now_ns);
-    way = htb_priv_way_of(tree, id, n, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
-    if (way.send_ns > now_ns || way.send_ns == QOS_NEVER) {
-        if (way.payer == QOS_NONE && way.blocked == QOS_NONE)
-            tree->maximize.starved = true;
-        if (ends == QOS_NONE)
-            (void)htb_priv_end_claims(tree, id, now_ns);
-        way.send_ns = htb_priv_told_ns(tree, id, n, way.send_ns);
-        htb_priv_make_claim(tree, id, &way, n, now_ns);
-        htb_priv_ask(tree, id, way.blocked);
-        return false;
-    }
-    htb_priv_charge(tree, id, way.payer, n, htb_priv_nothing, now_ns);
-    if (QOS_UNLIKELY(claims) && ends == id)
-        htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);
-    return true;
-}
-
 QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
+    struct htb_priv_way way;
+    bool claims, is_free;
     if (!htb_priv_in_range(tree, n))
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     id = htb_priv_resolve(tree, id, now_ns);
-    if (!htb_priv_pay(tree, now_ns, id, n)) {
+    is_free = tree->claims != 0 && __builtin_memcmp(n, htb_priv_nothing, tree->resources * sizeof *n) == 0;
+    claims = QOS_UNLIKELY(tree->claims != 0) && htb_priv_end_claims(tree, is_free ? QOS_NONE : id, now_ns);
+    way = htb_priv_way_of(tree, id, n, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
+    if (way.send_ns > now_ns || way.send_ns == QOS_NEVER) {
+        tree->maximize.starved = tree->maximize.starved || (way.payer == QOS_NONE && way.blocked == QOS_NONE);
+        if (is_free)
+            (void)htb_priv_end_claims(tree, id, now_ns);
+        way.send_ns = htb_priv_told_ns(tree, id, n, way.send_ns);
+        htb_priv_make_claim(tree, id, &way, n, now_ns);
+        htb_priv_ask(tree, id, way.blocked);
         qos_counter_add(&tree->cls[id].counters.refused, 1);
         return QOS_EAGAIN;
     }
+    htb_priv_charge(tree, id, way.payer, n, htb_priv_nothing, now_ns);
+    if (QOS_UNLIKELY(claims) && !is_free) /* a free take ends no claim of its class, and moves nothing */
+        htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);
     if (tree->queued)
         htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
@@ -4842,17 +4787,11 @@ QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, uint32_t id, const s
     return (int64_t)qos_min(qos_sat_mul(b->rate, debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 
-/* A forced request has to wait, too: a joined tree may have no part of the rates that pay it. */
-QOS_COLD QOS_PRIV enum qos_status htb_priv_in_debt(struct htb *tree, uint32_t id)
-{
-    htb_priv_ask(tree, id, QOS_NONE);
-    return QOS_EDEBT;
-}
-
-/* htb_force for a resolved class; *payer gets who pays. The caller places the class again. */
+/* htb_force for a resolved class; *payer gets who pays. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer)
 {
+    bool owes = false;
     uint32_t at, r;
     *payer = QOS_NONE;
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
@@ -4868,31 +4807,30 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
             if (n[r] == 0)
                 continue;
             if (borrows && p->limit.rate != QOS_UNLIMITED && p->limit.level < -htb_priv_most_debt(tree, at, &p->limit))
-                return htb_priv_in_debt(tree, id);
-            if (*payer == QOS_NONE || (p->rate.rate == 0 && at != *payer))
-                continue;
-            if (at == *payer ? p->rate.level < -htb_priv_most_debt(tree, at, &p->rate)
-                             : p->rate.level <
-                                   HTB_PRIV_FLOOR + (int64_t)n[r] * QOS_SUBTOKENS) /* or the floor would cut off debt */
-                return htb_priv_in_debt(tree, id);
+                owes = true;
+            if (at == *payer && p->rate.level < -htb_priv_most_debt(tree, at, &p->rate))
+                owes = true;
+            if (!borrows && p->rate.rate != 0 && p->rate.level < HTB_PRIV_FLOOR + (int64_t)n[r] * QOS_SUBTOKENS)
+                owes = true; /* or the floor would cut off debt */
         }
     }
+    if (owes) { /* it has to wait, too: a joined tree may have no part of the rates that pay it */
+        htb_priv_ask(tree, id, QOS_NONE);
+        return QOS_EDEBT;
+    }
     htb_priv_charge(tree, id, *payer, n, htb_priv_nothing, now_ns);
+    if (tree->queued)
+        htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
 }
 
 QOS_API enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
-    enum qos_status status;
     uint32_t payer;
     if (!htb_priv_in_range(tree, n))
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
-    id = htb_priv_resolve(tree, id, now_ns);
-    status = htb_priv_force(tree, now_ns, id, n, &payer);
-    if (status == QOS_OK && tree->queued)
-        htb_priv_place_up(tree, id, true, now_ns);
-    return status;
+    return htb_priv_force(tree, now_ns, htb_priv_resolve(tree, id, now_ns), n, &payer);
 }
 
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
