@@ -355,8 +355,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
 /* Time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or a
  * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. By flight that may
  * be the time at which one goes beyond the bound, as all that is at the device may hang. Never late. Early at most
- * once for each request: when a class may pass its limit again, but a larger request has the turn. HTB_BY_RATE:
- * O(depth) for each class, too, that may pass its limit before that time. */
+ * once for each request: when its limit may pass it again, but others have the turn, or by rate no lender has tokens. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
 /* The device is done with a request from htb_dispatch. tokens[resources]: its real cost; the difference from the
  * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. A request that hangs
@@ -2042,40 +2041,6 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
     return htb_priv_hand_out(tree, r);
 }
 
-/* When entry e of the heap `event` can bring a request. A node at its limit waits for its lenders' tokens, too; its
- * event does not tell these, as they may come back earlier. */
-QOS_PRIV uint64_t htb_priv_event_ns(const struct htb *tree, struct htb_priv_heap_entry e, uint64_t now_ns)
-{
-    const unsigned flags = tree->node[e.id].flags;
-    const struct htb_request *request;
-    if (htb_priv_is_stale(tree, e.id))
-        return QOS_NEVER;
-    if (tree->bound == HTB_BY_FLIGHT || (flags & (HTB_PRIV_BACKLOG | HTB_PRIV_RING)) != HTB_PRIV_BACKLOG)
-        return e.key;
-    request = htb_priv_next_request(tree, e.id);
-    QOS_ASSERT(request);
-    now_ns = htb_priv_way_of(tree, e.id, request->tokens, false, now_ns).send_ns;
-    return flags & HTB_PRIV_EXPIRES ? qos_min(now_ns, tree->cls[e.id].u.leaf.expires_ns) : now_ns;
-}
-
-/* The first event, if it is before first_ns: those of the heap in preorder, but for what is below later ones. */
-QOS_PRIV_NOINLINE uint64_t htb_priv_first_event_ns(const struct htb *tree, uint64_t first_ns, uint64_t now_ns)
-{
-    uint32_t i = 0;
-    for (;;) {
-        if (i < tree->event.count && htb_priv_heap_at(&tree->event, i).key < first_ns) {
-            first_ns = qos_min(first_ns, htb_priv_event_ns(tree, htb_priv_heap_at(&tree->event, i), now_ns));
-            i = 4 * i + 1;
-            continue;
-        }
-        while (i != 0 && i % 4 == 0)
-            i = (i - 1) / 4;
-        if (i == 0)
-            return first_ns;
-        i++;
-    }
-}
-
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
     uint64_t event_ns, room_ns, beyond_ns = 0, given_ns = now_ns;
@@ -2094,10 +2059,9 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
         return QOS_NEVER;
     if (room_ns != 0 && htb_priv_room(tree, turn) == 0)
         room_ns = beyond_ns = htb_priv_may_go_beyond(&tree->flight, now_ns) ? 0 : htb_priv_beyond_ns(&tree->flight);
-    if (turn == QOS_NONE)
-        event_ns = htb_priv_first_event_ns(tree, tree->root_wake_ns, now_ns);
-    else /* it may become another's */
-        event_ns = qos_min(room_ns, htb_priv_heap_min_key(&tree->event));
+    while (tree->event.count != 0 && htb_priv_is_stale(tree, htb_priv_heap_min_id(&tree->event)))
+        htb_priv_heap_remove(&tree->event, htb_priv_heap_min_id(&tree->event));
+    event_ns = qos_min(turn == QOS_NONE ? tree->root_wake_ns : room_ns, htb_priv_heap_min_key(&tree->event));
     if (!tree->joined.lease) /* there own tokens may have room */
         event_ns = qos_max(event_ns, beyond_ns);
     return qos_max(event_ns, given_ns);
