@@ -465,6 +465,46 @@ static void one_outstanding(uint64_t root_per_s, uint64_t later_ns)
     world_close(&w);
 }
 
+/* At twice the configured rate, a class that misses its rate takes half of the rise back, not one step of 32. */
+static void falls_by_half(void)
+{
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t now = 0, above;
+    config.maximize_interval_ns = 10 * MS;
+    world_open(&w, &config);
+    while (root_rate(&w.tree) < 2000000) {
+        uint64_t until = now + 10 * MS;
+        DEMAND(until);
+        (void)htb_maximize(&w.tree, now, false);
+    }
+    above = root_rate(&w.tree) - 1000000;
+    (void)htb_maximize(&w.tree, now + 10 * MS, true);
+    CHECK_EQ(root_rate(&w.tree), 1000000 + above - above / 2);
+    world_close(&w);
+}
+
+/* A group whose classes asked for nothing at the last look did not miss its rate, though its bucket is full; one that
+ * asks at two looks did. */
+static void group_that_came(void)
+{
+    struct htb_config config = world_config();
+    struct htb_request request;
+    struct world w;
+    memset(&request, 0, sizeof request);
+    request.class_id = 2;
+    request.tokens[0] = 10;
+    config.maximize_interval_ns = 100 * MS;
+    world_open(&w, &config);
+    reserve_group(&w, 1, 0, 100000, 0, S);
+    reserve(&w, 2, 1, 0, 0, S);
+    CHECK_EQ(htb_maximize(&w.tree, S + 100 * MS, false), HTB_UNCAPPED);
+    CHECK_EQ(htb_submit(&w.tree, S + 199 * MS, &request), QOS_OK);
+    CHECK_EQ(htb_maximize(&w.tree, S + 200 * MS, false), HTB_UNCAPPED);
+    CHECK_EQ(htb_maximize(&w.tree, S + 300 * MS, false), HTB_BROKEN);
+    world_close(&w);
+}
+
 int main(void)
 {
     check_begin("unit/htb_maximizer");
@@ -481,5 +521,7 @@ int main(void)
     seven_eighths();
     any_resource();
     ended_between_looks();
+    falls_by_half();
+    group_that_came();
     return check_end();
 }
