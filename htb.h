@@ -355,7 +355,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
 /* Time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or a
  * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. By flight that may
  * be the time at which one goes beyond the bound, as all that is at the device may hang. Never late. Early at most
- * once for each request: when its limit may pass it again, but others have the turn, or by rate no lender has tokens. */
+ * once for each request: when its limit may pass it, but others have the turn or, by rate, no lender has tokens. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
 /* The device is done with a request from htb_dispatch. tokens[resources]: its real cost; the difference from the
  * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. A request that hangs
