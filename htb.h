@@ -386,8 +386,8 @@ QOS_API size_t htb_shared_memsize(const struct htb_shared_config *config);
 QOS_API QOS_NODISCARD enum qos_status htb_shared_init(struct htb_shared *shared, size_t size_bytes,
                                                       const struct htb_shared_config *config);
 /* Joins as number `slot` of the trees that share: 0..trees - 1, each once. A tree that joins in the slot of one that is
- * gone takes over what that one held. QOS_EINVAL: NULL; it has joined already, has another number of classes, or has
- * requests queued. QOS_ENOENT: no such slot. Its thread only; O(classes). */
+ * gone takes over what that one held, but not its debts. QOS_EINVAL: NULL; it has joined already, has another
+ * number of classes, or has requests queued. QOS_ENOENT: no such slot. Its thread only; O(classes). */
 QOS_API QOS_NODISCARD enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_shared *shared,
                                                uint32_t slot);
 /* Moves rates and limits to the trees that have the demand. Returns the time of the next exchange; QOS_NEVER: the tree
@@ -767,7 +767,6 @@ QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, 
     tree->joined.lease[id].used += cost;
     tree->joined.lease[payer].lent += cost;
     htb_priv_note(tree, id);
-    htb_priv_note(tree, payer); /* the class may move before the exchange */
 }
 
 /* How a request of n tokens at a node can be sent, if nobody else takes or asks. */
@@ -777,13 +776,11 @@ struct htb_priv_way {
 };
 
 /* Defined in later chapters. */
-QOS_PRIV bool htb_priv_is_below(const struct htb *tree, uint32_t id, uint32_t above);
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                            uint32_t limit, int64_t level_sub, uint64_t some);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
-QOS_PRIV_NOINLINE void htb_priv_place_up(struct htb *tree, uint32_t id, bool charged, uint64_t now_ns);
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
@@ -3435,13 +3432,6 @@ QOS_PRIV enum qos_status htb_priv_admit(const struct htb *tree, uint32_t parent,
     return admitted ? QOS_OK : QOS_EADMISSION;
 }
 
-/* QOS_NEVER: it does not expire. */
-QOS_PRIV void htb_priv_set_expiry(struct htb *tree, uint32_t id, uint64_t expires_ns)
-{
-    tree->cls[id].u.leaf.expires_ns = expires_ns;
-    htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, expires_ns != QOS_NEVER);
-}
-
 QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
 {
     tree->detours -= (tree->node[id].flags & HTB_PRIV_LIMITED) != 0;
@@ -3471,7 +3461,8 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     tree->cls[id].ring_rest = 0;
     tree->cls[id].burst_us = (uint32_t)((c->burst_ns + 999) / 1000);
     if (!c->group) {
-        htb_priv_set_expiry(tree, id, c->expires_ns);
+        tree->cls[id].u.leaf.expires_ns = c->expires_ns;
+        htb_priv_mark(tree, id, HTB_PRIV_EXPIRES, c->expires_ns != QOS_NEVER);
         if ((tree->cls[id].u.leaf.latency_us == 0) != (c->latency_ns == 0))
             tree->cls[id].u.leaf.turn_ns = 0; /* another's field, see there */
         tree->cls[id].u.leaf.latency_us = (uint32_t)((c->latency_ns + 999) / 1000);
@@ -3579,7 +3570,6 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
             htb_priv_enqueue(tree, r);
         }
         htb_priv_rest(tree, HTB_BEST_EFFORT);
-        htb_priv_set_expiry(tree, id, QOS_NEVER);
     }
     (void)htb_priv_place(tree, id, now_ns); /* without requests it leaves its heaps */
     htb_priv_heap_remove(&tree->event, id);
@@ -3731,8 +3721,7 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
     for (r = 0; r < tree->resources; r++)
         if (rate_per_s[r] < *htb_priv_sum_of(tree, tree->classes, r))
             return QOS_EADMISSION;
-    for (r = 0; r < tree->resources; r++)
-        tree->set.rate_per_s[r] = rate_per_s[r];
+    __builtin_memcpy(tree->set.rate_per_s, rate_per_s, tree->resources * sizeof *rate_per_s);
     tree->set.maximize_rate_max = qos_max(tree->set.maximize_rate_max, rate_per_s[0]);
     tree->maximize.slow_from = UINT64_MAX;
     htb_priv_set_root(tree, rate_per_s, now_ns);
@@ -3890,8 +3879,8 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *   2. Only its tree writes held, want and turn of a slot. The pool changes by atomic add and compare-and-swap. All
  *      accesses are relaxed: a stale word only delays a move, and invariant 1 depends on one word, the pool. A call
  *      that is lost is made again.
- *   3. Noted are: each class with requests in its queue and the groups above it; each node that was used or asked for
- *      since the last exchange; each node of which this tree has published a want or turns that are not 0. */
+ *   3. Noted are: each class with requests in its queue and the groups above it; each class that was used and each node
+ *      that was asked for since the last exchange; each node of which this tree has published a want or turns not 0. */
 
 /* Published by a tree for a node; want and turn are 0 while it has no demand. */
 struct htb_priv_offer {
@@ -4123,13 +4112,11 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     want += want != 0 ? lease->lacked : 0;
     lease->used = lease->below = 0;
     lease->asked = lease->refused = false;
-    if (!(flags & HTB_PRIV_USED))
-        want = lease->want = 0;
     lease->published = want;
     qos_atomic_store_relaxed(&offer[tree->joined.slot].want, want);
     if ((flags & HTB_PRIV_BACKLOG) && id != tree->classes)
         htb_priv_note(tree, tree->node[id].parent);
-    if (!waits || id == tree->classes || !(flags & HTB_PRIV_USED))
+    if (!waits || id == tree->classes)
         return;
     for (i = 0; i < tree->joined.shared->trees; i++)
         all = qos_sat_add(all, qos_atomic_load_relaxed(&offer[i].want));
