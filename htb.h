@@ -1742,6 +1742,8 @@ QOS_API enum qos_status htb_submit(struct htb *tree, uint64_t now_ns, struct htb
         enum qos_status status = htb_priv_force(tree, now_ns, id, request->tokens, &payer);
         if (status != QOS_OK)
             return status;
+        if (tree->queued)
+            htb_priv_place_up(tree, id, true, now_ns);
         htb_priv_paid(tree, request, id, payer);
         htb_priv_append(&tree->dispatch.urgent, request);
         request->state = HTB_DISPATCHED;
@@ -4723,7 +4725,7 @@ QOS_PRIV int64_t htb_priv_most_debt(const struct htb *tree, uint32_t id, const s
     return (int64_t)qos_min(qos_sat_mul(b->rate, debt_ns), QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
 }
 
-/* htb_force for a resolved class; *payer gets who pays. */
+/* htb_force for a resolved class; *payer gets who pays. The caller places the class again. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n,
                                                  uint32_t *payer)
 {
@@ -4755,18 +4757,21 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
         return QOS_EDEBT;
     }
     htb_priv_charge(tree, id, *payer, n, htb_priv_nothing, now_ns);
-    if (tree->queued)
-        htb_priv_place_up(tree, id, true, now_ns);
     return QOS_OK;
 }
 
 QOS_API enum qos_status htb_force(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
 {
+    enum qos_status status;
     uint32_t payer;
     if (!htb_priv_in_range(tree, n))
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
-    return htb_priv_force(tree, now_ns, htb_priv_resolve(tree, id, now_ns), n, &payer);
+    id = htb_priv_resolve(tree, id, now_ns);
+    status = htb_priv_force(tree, now_ns, id, n, &payer);
+    if (status == QOS_OK && tree->queued)
+        htb_priv_place_up(tree, id, true, now_ns);
+    return status;
 }
 
 QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)
