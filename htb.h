@@ -90,9 +90,9 @@
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
  *     at most (n * W / w + the largest request of each other borrower) / Q. Only ratios
- *     of weights matter. So do callers of htb_take that ask until they are refused and
- *     again at the time told, in whatever order they are asked, if nothing is queued
- *     there. Others at the gate are promised no share, nor is what unused claims leave.
+ *     of weights matter. So do callers of htb_take that ask until refused, and again when
+ *     told or up to B / 2 later (then by their part of it, too), in any order, if nothing
+ *     is queued there. Others are promised no share, nor is what unused claims leave.
  *   - A group's limit stops borrowing only: its classes' reservations may exceed it.
  *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth), once more for
  *     each claim that ends first. Any other call is O(depth * (depth + log classes)) for
@@ -640,6 +640,7 @@ struct htb_priv_flight {
 struct htb_priv_claim {
     uint64_t until_ns;
     uint64_t n[HTB_RESOURCES_MAX];
+    uint64_t times;     /* how many such requests go before the class that htb_priv_claims_before looked at */
     uint32_t id, reach; /* its class; up to which node its limits pass it */
 };
 #define HTB_PRIV_CLAIMS_MAX 64u /* the bits of a set of claims */
@@ -4359,6 +4360,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
  *                      the claims before it need there; or is full, as claims may be more than it can hold: but not
  *                      if one of them needs it full, too, and waits for no other limit and no other resource
+ *     a claim needs    its n; and again for each request of that size that would go before the taker if the class had
+ *                      so many, up to half the bucket for all claims: so who is late and asks first leaves the others
+ *                      their part of what gathered meanwhile
  *     order            that of the ring tags, in the ring where two classes meet; then of the ids. A group has one
  *                      claim there: the first of its classes; the others stand where its tag will be then. While
  *                      there are claims, what is borrowed moves the tags on, as in the queues
@@ -4392,19 +4396,25 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
     return tree->node[c->reach].depth > tree->node[group].depth ? QOS_NONE : htb_priv_child_to(tree, group, c->id);
 }
 
-/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass.
+/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass,
+ * and half of it for more than one request of each, or all would wait until most claims are over.
  * INT64_MAX: one of them needs all that it holds, and waits for nothing else: for no limit, or that of node `limit`. */
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                            uint32_t limit, int64_t level_sub, uint64_t some)
 {
+    uint64_t more_sub = 0;
     for (; b->rate != 0 && some != 0; some &= some - 1) {
         const struct htb_priv_claim *c = &tree->claim[qos_ctz64(some)];
         const int64_t needs_sub = htb_priv_gate(tree, b, c->n[r]);
+        if (c->times > 1)
+            more_sub = qos_sat_add(more_sub, qos_sat_mul(c->n[r] * QOS_SUBTOKENS, c->times - 1));
         if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 &&
             (c->reach == tree->classes || c->reach == limit))
             return INT64_MAX;
         level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
     }
+    if (more_sub != 0 && level_sub < b->depth / 2)
+        level_sub += (int64_t)qos_min(more_sub, (uint64_t)(b->depth / 2 - level_sub));
     return level_sub;
 }
 
@@ -4461,8 +4471,8 @@ QOS_PRIV uint32_t htb_priv_claim_place(const struct htb *tree, uint32_t id)
     return place;
 }
 
-/* Those of some claims that go before a class: a set of bits. A group has one claim beside others: its first. The class
- * stands where its group will when the claims before it there are served. */
+/* Those of some claims that go before a class: a set of bits; their `times` are set. A group has one claim beside
+ * others: its first. The class stands where its group will when the claims before it there are served. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32_t id, uint64_t some)
 {
     uint64_t before = 0, cost = 0;
@@ -4472,8 +4482,10 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32
         const uint64_t tag = htb_priv_tag_of(tree, id) + (cost == 0 ? 0 : units / tree->turn[id].weight);
         const uint32_t ring = tree->node[id].parent;
         uint32_t group = QOS_NONE, first = 0, other;
+        uint64_t first_cost = 0;
         for (;;) {
-            uint64_t other_tag;
+            struct htb_priv_claim *c;
+            uint64_t other_tag, due;
             uint32_t i;
             if (from > 0 && (other = htb_priv_child_to(tree, ring, tree->claim[from - 1].id)) != QOS_NONE)
                 i = --from;
@@ -4488,12 +4500,20 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claims_before(const struct htb *tree, uint32
                 if (!htb_priv_goes_before(tree, tree->claim[i].id, tree->claim[first].id))
                     continue;
                 before &= ~(UINT64_C(1) << first);
-                cost -= htb_priv_ring_cost(tree, tree->claim[first].n);
+                cost -= first_cost;
             }
             group = other;
             first = i;
             before |= UINT64_C(1) << i;
-            cost += htb_priv_ring_cost(tree, tree->claim[i].n);
+            c = &tree->claim[i];
+            c->times = 1;
+            first_cost = htb_priv_ring_cost(tree, c->n);
+            if (other_tag < tag) {
+                due = qos_sat_mul(tag - other_tag, tree->turn[other].weight);
+                c->times = (due - 1) / (htb_priv_thinned(tree, other, first_cost) << 16) + 1;
+                first_cost = qos_min(qos_sat_mul(first_cost, c->times), UINT64_C(1) << 42);
+            }
+            cost += first_cost;
         }
         cost = qos_min(cost, UINT64_C(1) << 42);
     }
@@ -4575,13 +4595,19 @@ HTB_PRIV_INLINE uint64_t htb_priv_told_ns(const struct htb *tree, uint32_t id, c
  * none but these last. */
 QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
 {
+    const bool group = above != QOS_NONE && (tree->node[above].flags & HTB_PRIV_GROUP);
     uint32_t i, kept = 0;
     bool others = false;
     for (i = 0; i < tree->claims; i++) {
         const struct htb_priv_claim *c = &tree->claim[i];
-        others = others || c->until_ns > now_ns;
-        if (c->until_ns > now_ns && (above == QOS_NONE || !htb_priv_is_below(tree, c->id, above)))
-            tree->claim[kept++] = *c;
+        if (c->until_ns <= now_ns)
+            continue;
+        others = true;
+        if (c->id == above || (group && htb_priv_is_below(tree, c->id, above)))
+            continue;
+        if (kept < i)
+            tree->claim[kept] = *c;
+        kept++;
     }
     tree->detours -= tree->claims - kept;
     tree->claims = kept;

@@ -1,7 +1,8 @@
 // proves: the loop that a newcomer writes is the fair one: tenants that take until they are refused and sleep until the
 // proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
 // proves: costs nobody much, beside groups, too; and a claim ends when it should. So do requests that need a whole bucket
-// proves: each. Who is refused as queued requests go first is not told to come now
+// proves: each. Who is refused as queued requests go first is not told to come now. Callers later than the time told, in one
+// proves: loop or each with a timer, share by weight, too
 // variants: native san i386
 #include "htb_world.h"
 
@@ -12,6 +13,7 @@ struct loop {
     struct world w;
     uint32_t count, id[TENANTS]; /* in the order in which they are asked */
     uint64_t size[TENANTS], got[TENANTS], told[TENANTS], grants, wakeups;
+    uint64_t late_ns; /* they are called so much later than told; with timers of their own, up to that */
     bool own_timers;
     double weight[TENANTS]; /* by id; 0: its share is not compared */
 };
@@ -37,10 +39,12 @@ static void loop_until(struct loop *l, uint64_t now_ns, uint64_t end_ns)
                                                                          (double)l->size[k] / l->weight[k] + 1);
             }
             l->told[id] = htb_next_ns(&l->w.tree, now_ns, id, l->size[id]);
+            if (l->own_timers)
+                l->told[id] += l->late_ns * ((l->grants + id) % 5) / 4;
             next_ns = qos_min(next_ns, l->told[id]);
         }
         CHECK(next_ns > now_ns);
-        now_ns = next_ns;
+        now_ns = l->own_timers ? next_ns : next_ns + l->late_ns;
         l->wakeups++;
     }
 }
@@ -84,6 +88,7 @@ static void open_loop(struct loop *l, const struct htb_config *config, uint32_t 
     memset(l->weight, 0, sizeof l->weight);
     memset(l->told, 0, sizeof l->told);
     l->own_timers = false;
+    l->late_ns = 0;
     l->grants = l->wakeups = 0;
     l->count = count;
 }
@@ -290,6 +295,40 @@ static void beside_group(uint64_t size2, uint64_t size3, uint32_t weight, enum h
     } while (permute(&l));
 }
 
+/* Classes 3 and 4 of weights 1 and 4 in group 1 of weight 4, and class 5 of weight 1, in all orders: what gathers until they
+ * come is shared by weight, whoever is asked first, and is used up. */
+static void late(uint64_t late_ns, bool own_timers, uint64_t request_max, enum htb_bound bound)
+{
+    struct htb_config config = config_of(bound);
+    const double apart = 40e6 / 1e9 * (double)late_ns + 2 * 8192;
+    struct loop l;
+    config.request_max_tokens = request_max;
+    first_order(&l, 3, 3);
+    do {
+        struct htb_class c = class_of(0, 0, 0);
+        uint32_t id;
+        CHECK_CONTEXT("late by %llu ns, own timers %d, bound %d; order %u %u", (unsigned long long)late_ns, own_timers,
+                      (int)bound, l.id[0], l.id[1]);
+        open_loop(&l, &config, 3);
+        l.own_timers = own_timers;
+        l.late_ns = late_ns;
+        c.group = true;
+        c.weight = 4;
+        CHECK_EQ(htb_reserve(&l.w.tree, 0, 1, &c, NULL), QOS_OK);
+        for (id = 3; id <= 5; id++) {
+            reserve_weight(&l, id, id < 5 ? 1 : 0, id == 4 ? 4 : 1);
+            l.weight[id] = 0;
+            l.size[id] = id == 3 ? 8192 : 4096;
+        }
+        loop_until(&l, 0, S);
+        CHECK_GE((double)(l.got[3] + l.got[4] + l.got[5]), 40e6 - apart);
+        CHECK_WITHIN((double)l.got[3], 6.4e6 - apart, 6.4e6 + apart);
+        CHECK_WITHIN((double)l.got[4], 25.6e6 - apart, 25.6e6 + apart);
+        CHECK_WITHIN((double)l.got[5], 8e6 - apart, 8e6 + apart);
+        world_close(&l.w);
+    } while (permute(&l));
+}
+
 /* 1,000 tokens per ms, none at first. A group has one claim beside others, its first; the second stands behind it. */
 static void first_of_group(void)
 {
@@ -306,7 +345,7 @@ static void first_of_group(void)
     CHECK_EQ(htb_take(&w.tree, 0, 3, 200), QOS_EAGAIN);
     CHECK_EQ(htb_next_ns(&w.tree, 0, 4, 100), 600000);
     CHECK_EQ(htb_take(&w.tree, 0, 4, 100), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, 0, 3, 200), 800000);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 3, 200), 1200000);
     CHECK_EQ(htb_release(&w.tree, 0, 2), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, 0, 4, 100), 300000);
     CHECK_EQ(htb_next_ns(&w.tree, 0, 3, 200), 200000);
@@ -478,6 +517,10 @@ int main(void)
         beside_group(65536, 65536, 1, b);
         beside_group(262144, 16384, 1, b);
         beside_group(16384, 65536, 3, b);
+        late(1000000, false, 0, b);
+        late(5000000, false, 0, b);
+        late(2000000, true, 0, b);
+        late(5000000, false, QOS_NOTHING, b);
     }
     many(64);
     many(100);

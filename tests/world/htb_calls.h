@@ -246,13 +246,24 @@ static bool acc_ends_by(uint32_t c, uint64_t ns)
            (c != 0 && acc.node[c].terms.expires_ns != 0 && acc.node[c].terms.expires_ns <= acc.now + ns);
 }
 
-/* Does the claim of class c count before class id at node i, ns from now? Of a group that the class is not in only the
- * first claim does, and the class stands where its own group will be after the claims there that count before it. */
-static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns)
+/* How many requests of this cost a class or group that is behind by `lead` has before it is not. */
+static wide acc_times(wide lead, wide weight, wide cost)
+{
+    return lead <= 0 ? 1 : (lead * weight + ACC_UNIT * cost - 1) / (ACC_UNIT * cost);
+}
+
+#define ACC_MANY ((wide)1 << 42)
+
+/* Does the claim of class c count before class id at node i, ns from now, and for how many such requests? Of a group that
+ * the class is not in only the first claim does, and the class stands where its own group will be after the claims there
+ * that count before it. */
+static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns, wide *few, wide *many)
 {
     uint32_t g = 0, d;
-    wide lead, least = 0, most = 0, slop;
+    wide lead, least = 0, most = 0, slop, weight;
     enum tri first = YES;
+    *few = 1;
+    *many = ACC_MANY;
     while (g <= acc.root &&
            (acc_child(g, c) == ACC_NONE || acc_child(g, id) == ACC_NONE || acc_child(g, c) == acc_child(g, id)))
         g++;
@@ -264,43 +275,53 @@ static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns)
         if (d == id || d == c || !acc.node[d].claim.on || !acc_claims(d, i, ns))
             continue;
         if (acc_below(d, acc_child(g, id))) {
-            one = acc_counts(d, id, i, ns);
-            most += one != NO ? acc_cost(acc.node[d].claim.n) : 0;
-            least += one == YES && sure ? acc_cost(acc.node[d].claim.n) : 0;
+            wide fewest, largest;
+            one = acc_counts(d, id, i, ns, &fewest, &largest);
+            most += one != NO ? acc_cost(acc.node[d].claim.n) * largest : 0;
+            least += one == YES && sure ? acc_cost(acc.node[d].claim.n) * fewest : 0;
         } else if (acc_below(d, acc_child(g, c))) {
             one = acc_before(d, c);
             first = one == YES && sure ? NO : one != NO && first == YES ? MAYBE : first;
         }
     }
-    if (first == NO || most == 0)
-        return first == NO ? NO : acc_before(c, id) < first ? acc_before(c, id) : first;
     lead = acc_tag(acc_child(g, id)) - acc_tag(acc_child(g, c));
-    least = lead + least * ACC_UNIT / (wide)acc.node[acc_child(g, id)].terms.weight;
+    slop = acc.slop + (most == 0 ? 0 : acc.resources > 1 ? ACC_UNIT : 64) * (wide)acc.classes;
+    weight = (wide)acc.node[acc_child(g, c)].terms.weight;
+    if (first == NO || most == 0) {
+        *few = acc_times(lead - slop, weight, acc_cost(acc.node[c].claim.n));
+        *many = acc_times(lead + slop, weight, acc_cost(acc.node[c].claim.n));
+        return first == NO ? NO : acc_before(c, id) < first ? acc_before(c, id) : first;
+    }
+    least = lead + acc_least(least, ACC_MANY) * ACC_UNIT / (wide)acc.node[acc_child(g, id)].terms.weight;
     most = lead + most * ACC_UNIT / (wide)acc.node[acc_child(g, id)].terms.weight;
-    slop = acc.slop + (acc.resources > 1 ? ACC_UNIT : 64) * (wide)acc.classes;
+    *few = acc_times(least - slop, weight, acc_cost(acc.node[c].claim.n));
+    *many = acc_times(most + slop, weight, acc_cost(acc.node[c].claim.n));
     return most < -slop ? NO : least > slop ? first : MAYBE;
 }
 
 static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint32_t id, uint64_t n, uint64_t ns)
 {
-    wide low = acc_need(b, n), high = low, level;
+    wide low = acc_need(b, n), high = low, more_low = 0, more_high = 0, level;
     bool whole = false, may_whole = false; /* who goes first needs all that the bucket holds, to borrow it at once */
     uint32_t c;
     if (b->rate == 0)
         return NO;
     for (c = 0; c < acc.classes && i != id; c++)
         if (acc.node[c].claim.on && c != id && acc_claims(c, i, ns)) {
-            enum tri first = acc_counts(c, id, i, ns);
+            wide few, many;
+            enum tri first = acc_counts(c, id, i, ns, &few, &many);
             wide need = acc_need(b, acc.node[c].claim.n[r]);
             uint32_t reach = acc.node[c].claim.reach; /* it waits for nothing else: no limit, or this one */
             bool all = acc.resources == 1 && (reach == acc.root || (reach == i && b == &acc.node[i].limit[r])) &&
                        need != 0 && need >= b->depth;
             if (first != NO) {
                 high += need;
+                more_high += (many - 1) * (wide)acc.node[c].claim.n[r] * ACC_TOKEN;
                 may_whole = may_whole || all;
             }
             if (first == YES && acc.node[c].claim.sure && !acc_ends_by(c, ns)) {
                 low += need;
+                more_low += (few - 1) * (wide)acc.node[c].claim.n[r] * ACC_TOKEN;
                 whole = whole || all;
             }
         }
@@ -308,6 +329,9 @@ static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint
         return NO;
     low = acc_least(low, b->depth);
     high = acc_least(high, b->depth);
+    /* all but the first ones of each count up to half the bucket */
+    low = acc_largest(low, acc_least(low + more_low, b->depth / 2));
+    high = acc_largest(high, acc_least(high + more_high, b->depth / 2));
     level = acc_fill(b, b->low, ns, 0);
     if (level >= high && !may_whole)
         return YES;

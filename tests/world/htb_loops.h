@@ -1,7 +1,7 @@
 /* htb_loops.h - the loop that newcomers write: htb_take until it is refused, then again at the time told
  *
  * 2 to 50 classes below the root, without rates and limits, of any weights, are asked in any order: each again at the
- * time that it was told. Nothing is queued. Accounts are doubles. Open, not judged: the bound of the contract itself,
+ * time that it was told, or up to half a burst later, all at once or each by itself. Nothing is queued. Accounts are doubles. Open, not judged: the bound of the contract itself,
  * which two pass up to four times, and loops in groups. `crowd`: more than 64, so that not all can have a claim; they
  * drift apart, but in the mean each has its share. */
 #ifndef QOS_TESTS_WORLD_HTB_LOOPS_H
@@ -19,27 +19,29 @@ static struct {
     struct world *w;
     struct world_rng rng;
     struct lo_node node[LO_CROWD];
-    bool crowd;
+    bool crowd, together, alone;                              /* late: in one loop, or each with a timer of its own */
     double all;                                               /* requests, so far */
     double low[LO_NODES][LO_NODES], high[LO_NODES][LO_NODES]; /* given / weight, less that of another, since both ask */
     uint32_t nodes;
-    uint64_t now;
+    uint64_t now, late_ns; /* how much later than told they come at most */
+    double late;           /* how far this may part two, per weight */
 } lo;
 static struct htb lo_tree;
 static unsigned char lo_memory[262144] __attribute__((aligned(64)));
 
 #define LO_FAIL(oracle, ...) world_fail(lo.w, oracle, lo.now, __VA_ARGS__)
 
-/* `weights_loop`: any two differ by at most four times n1 / w1 + n2 / w2. */
+/* `weights_loop`: any two differ by at most four times n1 / w1 + n2 / w2. If they are late, also by their part of what the
+ * root gets meanwhile: in one loop, once all were asked, as a large request of a third one may have taken what the second
+ * was to have; each by itself, three times, as one was asked and the other was not, or the other way round. */
 static void lo_judge(uint32_t at)
 {
     const struct lo_node *a = &lo.node[at];
     uint32_t other;
-    lo.all++;
     for (other = 1; other < lo.nodes && !lo.crowd; other++) {
         const struct lo_node *b = &lo.node[other];
         const double d = a->given / a->weight - b->given / b->weight;
-        const double most = 4 * ((a->largest + 1) / a->weight + (b->largest + 1) / b->weight);
+        const double most = 4 * ((a->largest + 1) / a->weight + (b->largest + 1) / b->weight) + lo.late;
         if (other == at)
             continue;
         lo.low[at][other] = fmin(lo.low[at][other], d);
@@ -61,12 +63,16 @@ static void lo_turn(uint32_t id)
         world_trace(lo.now, id, "given", t->n);
         lo.w->events++;
         t->given += (double)t->n;
-        lo_judge(id);
+        lo.all++;
+        if (!lo.together)
+            lo_judge(id);
         t->n = world_between(&lo.rng, t->least, t->most);
     }
     t->told_ns = htb_next_ns(&lo_tree, lo.now, id, t->n);
     if (t->told_ns <= lo.now)
         LO_FAIL("next", "class %" PRIu32 " is refused and told to come now", id);
+    if (lo.alone && t->told_ns < UINT64_MAX - lo.late_ns)
+        t->told_ns += world_between(&lo.rng, 0, lo.late_ns);
 }
 
 static void lo_draw(struct htb_config *c)
@@ -94,6 +100,15 @@ static void lo_draw(struct htb_config *c)
         t->least = world_chance(&lo.rng, 500) ? t->most : 1;
         t->n = t->most;
         t->largest = (double)t->most;
+    }
+    if (!lo.crowd && world_chance(&lo.rng, 500)) {
+        double weights = 0;
+        for (id = 1; id < lo.nodes; id++)
+            weights += lo.node[id].weight;
+        lo.late_ns = world_scale(&lo.rng, 1000, 5000000);
+        lo.alone = world_chance(&lo.rng, 500);
+        lo.together = !lo.alone;
+        lo.late = (lo.alone ? 3 : 1) * (double)root * (double)lo.late_ns / 1e9 / weights;
     }
 }
 
@@ -141,13 +156,15 @@ static void loops_run(struct world *w)
         uint32_t k;
         for (k = 0; k + 1 < lo.nodes && !w->broken; k++) {
             id = 1 + (first + (back ? lo.nodes - 1 - k : k)) % (lo.nodes - 1);
-            if (lo.node[id].told_ns <= lo.now)
+            if (lo.node[id].told_ns <= lo.now || lo.together)
                 lo_turn(id);
         }
+        for (id = 1; id < lo.nodes && lo.together; id++)
+            lo_judge(id);
         for (id = 1; id < lo.nodes; id++)
             if (lo.node[id].told_ns < next)
                 next = lo.node[id].told_ns;
-        lo.now = next;
+        lo.now = lo.alone ? next : next + lo.late_ns;
         for (id = 1; id < lo.nodes && lo.all < 8 * lo.nodes; id++)
             given[id] = lo.node[id].given;
     }
