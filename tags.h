@@ -2448,7 +2448,7 @@ QOS_API uint64_t tags_next_ns(struct tags *tags, uint64_t now_ns)
     if (next == TAGS_PRIV_ABSENT)
         return QOS_NEVER;
     told = qos_sat_add(qos_wrap_add(qos_wrap_sub(tags->now_ns, tags->shift_ns), tags->base_ns),
-                       qos_sat_add(next - tags->now_ns, tags->held_ns));
+                       tags->held_ns ? qos_min(tags->held_ns, tags->held_step_ns) : next - tags->now_ns);
     at = qos_wrap_sub(told, tags->base_ns); /* this and now_ns may be before the first time */
     later = qos_wrap_sub(at, tags->now_ns) < UINT64_C(1) << 63;
     if (tags_priv_follows(tags, at, TAGS_PRIV_LEAP_NS) && (tags->held_ns == 0 || later)) {
