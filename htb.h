@@ -174,7 +174,11 @@ struct htb_config {
     enum htb_bound bound;          /* on requests at the device, see the chapter on flight */
     uint64_t flight_min_ns;        /* HTB_BY_FLIGHT: least device time in flight. A request takes the time of its tokens
                                     * at the root's rates; 0: 1 ns, one request at a time */
-    uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(1 s, flight_min_ns). Give 50 ms, or
+    uint64_t flight_max_ns;        /* most; flight_min_ns..HTB_BURST_MAX_NS; 0: max(1 s, flight_min_ns). A class with K
+                                    * requests of n tokens outstanding has its share by weight if K * n, at the root's
+                                    * rate, is more than w / W of the bound: else all are at the device, which serves
+                                    * all alike. Where the knee is wider, less than K * n * W / w here buys shares with
+                                    * throughput. Give 50 ms, or
                                     * four of the largest requests if longer, where a device is fast for a while (a
                                     * credit, a write cache), loses what is in flight (TCP incast), or one of its
                                     * members is slow: else it may be too wide for ten seconds and more, and a few
@@ -2183,10 +2187,10 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more is
  *               completed than in both looks at the knee: by one request of the look, or by 1/64, as below that seeds
- *               of one device differ. Narrower is kept if not less by half of that, and what the two looks at the knee
- *               differ by: they do where the caller gets no processor now and then. Twice the bound is kept at once if
- *               such a look shows 7/4 of the speed. A trial's look ends after 64 requests if these are slower by a
- *               third, after 256 if by a sixth
+ *               of one device differ. Narrower is kept if not less by half of that, beyond half of what the two looks
+ *               at the knee differ by: with all of it the bound seldom falls where looks scatter, with none too often
+ *               where the caller gets no processor now and then. Twice the bound is kept at once if such a look shows
+ *               7/4 of the speed. A trial's look ends after 64 requests if slower by a third, after 256 if by a sixth
  *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
  *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
  *               and until then the others do more. For 64 bounds at most
@@ -2220,8 +2224,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *       pause. Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2
  *       or 1.5 (if it is behind by less than 3.2 s, or than 64 of the longest usual gaps): a class is late under too
  *       small a knee, too
- *       hopeless  the device is slower by an eighth than before, and the least bound is reached, or half of the bound
- *                 has twice not made requests faster there by an eighth: they do not wait in a queue of the device
+ *       hopeless  slower by an eighth since then, and the least bound is reached, or one request at a time for 3.2 s,
+ *                 or half of the bound has twice not made requests faster by an eighth: the device has no queue
  *     before    the best of the looks at the knee, of late. A knee above burst_ns takes longer to fill and to drain
  *               than a look: what is gained by the one is lost by the other (most of it waits in the slowest member).
  *               So there it is the mean of the latest 1.6 s at the knee, drains included
@@ -2253,7 +2257,6 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *
  * A bound below one request lets one go: where that is larger than twice the bound, or all are larger than the bound in
  * the mean, trials begin from two of it.
- *
  * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
  * once the others are seen later. */
 
@@ -2482,10 +2485,9 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
     const uint64_t least = (before + after) / 2 / qos_min(f->n, 64);
-    if (f->hurts)
-        return false;
-    return f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
-                 : f->speed[HTB_PRIV_TRIAL] + least / 2 >= qos_max(before, after) + htb_priv_apart(before, after);
+    return !f->hurts &&
+           (f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
+                  : f->speed[HTB_PRIV_TRIAL] + least / 2 >= qos_max(before, after) + htb_priv_apart(before, after) / 2);
 }
 
 /* At the bound again after a trial. */
@@ -2831,6 +2833,12 @@ QOS_PRIV uint64_t htb_priv_speed_since(const struct htb_priv_flight *f, const st
                              qos_max(f->active_ns - c->begun_ns, 1));
 }
 
+/* Has its bound let one request go at a time for 3.2 s? */
+QOS_PRIV bool htb_priv_lets_one_go(const struct htb_priv_flight *f, const struct htb_priv_late *c)
+{
+    return f->active_ns - c->begun_ns > 32 * HTB_PRIV_LOOK_NS && htb_priv_exp2(c->bound) <= f->cost_ns / 64;
+}
+
 /* A class that had no requests is not behind. */
 QOS_PRIV void htb_priv_asks_anew(struct htb *tree, uint32_t id)
 {
@@ -2901,8 +2909,8 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         return;
     }
     bound = (uint32_t)qos_max(qos_sat_sub(c->from, octaves), htb_priv_log2(tree->flight.min_ns));
-    if ((vain && htb_priv_is_less(tree, htb_priv_speed_since(&tree->flight, c))) ||
-        (c->from < octaves + htb_priv_log2(tree->flight.min_ns) && htb_priv_is_slower(tree))) {
+    if ((vain || bound == htb_priv_log2(tree->flight.min_ns) || htb_priv_lets_one_go(&tree->flight, c)) &&
+        htb_priv_is_less(tree, htb_priv_speed_since(&tree->flight, c))) {
         htb_priv_give_up(tree, c);
     } else if (!room || bound > c->bound) { /* what waits for room is not helped by less of it */
         htb_priv_need(tree, c, bound);
@@ -3147,9 +3155,8 @@ QOS_PRIV uint64_t htb_priv_worst(const struct htb *tree)
     return HTB_PRIV_WIDE - least;
 }
 
-/* The bound that the other trees need. It is given up where it has let one request go at a time for 3.2 s, and this
- * tree had less than a quarter by that: a class that has too few requests for its rate narrows for ever, and its own
- * tree does not see what that costs. */
+/* The bound that the other trees need. It is given up where it lets one request go, and this tree had less than a
+ * quarter by that: a class with too few requests for its rate narrows for ever, and its tree does not see the cost. */
 QOS_PRIV void htb_priv_others(struct htb *tree, uint64_t worst)
 {
     const struct htb_priv_flight *f = &tree->flight;
@@ -3157,8 +3164,7 @@ QOS_PRIV void htb_priv_others(struct htb *tree, uint64_t worst)
     const uint32_t bound = HTB_PRIV_WIDE - (uint32_t)worst;
     if (bound != c->bound && c->retry_ns <= tree->now_ns && htb_priv_from_speed(tree) != 0)
         htb_priv_need(tree, c, bound);
-    if (c->bound != HTB_PRIV_WIDE && f->active_ns - c->begun_ns > 32 * HTB_PRIV_LOOK_NS &&
-        htb_priv_exp2(c->bound) <= f->cost_ns / 64 && htb_priv_speed_since(f, c) < htb_priv_from_speed(tree) / 4)
+    if (htb_priv_lets_one_go(f, c) && htb_priv_speed_since(f, c) < htb_priv_from_speed(tree) / 4)
         htb_priv_give_up(tree, c);
 }
 

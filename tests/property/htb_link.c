@@ -222,6 +222,7 @@ int main(void)
     static const struct link more = {
         .tenant = {{8, 15600, 0}, {8, 15600, 0}, {14, 15600, 0}}, .rtt_ns = 1000000, .joins_ns = 100 * S};
     static struct link slow = {.tenant = {{4, 7800000, 0.26}, {32, 7800000, 0}, {0, 1, 0}}, .rtt_ns = 480000000};
+    static const struct link few = {.tenant = {{2, 10000000, 0.6}, {2, 10000000, 0.2}, {0, 1, 0}}, .rtt_ns = 300000000};
     static const struct link slow_alone = {.tenant = {{32, 7800000, 0}, {0, 1, 0}, {0, 1, 0}}, .rtt_ns = 680000000};
     static const struct link one_hangs = {.tenant = {{2, 125000, 0.63}, {64, 125000, 0}, {0, 1, 0}},
                                           .rtt_ns = 100000,
@@ -273,6 +274,7 @@ int main(void)
     printf("half a second each, a rate out of reach: %.3f of what is asked for\n", of_slow / 8);
     CHECK_CONTEXT("half a second each, a rate out of reach");
     CHECK_WITHIN(of_slow / 8, 0.8, 1.01);
+    beside("0.3 s each, two of each, out of reach", &few, 50000000, 20 * S, 220 * S, 1, 0, 0.8);
     beside("0.7 s each, one alone", &slow_alone, 600000000, 20 * S, 60 * S, 1, 0, 0.9);
     hangs("one hangs for 20 s", &one_hangs, 0.6, 0.9);
     hangs("all of a class hang and never complete", &all_hang, 0, 0.9);
