@@ -94,8 +94,8 @@
  *     across. A client's reservation waits for its group: at both levels one more, the
  *     time of D + 1. A group's fits if the longest requests of its clients do. Service
  *     counts at both levels, and the limits of both hold.
- *   - Shared tags: limits and reservations hold for the sum of the schedulers. A burst is
- *     at least a request; each further scheduler that forces adds one. Cuts: chapter.
+ *   - Shared tags: limits and reservations hold for the sum of schedulers. One more if
+ *     a burst is less, for each more that forces, each cancelled late. Cuts: chapter.
  *   - Intrusive lists: a client's requests are sent in the order of tags_push, each once.
  */
 #ifndef QOS_TAGS_H
@@ -1240,9 +1240,10 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
  *       scheduler 2   claim ---+    [limited ]
  *
  *   The words count whole requests: where limit_burst_ns is less than one request, the bound of the limit is one
- *   request more, and one more for each scheduler that forces beside the first. Each word forgets by itself what is
- *   older than reserve_lag_ns, or one overloaded scheduler would cut the reservations at the others: so the cut is in
- *   proportion only within a quarter. A clock that is set back stops the shared clients until it has caught up.
+ *   request more, and one more for each scheduler that forces beside the first. A cancelled one is given back whole,
+ *   unknown to the others: one more for each that was at a device when a window began. Each word forgets by itself what
+ *   is older than reserve_lag_ns, or one overloaded scheduler would cut the reservations at the others: so the cut is
+ *   in proportion only within a quarter. A clock that is set back stops the shared clients until it has caught up.
  *
  *   Invariants
  *   1. At no moment is more granted than was charged to the limit word: the limit is charged before the reservation
