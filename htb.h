@@ -1380,14 +1380,18 @@ QOS_PRIV uint64_t htb_priv_own_ns(const struct htb *tree, uint32_t id, const uin
     return longest;
 }
 
-/* Where a node starts that gets tokens of its own: at the clock, or at the first tag that is behind the clock, but not
- * before its own tag; a class whose requests are all at the device keeps what it is late by, up to lag_ns. */
-QOS_PRIV void htb_priv_begin(struct htb *tree, uint32_t id)
+/* Where a node starts that gets tokens of its own, but not before its own tag. If it has demand again: at the clock, or
+ * at the first tag that is behind the clock; a class whose requests are all at the device keeps what it is late by, up
+ * to lag_ns. If it waited for tokens: when it got them, or, if the device is behind, own_ns before what is due first,
+ * so it is neither first nor last. */
+QOS_PRIV void htb_priv_begin(struct htb *tree, uint32_t id, bool waited, uint64_t own_ns)
 {
-    uint64_t *tag = &tree->cls[id].tag, start = htb_priv_tag_clock(tree);
-    if (tree->own.count != 0)
+    uint64_t *tag = &tree->cls[id].tag, start = htb_priv_tag_clock(tree), due = htb_priv_heap_min_key(&tree->own);
+    if (waited)
+        start = due < start ? qos_sat_sub(due, own_ns) : start;
+    else if (tree->own.count != 0)
         start = qos_min(start, tree->cls[htb_priv_heap_min_id(&tree->own)].tag);
-    *tag = qos_max(*tag, qos_sat_sub(start, htb_priv_stalled_ns(tree, id)));
+    *tag = qos_max(*tag, waited ? start : qos_sat_sub(start, htb_priv_stalled_ns(tree, id)));
 }
 
 /* Device time of n tokens: at the configured rates of the root, the longest over the resources. */
@@ -1510,7 +1514,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
     const uint32_t parent = tree->node[id].parent, turn_before = tree->cls[parent].u.group.first;
     const uint64_t at_ns = qos_min(now_ns, QOS_NEVER - 1); /* what never comes is later */
     uint64_t wake_ns = request ? at_ns : QOS_NEVER;
-    bool limit_passes = false, own_passes = false;
+    bool limit_passes = false, own_passes = false, waited = (tree->node[id].flags & HTB_PRIV_BACKLOG) != 0;
 
     htb_priv_refill(tree, id, now_ns); /* it waited until now only if it did before: idle time earns nothing more */
     htb_priv_mark(tree, id, HTB_PRIV_BACKLOG, request != NULL);
@@ -1527,7 +1531,7 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
         htb_priv_heap_remove(own_passes ? &tree->event : &tree->own, id);
         htb_priv_mark(tree, id, HTB_PRIV_OWN, own_passes);
         if (own_passes)
-            htb_priv_begin(tree, id);
+            htb_priv_begin(tree, id, waited, htb_priv_own_ns(tree, id, request->tokens));
         else if (htb_priv_stalled_ns(tree, id) == 0)
             htb_priv_cut(tree, id);
     }

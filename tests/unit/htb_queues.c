@@ -847,6 +847,36 @@ static void late_loop(void)
     world_close(&w);
 }
 
+/* A device does 0.85 of what is reserved. A class whose requests take more than lag_ns of its rate waits for tokens after each
+ * one: its part is that of the others. */
+static void large_requests_of_a_small_rate(void)
+{
+    static const uint64_t rate[] = {0, 500000, 490000, 10000}, n[] = {0, 1000, 100, 8700};
+    struct htb_config config = world_config();
+    struct world w;
+    uint64_t now = S;
+    unsigned i;
+    config.dispatch_max = 1;
+    config.lag_ns = 500 * MS;
+    world_open(&w, &config);
+    for (i = 1; i <= 3; i++)
+        reserve(&w, i, 0, rate[i], 0, 0);
+    for (i = 0; i < 9; i++)
+        submit(&w, i, i / 3 + 1, n[i / 3 + 1], 0, now);
+    while (now < 41 * S) {
+        struct htb_request *r = htb_dispatch(&w.tree, now);
+        CHECK(r != NULL);
+        if (!r)
+            break;
+        now += r->tokens[0] * 20000 / 17;
+        CHECK_EQ(htb_complete(&w.tree, now, HTB_DONE, NULL, r), QOS_OK);
+        submit(&w, (unsigned)(r - pool), r->class_id, r->tokens[0], 0, now);
+    }
+    for (i = 1; i <= 3; i++)
+        CHECK_WITHIN((double)stats_of(&w, i).granted, 40.0 * 0.8 * (double)rate[i], 40.0 * 0.9 * (double)rate[i]);
+    world_close(&w);
+}
+
 int main(void)
 {
     uint64_t n, away_ms;
@@ -874,6 +904,7 @@ int main(void)
     gate_requests_alone();
     a_raised_rate();
     one_is_due_each_second();
+    large_requests_of_a_small_rate();
     sent_by_a_wrong_clock();
     for (n = 4096; n <= 65536; n *= 4)
         for (away_ms = 1; away_ms <= 901; away_ms += 100)
