@@ -538,10 +538,11 @@ struct htb_priv_lease {
     uint64_t used, lent;     /* since the last exchange, cost: of a class's requests; that the node paid for */
     uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
     bool noted;              /* is in joined.visit */
-    bool asked, refused;     /* since the last exchange a request at the gate had to wait; it had to wait to borrow */
+    bool refused;            /* since the last exchange a request at the gate had to wait to borrow */
     uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
     uint64_t below;          /* of `used`, group: paid by nodes below it */
     uint64_t queued;         /* class: cost of its waiting requests */
+    uint64_t asked;          /* cost of the last one that had to wait there since then; 0: none had */
     uint64_t want, want_own; /* used, but for what is below; below; smoothed */
     uint64_t published;      /* what this tree wants of the node, as of the last exchange */
     uint64_t lacked;         /* group: of its share as of then, what the pool did not have */
@@ -2037,7 +2038,7 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns)
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
 {
     uint64_t event_ns, room_ns, beyond_ns = 0, given_ns = now_ns;
-    uint32_t turn;
+    uint32_t turn, own;
     bool full;
     now_ns = htb_priv_now(tree, now_ns);
     if (tree->dispatch.urgent)
@@ -2055,6 +2056,9 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     while (tree->event.count != 0 && htb_priv_is_stale(tree, htb_priv_heap_min_id(&tree->event)))
         htb_priv_heap_remove(&tree->event, htb_priv_heap_min_id(&tree->event));
     event_ns = qos_min(turn == QOS_NONE ? tree->root_wake_ns : room_ns, htb_priv_heap_min_key(&tree->event));
+    own = htb_priv_heap_min_id(&tree->own);
+    if (own != QOS_NONE && (tree->node[own].flags & HTB_PRIV_EXPIRES)) /* then the turn is another's */
+        event_ns = qos_min(event_ns, tree->cls[own].u.leaf.expires_ns);
     if (!tree->joined.lease) /* there own tokens may have room */
         event_ns = qos_max(event_ns, beyond_ns);
     return qos_max(event_ns, given_ns);
@@ -3851,8 +3855,9 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  * publishes what this tree wants and reads what the others want. It gives parts above its share to the pool, and takes
  * from the pool what it lacks. It looks at the nodes with demand here, and at those to which another tree has called
  * it: one that wants a node calls all that hold parts of it and want none. Its share of a node:
- *   a class            in proportion to what it served here since the last exchange plus what waits here; for who was
- *                      refused at the gate at least what it may have in an interval, as nobody knows what waits there
+ *   a class            in proportion to what it served here since the last exchange plus what waits here, as the last
+ *                      request that was refused at the gate does; who was refused counts as having served at least what
+ *                      it may have in an interval, as nobody knows what else waits there
  *   a group, the root  what it served here, and what its last share lacked. The remainder goes by the weights of those
  *                      below it that wait to borrow here. So does half of what it lent, so that shares follow the
  *                      weights. While they wait, what it served is the mean over 8 exchanges: a large request does not
@@ -3896,11 +3901,11 @@ struct htb_priv_member {
     uint64_t best;                      /* its own: speed of all trees, of late: device time in 2^20 ns */
 };
 /* A request at the gate waits to borrow, up to the first node at its limit; that one wants more of its limit. */
-QOS_PRIV void htb_priv_ask(struct htb *tree, uint32_t id, uint32_t blocked)
+QOS_PRIV void htb_priv_ask(struct htb *tree, uint32_t id, uint32_t blocked, const uint64_t *n)
 {
     for (; tree->joined.lease && id != QOS_NONE; id = id == blocked ? QOS_NONE : tree->node[id].parent) {
         htb_priv_note(tree, id);
-        tree->joined.lease[id].asked = true;
+        tree->joined.lease[id].asked = htb_priv_ring_cost(tree, n);
         tree->joined.lease[id].refused = tree->joined.lease[id].refused || id != blocked;
     }
 }
@@ -4103,13 +4108,14 @@ QOS_PRIV void htb_priv_publish(struct htb *tree, uint32_t id, struct htb_priv_of
     want = lease->want + lease->want_own + lease->queued * HTB_PRIV_WANT;
     if (lends)
         want -= lease->want / 2;
-    if (lease->asked && !(flags & HTB_PRIV_GROUP))
-        want = qos_max(want, htb_priv_interval_cost(tree, id));
-    if (waits || lease->asked)
+    if (lease->asked != 0 && !(flags & HTB_PRIV_GROUP))
+        want = qos_max(want, htb_priv_interval_cost(tree, id)) + lease->asked * HTB_PRIV_WANT;
+    if (waits || lease->asked != 0)
         want = qos_max(want, 1);
     want += want != 0 ? lease->lacked : 0;
     lease->used = lease->below = 0;
-    lease->asked = lease->refused = false;
+    lease->asked = 0;
+    lease->refused = false;
     lease->published = want;
     qos_atomic_store_relaxed(&offer[tree->joined.slot].want, want);
     if ((flags & HTB_PRIV_BACKLOG) && id != tree->classes)
@@ -4673,7 +4679,7 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
             (void)htb_priv_end_claims(tree, id, now_ns);
         way.send_ns = htb_priv_told_ns(tree, id, n, way.send_ns);
         htb_priv_make_claim(tree, id, &way, n, now_ns);
-        htb_priv_ask(tree, id, way.blocked);
+        htb_priv_ask(tree, id, way.blocked, n);
         qos_counter_add(&tree->cls[id].counters.refused, 1);
         return QOS_EAGAIN;
     }
@@ -4789,7 +4795,7 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_force(struct htb *tree, uint64_t now_
         }
     }
     if (owes) { /* it has to wait, too: a joined tree may have no part of the rates that pay it */
-        htb_priv_ask(tree, id, QOS_NONE);
+        htb_priv_ask(tree, id, QOS_NONE, n);
         return QOS_EDEBT;
     }
     htb_priv_charge(tree, id, *payer, n, htb_priv_nothing, now_ns);

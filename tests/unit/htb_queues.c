@@ -613,6 +613,31 @@ static void the_root_owes_nothing(void)
     world_close(&w);
 }
 
+/* By flight, the class that has the turn waits for what a gate request is taken to have at the device. As the class
+ * expires, another one has the turn, and need not wait: that is told. */
+static void expires_while_it_waits_for_room(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 500000, 0);
+    struct world w;
+    config.bound = HTB_BY_FLIGHT;
+    world_open(&w, &config);
+    c.expires_ns = S + 20 * MS;
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    reserve(&w, 2, 0, 0, 0, 0);
+    reserve(&w, 3, 0, 0, 0, 0);
+    request(0, 3, 100000, 0)->gate = true;
+    request(1, 1, 1000, 0)->gate = true;
+    CHECK_EQ(htb_submit(&w.tree, S, &pool[0]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == &pool[0]);
+    submit(&w, 2, 2, 1000, 0, S);
+    CHECK_EQ(htb_submit(&w.tree, S, &pool[1]), QOS_OK);
+    CHECK(htb_dispatch(&w.tree, S) == NULL);
+    CHECK_EQ(htb_dispatch_next_ns(&w.tree, S), S + 20 * MS);
+    CHECK(htb_dispatch(&w.tree, S + 20 * MS) == &pool[2]);
+    world_close(&w);
+}
+
 /* By flight, gate requests alone have the root's rate, and what may be in flight. */
 static void gate_requests_alone(void)
 {
@@ -901,6 +926,7 @@ int main(void)
     more_than_stay_in_a_ring();
     leave_a_ring();
     the_root_owes_nothing();
+    expires_while_it_waits_for_room();
     gate_requests_alone();
     a_raised_rate();
     one_is_due_each_second();

@@ -423,6 +423,54 @@ static void gates_of_two_trees(uint64_t size, uint64_t other)
         world_close(&many[k]);
 }
 
+/* Tenants without a rate, of weights 1 and 4, take in each of three trees until they are refused, and ask again at the
+ * time told. Each tenant gets what its weight is of all, and of that at least three fifths of an even part in each tree. */
+static void greedy_in_all_trees(uint32_t weight)
+{
+    enum { IDS = 6, ALL = 3 };
+    static const uint64_t n[IDS] = {4096, 65536, 1048576, 4096, 65536, 1048576};
+    struct htb_config config = world_config();
+    uint64_t now = 0, next, sum = 0, got[IDS][ALL] = {{0}}, told[IDS][ALL] = {{0}};
+    uint32_t k, i;
+    CHECK_CONTEXT("weights 1 and %u", (unsigned)weight);
+    config.rate_per_s[0] = 100000000;
+    config.request_max_tokens = 0;
+    open_shared(ALL, 8);
+    for (k = 0; k < ALL; k++) {
+        world_open(&many[k], &config);
+        for (i = 0; i < IDS; i++) {
+            struct htb_class c = class_of(0, 0, 0);
+            c.weight = i < IDS / 2 ? 1 : weight;
+            CHECK_EQ(htb_reserve(&many[k].tree, 0, i + 1, &c, NULL), QOS_OK);
+        }
+        CHECK_EQ(htb_join(&many[k].tree, 0, shared, k), QOS_OK);
+    }
+    for (; now < 8 * S; now = next) {
+        for (k = 0, next = QOS_NEVER; k < ALL; k++) {
+            next = qos_min(next, htb_exchange(&many[k].tree, now));
+            for (i = 0; i < IDS; i++) {
+                while (told[i][k] <= now && htb_take(&many[k].tree, now, i + 1, n[i]) == QOS_OK)
+                    got[i][k] += now >= S ? n[i] : 0;
+                if (told[i][k] <= now)
+                    told[i][k] = htb_next_ns(&many[k].tree, now, i + 1, n[i]);
+                next = qos_min(next, told[i][k]);
+            }
+        }
+        CHECK(next > now);
+    }
+    for (i = 0; i < IDS; i++) {
+        const double part = (i < IDS / 2 ? 1.0 : weight) / (3.0 * (1 + weight));
+        const uint64_t all = got[i][0] + got[i][1] + got[i][2];
+        CHECK_WITHIN((double)all / (7 * 100e6) / part, 0.85, 1.15);
+        for (k = 0; k < ALL; k++)
+            CHECK_GE(got[i][k], all / 5);
+        sum += all;
+    }
+    CHECK_GE(sum, 7 * UINT64_C(97000000));
+    for (k = 0; k < ALL; k++)
+        world_close(&many[k]);
+}
+
 /* Four trees and five classes that all want what they can get. Class 5 takes of its own tokens in requests of half an
  * interval of the root: what trees 1 and 2 serve goes up and down. They get the parts for it, so that the root has no debt
  * there, and above the reservations all get their weights' parts: classes 1 to 4 about 0.099 of the root each. */
@@ -641,6 +689,8 @@ int main(void)
     gates_of_two_trees(4096, 4096);
     gates_of_two_trees(65536, 65536);
     gates_of_two_trees(4096, 262144);
+    greedy_in_all_trees(1);
+    greedy_in_all_trees(4);
     large_own_requests();
     joining();
     one_wrong_time();
