@@ -320,8 +320,8 @@ QOS_API QOS_NODISCARD enum qos_status htb_change(struct htb *tree, uint64_t now_
  * children. */
 QOS_API QOS_NODISCARD enum qos_status htb_release(struct htb *tree, uint64_t now_ns, uint32_t id);
 /* The id of an expired class, each once; QOS_NONE: no more. Ids that were reserved again are left out. O(depth + log
- * classes) for each that expires. This, a change of classes and htb_release look at all classes, when one with tokens
- * of its own to spend expires. */
+ * classes) for each that expires. This, a change of classes and htb_release look at all classes with tokens of their
+ * own to spend, when one of these expires. */
 QOS_API uint32_t htb_expired(struct htb *tree, uint64_t now_ns);
 /* New configured rate of the root, one number per resource; the maximizer starts again from it. QOS_EADMISSION: below
  * the sum of the reservations. O(classes). */
@@ -359,7 +359,8 @@ QOS_API struct htb_request *htb_dispatch(struct htb *tree, uint64_t now_ns);
 /* Time of the next event: now_ns if htb_dispatch has a request, else the first time at which one can be served or a
  * class expires, if nothing else happens; QOS_NEVER if only a submit or a complete can bring one. By flight that may
  * be the time at which one goes beyond the bound, as all that is at the device may hang. Never late. Early at most
- * once for each request: when its limit may pass it, but others have the turn or, by rate, no lender has tokens. */
+ * once for each limit on a request's way: when that may pass it, but another one does not yet, others have the turn or,
+ * by rate, no lender has tokens. */
 QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns);
 /* The device is done with a request from htb_dispatch. tokens[resources]: its real cost; the difference from the
  * estimate is charged or given back. NULL: it cost the estimate. HTB_NOT_DONE: it cost nothing. A request that hangs
@@ -1660,21 +1661,28 @@ QOS_PRIV void htb_priv_run_events(struct htb *tree, uint64_t now_ns)
         htb_priv_run_due(tree, now_ns);
 }
 
-/* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but O(classes)
- * when one of them may have expired. */
+/* The same for classes that have tokens of their own to spend: they are in no event. O(log classes), but when one of
+ * them may have expired it looks at all of them. To end one moves others in the heap, so the last look finds none. */
 QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
 {
-    uint32_t id;
+    bool ended;
     htb_priv_run_events(tree, now_ns);
     if (QOS_LIKELY(now_ns < tree->own_expiry_ns))
         return;
-    tree->own_expiry_ns = QOS_NEVER;
-    for (id = 0; id < tree->classes; id++) {
-        if (htb_priv_is_over(tree, id, now_ns))
-            htb_priv_end(tree, id, true, now_ns);
-        else if ((tree->node[id].flags & HTB_PRIV_OWN) && (tree->node[id].flags & HTB_PRIV_EXPIRES))
-            tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
-    }
+    do {
+        uint32_t i, id;
+        ended = false;
+        tree->own_expiry_ns = QOS_NEVER;
+        for (i = tree->own.count; i-- > 0;) {
+            id = i < tree->own.count ? htb_priv_heap_at(&tree->own, i).id : QOS_NONE;
+            if (htb_priv_is_over(tree, id, now_ns)) {
+                htb_priv_end(tree, id, true, now_ns);
+                ended = true;
+            } else if (id != QOS_NONE && (tree->node[id].flags & HTB_PRIV_EXPIRES)) {
+                tree->own_expiry_ns = qos_min(tree->own_expiry_ns, tree->cls[id].u.leaf.expires_ns);
+            }
+        }
+    } while (ended);
 }
 
 /* The class that pays for requests of `id`: itself, or best effort. What has expired ends at the next event. */

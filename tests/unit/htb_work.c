@@ -2,7 +2,7 @@
 // proves: 100 times as many classes that ask for nothing, but did so once, may cost 1.2 times as much. A take in a joined
 // proves: tree costs at most twice what one costs in a tree alone; O(depth) while nothing waits, else O(64 * depth * depth)
 // proves: however many classes wait, once more for each claim that ends first; a queued request O(depth * (depth + log
-// proves: classes)).
+// proves: classes)). An expiry of a class with tokens of its own looks at such classes only.
 // flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
@@ -155,6 +155,39 @@ static double chain(uint32_t depth, uint32_t classes, enum waits waits)
     return (double)sum / (double)calls;
 }
 
+/* Blocks of htb_expired, of so many classes, of which ACTIVE have tokens of their own and expire one after the other. */
+static double expiry(uint32_t classes)
+{
+    static struct htb_request request[ACTIVE];
+    struct htb_config config;
+    struct htb_class c;
+    struct check_mem memory;
+    uint64_t before;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    memset(&c, 0, sizeof c);
+    memset(request, 0, sizeof request);
+    config.classes = classes + 1;
+    config.rate_per_s[0] = 1000000;
+    c.rate_per_s[0] = 1;
+    check_mem_new(&memory, htb_memsize(&config), 64, 0);
+    CHECK_EQ(htb_init(&tree[0], memory.mem, memory.size, &config), QOS_OK);
+    for (i = 0; i < ACTIVE; i++) {
+        c.expires_ns = (2000 + i) * MS;
+        CHECK_EQ(htb_reserve(&tree[0], 0, i + 1, &c, NULL), QOS_OK);
+        request[i].class_id = i + 1;
+        CHECK_EQ(htb_submit(&tree[0], MS, &request[i]), QOS_OK);
+    }
+    before = blocks;
+    for (i = 0; i < ACTIVE; i++) {
+        CHECK_EQ(htb_expired(&tree[0], (2000 + i) * MS), i + 1);
+        CHECK_EQ(htb_expired(&tree[0], (2000 + i) * MS), QOS_NONE);
+    }
+    before = blocks - before;
+    CHECK(check_mem_free(&memory));
+    return (double)before / ACTIVE;
+}
+
 /* Blocks of htb_next_ns for a class beside claims, both at the ends of chains that meet half way. If they end first: the
  * claims are where these meet, and a quarter of them ends one after the other before the class's turn. */
 static double beside(uint32_t depth, uint32_t claims, bool end_first)
@@ -210,10 +243,13 @@ static void costs(void)
     const double few = chain(8, 100, AT_THE_GATE), many = chain(8, 10000, AT_THE_GATE),
                  deep = chain(32, 100, AT_THE_GATE);
     const double queue_few = chain(8, 100, IN_QUEUES), queue_many = chain(8, 10000, IN_QUEUES);
+    const double end_few = expiry(100), end_many = expiry(10000);
     printf("a take, nothing waits: %.1f blocks at depth 2, %.1f at 32\n", free_low, free_deep);
     printf("a take beside claims: %.1f blocks with 100 classes, %.1f with 10,000, %.1f at depth 32 for 8\n", few, many,
            deep);
     printf("a request in the queue: %.1f blocks with 100 classes, %.1f with 10,000\n", queue_few, queue_many);
+    printf("an expiry: %.1f blocks with 100 classes, %.1f with 10,000\n", end_few, end_many);
+    CHECK_WITHIN(end_many / end_few, 0, 2);
     CHECK_WITHIN(free_deep / free_low, 1, 16);
     CHECK_WITHIN(few, 1, 5 * 64 * 8 * 8);
     CHECK_WITHIN(many / few, 0, 2);

@@ -1685,7 +1685,7 @@ static void acc_wake(void)
         acc_was_early(ends != 0);
 }
 
-/* `waits`: waits until something goes, at each time told: early at most once for each request. */
+/* `waits`: waits until something goes, at each time told: early at most once for each limit of a request. */
 static void acc_wait(void)
 {
     const uint32_t most = acc_count(R_QUEUED) + acc_count(R_DISPATCHED) + acc.classes + 1;
