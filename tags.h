@@ -440,8 +440,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   that are due, the first deadline goes first: tag + n / R, the tag after the next request. When a deadline is missed
  *   by more than reserve_lag_ns, the clock is moved back for all: so all are cut in proportion. A client that returns
  *   continues at max(own tag, min(clock, earliest deadline of those that wait)); with a request at the device one
- *   request behind that. From its limit it continues at what that was when the limit tag was due; one request behind,
- *   if its reservation brought it to its limit, or it is a group, whose reservation also serves those of its clients.
+ *   request behind that. From its limit it continues at what that was when the limit tag was due; a group one request
+ *   behind, as its reservation also serves those of its clients.
  *
  *   Invariants
  *   1. V never falls. A client's tag is behind it by at most the usual lag, or by what a completion gave back.
@@ -484,7 +484,6 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_RESERVED (UINT64_C(1) << 52) /* has a reservation */
 #define TAGS_PRIV_LIMITED (UINT64_C(1) << 53)  /* has a limit */
 #define TAGS_PRIV_DUE (UINT64_C(1) << 54)      /* in d: its reservation tag is due */
-#define TAGS_PRIV_BORROWED (UINT64_C(1) << 55) /* the last charge of its limit tag was not by reservation */
 
 struct tags_priv_hot {
     struct qos_u128 tag;      /* work (reward: 1/256 ns) per weight: 66 integer bits, 62 fraction bits */
@@ -1186,8 +1185,8 @@ QOS_PRIV_NOINLINE void tags_priv_release(struct tags *tags, struct tags_priv_poo
         tags_priv_off_limit(pool, h);
         pool->largest -= pool->largest >> 12; /* what was long ago is forgotten */
         if (h->packed & TAGS_PRIV_RESERVED) {
-            const bool keep = id >= tags->config.clients || !(h->packed & TAGS_PRIV_BORROWED);
-            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, due, keep));
+            const bool group = id >= tags->config.clients;
+            tags_priv_rate_raise(&tags->reserve[id], tags_priv_reserve_floor(tags, pool, id, due, group));
         }
         tags_priv_enter_trees(tags, pool, id);
     }
@@ -2490,7 +2489,8 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
                                              uint32_t level, enum tags_phase phase)
 {
     const bool shared = tags->config.shared != NULL;
-    uint64_t packed = tags->hot[id].packed, reserved, limited;
+    const uint64_t packed = tags->hot[id].packed;
+    uint64_t reserved, limited;
     if (QOS_LIKELY(!(packed & (TAGS_PRIV_RESERVED | TAGS_PRIV_LIMITED)))) {
         slot->rho = 0;
         return true;
@@ -2502,11 +2502,8 @@ TAGS_PRIV_INLINE bool tags_priv_charge_rates(struct tags *tags, struct tags_priv
     } else {
         slot->rho = 0;
     }
-    if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT) {
-        packed &= ~TAGS_PRIV_BORROWED;
-        tags->hot[id].packed = slot->flags[level] & TAGS_PRIV_BY_RESERVE ? packed : packed | TAGS_PRIV_BORROWED;
+    if ((packed & TAGS_PRIV_LIMITED) && phase != TAGS_PHASE_ABOVE_LIMIT)
         slot->flags[level] |= TAGS_PRIV_BY_LIMIT;
-    }
     reserved = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_RESERVE);
     limited = tags_priv_units(tags, slot, slot->flags[level] & TAGS_PRIV_BY_LIMIT);
     if (shared && !tags_priv_claim(tags, id, phase, reserved + slot->rho, limited ? limited + slot->delta : 0))

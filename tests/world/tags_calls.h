@@ -20,7 +20,6 @@ struct k_range { /* of a reservation tag */
 
 struct k_client {
     bool is, reserved, limited, waiting;
-    int borrowed; /* what was charged to its limit last went by weight; 2: not known */
     struct tags_client terms;
     int64_t limit_rate, reserve_rate; /* of the last terms that had one */
     int64_t limit, limit_skip; /* tag, and by how much it was raised since the last charge when its client came */
@@ -346,7 +345,6 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         s->reserve = c->reserve;
     }
     if (c->limited && s->phase != TAGS_PHASE_ABOVE_LIMIT) {
-        c->borrowed = s->perhaps ? 2 : !s->by_reserve;
         s->by_limit = true;
         k_charge_limit(c, own, s->delta);
         s->limit = c->limit;
@@ -567,7 +565,6 @@ static void k_apply(uint32_t i, const struct tags_client *terms)
     c->is = true;
     c->reserved = r > 0;
     c->limited = l > 0;
-    c->borrowed = 0;
     c->waiting = false;
 }
 
@@ -657,21 +654,15 @@ static bool k_may(const struct k_client *c)
 static void k_released(uint32_t i)
 {
     struct k_client *c = &calls.client[i];
-    const int64_t due = c->limit - calls.behind, one = k_spacing(c);
-    const struct k_range f = k_floor(c, false); /* its limit forbade the rest, or one request is kept */
+    const int64_t due = c->limit - calls.behind;
+    const struct k_range f = k_floor(c, false); /* its limit forbade the rest */
     if (c->limit > calls.t)
         K_FAIL("exact_limit", "client %" PRIu32 " is back, %" PRId64 " ns too early", i, c->limit - calls.t);
     c->waiting = false;
     k_off_limit(c);
     calls.largest -= floorl(calls.largest / 4096); /* what was long ago is forgotten */
-    if (c->reserved) {
-        if (c->borrowed == 1)
-            k_raise(&c->reserve, k_min(due, f.lo), k_min(due, f.hi));
-        else if (c->borrowed)
-            k_raise(&c->reserve, k_min(due, f.lo) - one, k_min(due, f.hi));
-        else
-            k_raise(&c->reserve, k_min(due, f.lo) - one, k_min(due, f.hi) - one);
-    }
+    if (c->reserved)
+        k_raise(&c->reserve, k_min(due, f.lo), k_min(due, f.hi));
 }
 
 /* Whom the header looked at: who came off its limit, in the order of the limit tags; who stepped aside. `sent` may be sent
