@@ -1673,8 +1673,8 @@ QOS_PRIV void htb_priv_run_expiries(struct htb *tree, uint64_t now_ns)
         uint32_t i, id;
         ended = false;
         tree->own_expiry_ns = QOS_NEVER;
-        for (i = tree->own.count; i-- > 0;) {
-            id = i < tree->own.count ? htb_priv_heap_at(&tree->own, i).id : QOS_NONE;
+        for (i = tree->own.count; i > 0; i--) {
+            id = i <= tree->own.count ? htb_priv_heap_at(&tree->own, i - 1).id : QOS_NONE;
             if (htb_priv_is_over(tree, id, now_ns)) {
                 htb_priv_end(tree, id, true, now_ns);
                 ended = true;
