@@ -364,6 +364,19 @@ static void first_of_group(void)
     CHECK_EQ(force(&w, 0, 8000, 0, 19 * MS), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, 19 * MS, 4, 1200), 26200000);
     world_close(&w);
+    /* Class 2 is behind 3 by three of its requests, and group 1 by three of those of 4 when 2 has them: 50 + 300 + 600. */
+    world_open(&w, &config);
+    c = class_of(0, 0, 0);
+    c.group = true;
+    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    reserve(&w, 2, 1, 0, 0, 0);
+    reserve(&w, 3, 1, 0, 0, 0);
+    reserve(&w, 4, 0, 0, 0, 0);
+    CHECK_EQ(htb_take(&w.tree, 0, 2, 100), QOS_EAGAIN);
+    CHECK_EQ(htb_take(&w.tree, 400000, 3, 300), QOS_OK);
+    CHECK_EQ(htb_take(&w.tree, 400000, 4, 200), QOS_EAGAIN);
+    CHECK_EQ(htb_next_ns(&w.tree, 400000, 3, 50), 400000 + 850000);
+    world_close(&w);
 }
 
 /* More tenants than there is room for claims. */

@@ -1,9 +1,9 @@
 /* htb_loops.h - the loop that newcomers write: htb_take until it is refused, then again at the time told
  *
  * 2 to 50 classes below the root, without rates and limits, of any weights, are asked in any order: each again at the
- * time that it was told, or up to half a burst later, all at once or each by itself. Nothing is queued. Accounts are doubles. Open, not judged: the bound of the contract itself,
- * which two pass up to four times, and loops in groups. `crowd`: more than 64, so that not all can have a claim; they
- * drift apart, but in the mean each has its share. */
+ * time that it was told, or up to half a burst later, all at once or each by itself. Nothing is queued. Accounts are
+ * doubles. Open: the derived bound where what is asked for at once is more than half a bucket, and loops in groups.
+ * `crowd`: more than 64, so that not all can have a claim; they drift apart, but in the mean each has its share. */
 #ifndef QOS_TESTS_WORLD_HTB_LOOPS_H
 #define QOS_TESTS_WORLD_HTB_LOOPS_H
 
@@ -19,21 +19,32 @@ static struct {
     struct world *w;
     struct world_rng rng;
     struct lo_node node[LO_CROWD];
-    bool crowd, together, alone;                              /* late: in one loop, or each with a timer of its own */
+    bool crowd, together, alone, equal, fits;                 /* late: in one loop, or each with a timer of its own */
     double all;                                               /* requests, so far */
     double low[LO_NODES][LO_NODES], high[LO_NODES][LO_NODES]; /* given / weight, less that of another, since both ask */
     uint32_t nodes;
     uint64_t now, late_ns; /* how much later than told they come at most */
-    double late;           /* how far this may part two, per weight */
+    double late, others;   /* per weight: what the root gets meanwhile; the largest request of any loop */
 } lo;
 static struct htb lo_tree;
 static unsigned char lo_memory[262144] __attribute__((aligned(64)));
 
 #define LO_FAIL(oracle, ...) world_fail(lo.w, oracle, lo.now, __VA_ARGS__)
 
-/* `weights_loop`: any two differ by at most four times n1 / w1 + n2 / w2. If they are late, also by their part of what the
- * root gets meanwhile: in one loop, once all were asked, as a large request of a third one may have taken what the second
- * was to have; each by itself, three times, as one was asked and the other was not, or the other way round. */
+/* `weights_loop`. Who takes leaves those behind it what they need to come, by whole requests, to where it was: so when all
+ * were asked, nobody is behind the place that another one had before its last request, n1 / w1 + n2 / w2.
+ * A next request that is larger than the claimed one uses what was left to others: they end up to two of the largest
+ * requests behind, on either side. Each by itself late: those who are there use what comes meanwhile but for the part of
+ * those who are not, on either side, and who jumped ahead leaves that to fewer ones: up to two requests, too.
+ * All this if what they ask for and what gathers is at most half a bucket; else, not derived, a multiple. */
+static double lo_allowed(const struct lo_node *a, const struct lo_node *b)
+{
+    const double requests = (a->largest + 1) / a->weight + (b->largest + 1) / b->weight;
+    const double loose = 4 * requests + (lo.alone ? 3 : 1) * lo.late;
+    const double tight = requests + (lo.alone ? 2 * lo.late : 0) + (lo.alone || !lo.equal ? 4 * lo.others : 0);
+    return lo.fits ? fmin(tight, loose) : loose;
+}
+
 static void lo_judge(uint32_t at)
 {
     const struct lo_node *a = &lo.node[at];
@@ -41,7 +52,7 @@ static void lo_judge(uint32_t at)
     for (other = 1; other < lo.nodes && !lo.crowd; other++) {
         const struct lo_node *b = &lo.node[other];
         const double d = a->given / a->weight - b->given / b->weight;
-        const double most = 4 * ((a->largest + 1) / a->weight + (b->largest + 1) / b->weight) + lo.late;
+        const double most = lo_allowed(a, b);
         if (other == at)
             continue;
         lo.low[at][other] = fmin(lo.low[at][other], d);
@@ -80,6 +91,7 @@ static void lo_draw(struct htb_config *c)
     static const uint32_t weight[] = {1, 1, 2, 3, 10, 100, 1000};
     const uint64_t root = world_scale(&lo.rng, 1000, 1000000000);
     uint64_t size = (uint64_t)((double)root * 0.01) + 1; /* up to a burst of the root */
+    double weights = 0, all = 0;
     uint32_t id;
     lo.nodes = lo.crowd                     ? (uint32_t)world_between(&lo.rng, 66, LO_CROWD)
                : world_chance(&lo.rng, 300) ? (uint32_t)world_between(&lo.rng, 13, LO_NODES)
@@ -102,14 +114,20 @@ static void lo_draw(struct htb_config *c)
         t->largest = (double)t->most;
     }
     if (!lo.crowd && world_chance(&lo.rng, 500)) {
-        double weights = 0;
-        for (id = 1; id < lo.nodes; id++)
-            weights += lo.node[id].weight;
         lo.late_ns = world_scale(&lo.rng, 1000, 5000000);
         lo.alone = world_chance(&lo.rng, 500);
         lo.together = !lo.alone;
-        lo.late = (lo.alone ? 3 : 1) * (double)root * (double)lo.late_ns / 1e9 / weights;
     }
+    lo.equal = world_chance(&lo.rng, 500);
+    for (id = 1; id < lo.nodes; id++) {
+        struct lo_node *t = &lo.node[id];
+        t->least = lo.equal ? t->most : t->least;
+        lo.others = fmax(lo.others, (t->largest + 1) / t->weight);
+        weights += t->weight;
+        all += t->largest;
+    }
+    lo.late = (double)root * (double)lo.late_ns / 1e9 / weights;
+    lo.fits = all + lo.late * weights <= (double)root * 0.01 || (lo.equal && lo.late_ns == 0);
 }
 
 /* `weights_loop` of a crowd: since all had what the buckets held at the beginning, each has its share, within a third and
