@@ -90,9 +90,9 @@
  *     in the ratio of the weights: any two differ by at most n1 / w1 + n2 / w2 at any
  *     time. If the lender lends Q tokens/s and the weights add up to W, a borrower waits
  *     at most (n * W / w + the largest request of each other borrower) / Q. Only ratios
- *     of weights matter. So do callers of htb_take that ask until refused, and again when
- *     told or up to B / 2 later (then by their part of it, too), in any order, if nothing
- *     is queued there. Others are promised no share, nor is what unused claims leave.
+ *     of weights matter. So do callers of htb_take that ask until refused and again when
+ *     told, or all up to B / 2 later (each with its timer t late: 2 * t * Q / W more; the
+ *     chapter "gate" says when), if nothing is queued. Others are promised no share.
  *   - A group's limit stops borrowing only: its classes' reservations may exceed it.
  *   - htb_take is O(depth) while nothing waits, else O(64 * depth * depth), once more for
  *     each claim that ends first. Any other call is O(depth * (depth + log classes)) for
@@ -4393,6 +4393,12 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *     a claim counts   up to the node whose limit blocked it, else up to the root
  *     it ends          when the class takes, or asks again; is at its own limit; ends, moves or gets other terms; or
  *                      burst_ns, its own or the tree's if that is less, after the time at which it could have taken
+ *
+ * Who takes leaves those behind it what they need to come, by whole requests, to where it was. So callers that ask
+ * until they are refused and again when told differ as the contract says, in any order, if one request of each and what
+ * gathers fit in half the bucket; in one loop that is late, once all were asked. A timer each, or requests that differ
+ * in size, part two by four of the largest n / w of all more: a claim tells one size, and who jumped ahead leaves no
+ * part.
  *
  * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. What it leaves then, at most one
  * bucket, goes to who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX
