@@ -81,8 +81,8 @@
  *   - Each client makes at most one failed claim between two fills of the pool, so the
  *     count of the pool word stays above -(clients x batch).
  *   - A backlogged client that has reservation left never waits in its engine. Without,
- *     it waits for the pool, at longest until its next period: T + check_ns; with GUARD
- *     or ORDERED longer, for more than half a batch perhaps for ever.
+ *     it is told to come again within T + check_ns, but first come may mean never: it
+ *     needs a reservation, or ORDERED, and there at most half a batch at a time.
  *   - The tokens of a client that dies end with their period. One that did not report in
  *     the last quarter of a period has no reservation until the period after it reports.
  *   - Two monitors of one storage fence each other. A takeover starts its first period at
@@ -2427,7 +2427,8 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
     if (s != QOS_OK)
         return s;
     monitor->state[id] = TOKENPOOL_PRIV_FRESH;
-    monitor->used[id] = monitor->under[id] = monitor->silent[id] = 0;
+    monitor->hidden += monitor->issued[id]; /* of who left in this period: no report tells of it any more */
+    monitor->used[id] = monitor->issued[id] = monitor->under[id] = monitor->silent[id] = 0;
     monitor->done[id] = monitor->beyond[id] = 0;
     monitor->demand[id] = 3;
     monitor->clients++;
@@ -2638,13 +2639,13 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
     bool last = heard && (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST;
     monitor->used[id] = (uint32_t)done;
-    monitor->said += heard ? word & TOKENPOOL_TOKENS_MAX : 0;
-    kept = qos_min(tokenpool_priv_rests(word) ? word & TOKENPOOL_TOKENS_MAX : kept, issued); /* who rests keeps S */
-    monitor->of_pool += qos_max(heard && (word >> 53 & 1) ? gained : 0, qos_sat_sub(done, kept));
     if (gone || !last) /* it left, died, or comes rarely */
         monitor->hidden += qos_sat_sub(issued, gone ? 0 : done);
     if (gone)
         return 0;
+    monitor->said += heard ? word & TOKENPOOL_TOKENS_MAX : 0;
+    kept = qos_min(tokenpool_priv_rests(word) ? word & TOKENPOOL_TOKENS_MAX : kept, issued); /* who rests keeps S */
+    monitor->of_pool += qos_max(heard && (word >> 53 & 1) ? gained : 0, qos_sat_sub(done, kept));
     monitor->done[id] += done;
     monitor->beyond[id] += qos_sat_sub(done, issued);
     unused = !heard || kept + issued / 64 < issued; /* it returned some of its reservation */
@@ -2863,7 +2864,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
     monitor->late = monitor->lone = monitor->lone_issued = 0;
-    monitor->said = monitor->of_pool = monitor->hidden = monitor->unwanted = 0;
+    monitor->said = monitor->of_pool = monitor->unwanted = 0;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
@@ -2984,7 +2985,7 @@ QOS_PRIV void tokenpool_monitor_priv_open(struct tokenpool_monitor *monitor)
         monitor->contending += monitor->state[i] == TOKENPOOL_PRIV_LIVE && monitor->demand[i] ? monitor->weight[i] : 0;
     }
     info->kept = info->left = reserved;
-    info->claimed = info->used = monitor->claimed_early = 0;
+    info->claimed = info->used = monitor->claimed_early = monitor->hidden = 0;
     info->reserved = reserved;
     info->bound = qos_max(info->capacity, reserved);
     if (overrun != QOS_NOTHING)
@@ -3109,7 +3110,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
     /* reservations above the estimate have its part of the node: those of idle clients must not keep it idle */
     left = qos_mul_div_floor(info->left - monitor->returning, info->capacity, qos_max(info->capacity, info->reserved));
     room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), left);
-    budget = qos_sat_sub(info->bound, info->kept + info->claimed);
+    budget = qos_sat_sub(info->bound, info->kept + monitor->hidden + info->claimed);
     return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));
 }
 
@@ -3166,7 +3167,7 @@ QOS_PRIV void tokenpool_monitor_priv_fill(struct tokenpool_monitor *monitor, uin
         return;
     target = tokenpool_monitor_priv_target(monitor);
     if (ordered) {
-        uint64_t most = tokenpool_monitor_priv_most(monitor), used = info->kept - info->left, served;
+        uint64_t most = tokenpool_monitor_priv_most(monitor), used = info->kept - info->left + monitor->hidden, served;
         served = qos_min(info->claimed + target, tokenpool_monitor_priv_pace(monitor, most, used, info->put));
         served = qos_min(served, count > 0 ? (uint64_t)count : 0);
         tokenpool_monitor_priv_serve(monitor, qos_max(served, info->put)); /* a stray store ends here */

@@ -129,6 +129,33 @@ static void test_unknown(void)
     lost = 0;
 }
 
+/* Nor tokens of a client that leaves, which it spent, or that leaves and joins. All of the pool is claimed, and the other
+ * one has a queue. */
+static void test_left(bool joins)
+{
+    unsigned i;
+    base(0, 0, 1, 0);
+    for (i = 0; i < 5; i++) {
+        CHECK_CONTEXT("a client leaves%s, period %u", joins ? " and joins" : "", i);
+        storage[TOKENPOOL_OFFSET_POOL / 8] &= UINT32_MAX;
+        rig_report(0, rig_info().epoch, 2, 200, 500);
+        rig_report(1, rig_info().epoch, 2, 500, 500);
+        storage[tokenpool_storage_report(2, 1) / 8] ^= (uint64_t)(QUEUE ^ BUSY) << 52;
+        rig_run(&monitor, period * S + MS);
+        CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
+        if (joins)
+            rig_join(0, 200, 0);
+        rig_run(&monitor, ++period * S - MS);
+        rig_run(&monitor, period * S);
+        CHECK_EQ(rig_info().last_used, 500);
+        CHECK_EQ(rig_info().capacity, 1000);
+        if (!joins) { /* now for the next period */
+            rig_join(0, 200, 0);
+            rig_run(&monitor, ++period * S);
+        }
+    }
+}
+
 /* Nor what a client kept and did not want: it is not left, and no sign that a fall cost throughput. */
 static void test_unwanted(void)
 {
@@ -342,6 +369,8 @@ int main(void)
     test_fall();
     test_fall_after_overrun();
     test_unknown();
+    test_left(false);
+    test_left(true);
     test_unwanted();
     test_trial();
     for (i = 0; i < 2 * 40; i++)

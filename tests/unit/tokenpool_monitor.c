@@ -242,6 +242,24 @@ static void test_late_claims(void)
     CHECK_EQ(rig_info().last_used, 50);
 }
 
+/* Who leaves and joins in a period: what it spent leaves the rest of the period to others, and what it did not spend is not
+ * issued again. */
+static void test_joined_again(uint64_t spent, uint64_t at_ns, int64_t pool)
+{
+    base(2, 1000, 0);
+    rig_join(0, 200, 0);
+    rig_join(1, 300, 0);
+    rig_run(&monitor, 0);
+    storage[TOKENPOOL_OFFSET_POOL / 8] -= UINT64_C(1) << 32; /* a claim: the pool is in use */
+    rig_report(0, rig_info().epoch, 0, 200, spent);
+    rig_report(1, rig_info().epoch, 0, 0, 0);
+    CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
+    rig_join(0, 200, 0);
+    rig_run(&monitor, at_ns);
+    CHECK_CONTEXT("%" PRIu64 " of 200 tokens spent", spent);
+    CHECK_EQ(rig_pool(), pool);
+}
+
 /* A swap whose answer was lost: the next look finds that it was performed, and the monitor goes on. */
 static void test_lost_answer(void)
 {
@@ -632,6 +650,8 @@ int main(void)
     test_lowering();
     test_check_bits();
     test_late_claims();
+    test_joined_again(200, 500 * MS, 500);
+    test_joined_again(0, 100 * MS, 1000 - 200 - 1);
     test_lost_answer();
     test_lost_start();
     test_sums();

@@ -1,7 +1,7 @@
 /* tokenpool_device.h - engines beside each other on a node that serves all who have I/Os there in equal shares
  *
  * The node becomes slower and faster again, and the estimate follows; who has a reservation that equal sharing can meet gets
- * it. No races, true clocks; rates and tokens are counted here alone. Included by tokenpool.c; N_ and n_ are of these worlds. */
+ * it. Or it stays as fast as it is, and so does the estimate, while clients leave and join once a period. No races, true clocks; rates and tokens are counted here alone. Included by tokenpool.c; N_ and n_ are of these worlds. */
 #ifndef QOS_TESTS_WORLD_TOKENPOOL_DEVICE_H
 #define QOS_TESTS_WORLD_TOKENPOOL_DEVICE_H
 
@@ -12,7 +12,7 @@ struct n_client {
     uint64_t reservation, under_way, done, waits, most,
         depth;                      /* most: requests that wait outside at most; waits: now */
     double wants, credit, due, got; /* wants: of a period; got: in the periods judged */
-    bool told;
+    bool told, away, leaves;
 };
 
 static struct {
@@ -22,7 +22,9 @@ static struct {
     uint64_t T, C, begin, now, changed, judged,
         gap;                          /* changed: number of the period with the last change of the rate */
     double rate, before, most, tried; /* of the node in a period; before the change; of one client; the last estimate */
-    bool fell, steady, known, followed, greedy, guard, told, fixed, odd, deep; /* deep: 1 % of C is outstanding */
+    struct world_rng leaving;
+    bool leaves, /* clients do, and the node stays as fast as it is */
+        fell, steady, known, followed, greedy, guard, told, fixed, odd, deep; /* deep: 1 % of C is outstanding */
 } node;
 
 /* Equal shares of `left` for those who have I/Os at the node, at most `most` each. */
@@ -86,7 +88,29 @@ static bool n_take(uint32_t i)
     return true;
 }
 
-static void n_period(void)
+/* Some leave, or join as they were, about once a period. */
+static void n_leave_or_join(struct world *w)
+{
+    enum qos_status st;
+    uint32_t i;
+    for (i = 0; i < node.clients; i++) {
+        struct n_client *c = &node.of[i];
+        if (!c->leaves || world_between(&node.leaving, 1, node.steps) > 1)
+            continue;
+        st = c->away ? tokenpool_monitor_join(&monitor[0], i, c->reservation, 0, NULL)
+                     : tokenpool_monitor_leave(&monitor[0], i);
+        if (st == QOS_EADMISSION && node.config.flags) /* open: see n_judge_estimate */
+            continue;
+        if (st == QOS_OK && c->away)
+            st = tokenpool_client_attach(&c->engine, i, 0, storage, sizeof storage);
+        if (st != QOS_OK)
+            world_fail(w, "admission", node.now, "client %" PRIu32 " %s: %s", i, c->away ? "joins again" : "leaves",
+                       qos_strerror(st));
+        c->away = !c->away;
+    }
+}
+
+static void n_period(struct world *w)
 {
     uint32_t i, step;
     for (i = 0; i < node.clients; i++)
@@ -95,8 +119,12 @@ static void n_period(void)
         uint32_t turns = 0;
         while (!use_reference && tokenpool_monitor_next_ns(&monitor[0], node.now) <= node.now && turns++ < 100)
             tokenpool_monitor_run(&monitor[0], node.now);
+        if (node.leaves)
+            n_leave_or_join(w);
         for (i = 0; i < node.clients; i++) {
             struct n_client *c = &node.of[i];
+            if (c->away)
+                continue;
             c->due += c->wants / node.steps;
             c->waits = c->due > (double)c->most ? c->most : (uint64_t)c->due;
             if (!use_reference && (c->waits < 1 || c->under_way >= c->depth))
@@ -122,6 +150,11 @@ static void n_judge_estimate(uint64_t p, bool last)
     double near;
     uint32_t i;
     (void)tokenpool_monitor_info(&monitor[0], &info);
+    /* open: with the guard, or ordered, what is kept for who began the period with them, or for their claims, is left */
+    if (node.leaves && p >= 3 && (double)info.capacity < (node.config.flags ? 0.5 : 0.9) * node.rate)
+        world_fail(run.w, "estimate", node.now,
+                   "of a node that does %.0f I/Os a period it is %" PRIu64 ", as clients leave and join", node.rate,
+                   info.capacity);
     if (use_reference) { /* it is told */
         info.capacity = (uint64_t)node.rate;
         for (info.last_used = 0, i = 0; i < node.clients; i++)
@@ -171,7 +204,7 @@ static void n_judge_shares(uint64_t p, bool last)
         return;
     for (i = 0; i < node.clients; i++) {
         const struct n_client *c = &node.of[i];
-        double due = (double)c->reservation, got = c->got / (double)node.judged;
+        double due = c->leaves ? 0 : (double)c->reservation, got = c->got / (double)node.judged;
         if (!node.guard && due > node.rate / node.clients)
             due = node.rate / node.clients;
         due = due < c->wants ? due : c->wants;
@@ -183,7 +216,7 @@ static void n_judge_shares(uint64_t p, bool last)
     }
 }
 
-static void n_draw(void)
+static void n_draw(const struct world *w)
 {
     struct tokenpool_config *c = &node.config;
     static const uint64_t capacities[] = {5000, 10000, 20000}, mosts[] = {1 << 30, 12, 25, 50, 400};
@@ -223,6 +256,18 @@ static void n_draw(void)
         t->depth = node.C / node.steps * world_between(&run.rng, 1, node.deep ? 2 : 1) + 1;
         t->most = node.C * mosts[world_between(&run.rng, 0, 4)] / 100 / node.clients + 1;
     }
+    world_rng_init(&node.leaving, w->seed, 0x1ea7);
+    node.leaves = !use_reference && node.greedy && node.told && node.most >= (double)node.C &&
+                  world_choice(w, world_of(0, F_CHURN)) == 2;
+    for (i = 0; node.leaves && i < node.clients; i++)
+        node.of[i].leaves = i >= (node.clients + 1) / 2;
+    if (node.leaves && !node.guard && world_chance(&node.leaving, 500)) {
+        c->flags |= TOKENPOOL_ORDERED;
+        c->check_ns = c->capacity_step = 0;
+        node.steps = 2048; /* a claim is looked for at the times told */
+        for (i = 0; i < node.clients; i++)
+            node.of[i].depth = node.C / 100 / node.clients + 1;
+    }
 }
 
 static void n_change(uint64_t p)
@@ -248,7 +293,7 @@ static void n_run(struct world *w)
     uint32_t i;
     memset(&node, 0, sizeof node);
     memset(storage, 0, sizeof storage);
-    n_draw();
+    n_draw(w);
     periods = node.guard ? 24 : node.steady ? 120 : 30 + 20 * world_choice(w, F_LENGTH);
     node.rate = (double)node.C;
     node.begin = node.T + start_ns(w) - (uint64_t)world_value(w, F_BASE);
@@ -262,11 +307,11 @@ static void n_run(struct world *w)
             world_fail(w, "admission", 0, "client %" PRIu32 ": a reservation that fits is refused", i);
     for (p = 0; p < periods && !w->broken; p++) {
         if (p == next) {
-            if (!node.fixed)
+            if (!node.fixed && !node.leaves)
                 n_change(p);
             next += world_between(&run.rng, 9, 14);
         }
-        n_period();
+        n_period(w);
         n_judge_estimate(p, p + 1 == next);
         n_judge_shares(p, p + 1 == next || p + 1 == periods);
     }

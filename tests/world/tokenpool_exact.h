@@ -20,6 +20,7 @@
 /* A client as the monitor was told, and what it was issued. */
 struct x_slot {
     uint32_t id, engine, holder; /* engine: the one that attached last; X_NOBODY; holder: that began an epoch last */
+    bool again;                  /* joined in this epoch: what was issued to who left is void */
     bool joined, fresh, silent;  /* fresh: not given terms yet; silent: nothing was heard of it for too long */
     bool changed, weighed;       /* its terms, its weight changed in this epoch */
     uint32_t joins;              /* in this epoch */
@@ -409,7 +410,7 @@ static void x_epoch_begins(struct x_monitor *m, uint64_t pool, uint64_t old)
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
         x_of(x.began)->of[i].changed = s->changed;
-        s->fresh = s->changed = s->lied = s->weighed = false;
+        s->again = s->fresh = s->changed = s->lied = s->weighed = false;
         s->joins = 0;
         s->failed = 0;
         n->of[i].issued = s->joined && !s->silent ? s->reservation : 0;
@@ -692,8 +693,10 @@ static void x_judge_sums(const struct x_monitor *m, const struct tokenpool_monit
     x.returning = 0;
     for (i = 0; i < x.slots; i++) {
         struct x_slot *s = &x.slot[i];
-        uint64_t word = *x_report(s), issued = e->of[i].issued, rest = issued, k = issued;
+        uint64_t word = *x_report(s), rest, k;
+        uint64_t issued = s->again && !m->begun ? 0 : e->of[i].issued;
         bool fresh = word >> 59 == x_tag(info->epoch) && !m->begun;
+        k = rest = issued;
         if (!m->begun)
             k = x_kept(word, issued, info->epoch, false, &rest);
         kept += k;
@@ -1946,7 +1949,7 @@ static void x_rate(struct x_slot *s)
 static void x_joined(struct x_monitor *m, struct x_slot *s)
 {
     struct tokenpool_slot_state state = {0};
-    s->joined = s->fresh = true;
+    s->joined = s->fresh = s->again = true;
     s->silent = false;
     s->silences = s->under = s->used = s->done = s->beyond = 0;
     s->demand = 3;
