@@ -3,7 +3,7 @@
  * Two to four trees take turns, one after the other, at moments a fraction of the interval of exchanges apart. The
  * device takes all at once. Which class has demand in which tree changes now and then; a tree may be gone, and another
  * join in its slot; a tree may exchange late, or at a wrong time, an hour ahead, whereupon its clock is reset. `joined`:
- * demand goes to and fro between trees, or stays where it is; or each tree has a slow device. The account is of what each
+ * demand goes to and fro between trees, or stays where it is, in queues or at the gate; or each tree has a slow device. The account is of what each
  * class was given by all trees, in doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_TREES_H
 #define QOS_TESTS_WORLD_HTB_TREES_H
@@ -369,6 +369,13 @@ static void jo_kind_draw(void)
             c->want[k] = jo.kind == JO_SLOW ? id == k + 1 || id == jo.trees + 1 : world_chance(&jo.more, 400);
         if (jo.kind == JO_STEADY)
             c->want[world_between(&jo.more, 0, jo.trees - 1)] = true;
+    }
+    jo.queues = jo.kind == JO_SLOW || world_chance(&jo.more, 500);
+    for (id = 1; id < jo.classes && !jo.queues; id++) { /* at the gate, most in all trees, some with large requests */
+        struct jo_class *c = &jo.class_of[id];
+        c->n *= world_chance(&jo.more, 500) ? 1 : world_between(&jo.more, 2, 32);
+        for (k = 0; k < jo.trees; k++)
+            c->want[k] = c->want[k] || world_chance(&jo.more, 800);
     }
 }
 
