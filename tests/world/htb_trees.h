@@ -3,8 +3,8 @@
  * Two to four trees take turns, one after the other, at moments a fraction of the interval of exchanges apart. The
  * device takes all at once. Which class has demand in which tree changes now and then; a tree may be gone, and another
  * join in its slot; a tree may exchange late, or at a wrong time, an hour ahead, whereupon its clock is reset. `joined`:
- * demand goes to and fro between trees, or stays where it is, in queues or at the gate; or each tree has a slow device. The account is of what each
- * class was given by all trees, in doubles. */
+ * demand goes to and fro between trees, or stays where it is, in queues or at the gate; or each tree has a slow device.
+ * The account is of what each class was given by all trees, in doubles. */
 #ifndef QOS_TESTS_WORLD_HTB_TREES_H
 #define QOS_TESTS_WORLD_HTB_TREES_H
 
