@@ -94,7 +94,7 @@
  *     that it can be met, and rounds with withheld tokens are repeated at once. A lost
  *     message costs one interval, and so does demand that moves as a period begins.
  *     Without an owner, buckets without a limit go on with the shares of the last plan,
- *     renewed each T; buckets with a limit stop.
+ *     renewed each T; buckets with a limit stop. R-tokens at one full server may be late.
  *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
  *     But R-tokens that it keeps at t beyond R (1 - t / T) may cost others as many.
  */
@@ -440,7 +440,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_arrive(struct pshift_sche
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_cancel(struct pshift_scheduler *scheduler, uint32_t queue,
                                                               uint64_t n);
 /* Sets the weight, the number of requests served in one turn (Section V): 1..2^32 - 1 (0: 1). Used from the next turn
- * on. */
+ * on. By equal turns a bucket whose R-tokens lie at one full server may miss a part of its reservation: weigh it more
+ * there. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_change(struct pshift_scheduler *scheduler, uint32_t queue,
                                                               uint32_t weight);
 /* Replaces the queue's tokens. A debt is deducted at once, first from the R-tokens, then from the L-tokens. */
@@ -499,7 +500,9 @@ QOS_API QOS_NODISCARD enum qos_status pshift_agent_close(struct pshift_agent *ag
 QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns);
 /* The next message about the last interval: changes, and what was not acknowledged. Call it until QOS_EAGAIN: no more.
  * Every interval has at least one message. After a grant it answers with what that changed: send this at once, too. The
- * caller may replace message->capacity and the entries' demand by better estimates before encoding. O(entries). */
+ * caller may replace message->capacity and the entries' demand by better estimates before encoding. Replace the
+ * capacity of an interval in which the server lacked tokens, as before a period's first grant, by what it serves with
+ * tokens: without, it served less than it can, and plans made from that overload the others. O(entries). */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
                                                           struct pshift_report_entry *entry, uint32_t entries_max);
 /* Installs what is new in a grant. A larger period voids all tokens first. The tokens end left_ns after the measurement
