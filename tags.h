@@ -2944,11 +2944,12 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     struct tags_priv_slot *slot = &tags->slot[i];
     const bool more = grant->cost > slot->cost;
     uint64_t amount;
-    uint32_t level;
+    uint32_t n;
     slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     amount = tags->mean ? 0 : slot->cost;
     tags_priv_credit_weight(tags, slot, more ? amount : 0, more ? 0 : amount);
-    for (level = tags->levels; level-- > 0;) {
+    for (n = tags->levels; n > 0; n--) {
+        const uint32_t level = n - 1;
         const uint16_t flags = slot->flags[level];
         if (!tags->config.count_cost)
             slot->flags[level] &= (uint16_t) ~(TAGS_PRIV_BY_RESERVE | TAGS_PRIV_BY_LIMIT);
@@ -3008,8 +3009,8 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
         return status;
     id = tags->slot[i].client;
     amount = tags_priv_amount_here(tags, &tags->slot[i]);
-    for (level = tags->levels; level-- > 0;)
-        tags_priv_refund(tags, i, level, amount);
+    for (level = tags->levels; level > 0; level--)
+        tags_priv_refund(tags, i, level - 1, amount);
     tags_priv_tell_group(tags, id);
     tags_priv_credit_weight(tags, &tags->slot[i], 0, amount);
     if (tags->config.attribute) {

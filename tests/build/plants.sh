@@ -15,7 +15,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 only=${1:-} bug=${2:-}
 later=" property/pshift_lemon_shards paper/pshift_experiments paper/twochoice_simulation property/tags_guarantees \
-property/tokenpool_traffic property/tags_shards property/htb_flight "
+property/tokenpool_traffic property/tags_shards property/htb_flight world/htb_caller world/htb_clusters world/htb_cells "
 out=build/plants
 rm -rf "$out"
 mkdir -p "$out"

@@ -135,6 +135,14 @@ void *memset(void *to, int value, size_t n)
     return to;
 }
 
+int memcmp(const void *one, const void *other, size_t n)
+{
+    const unsigned char *a = one, *b = other;
+    for (; n && *a == *b; n--, a++, b++)
+        ;
+    return n ? *a - *b : 0;
+}
+
 /* Heapsort. */
 static void swap(unsigned char *a, unsigned char *b, size_t size)
 {
