@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that take hours: make trust. usage: tests/trust.sh [step...]
 #     whole     the tests that make test shortens (`// scale: N`), whole
+#     coverage  what build/coverage.sh leaves to its report, under the sanitizers, too
 #     early     20 planted early returns in sources and scripts of tests are found     (EARLY=n: n of them)
 #     prove     all proofs            compilers every version of gcc and clang that is here            plant     all planted bugs
 #     lint      the analyser at its full depth; freestanding.sh for every target at every level
@@ -76,6 +77,7 @@ adversary() {
         done
     done
 }
+coverage() { tests/build/coverage.sh report; }
 mutate() {
     local h rc=0
     tests/build/mutants.sh all || rc=1
@@ -152,8 +154,8 @@ real() { # continues after the last test that was done on this commit
 }
 
 failed=0
-for step in ${*:-whole early plant prove compilers lint real load adversary world faults cells mutate fuzz warm cluster tenants matrix bench servers}; do
-    case $step in whole | early | plant | prove | compilers | lint | real | load | adversary | world | faults | cells | mutate | fuzz | warm | cluster | tenants | matrix | bench | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
+for step in ${*:-whole coverage early plant prove compilers lint real load adversary world faults cells mutate fuzz warm cluster tenants matrix bench servers}; do
+    case $step in whole | coverage | early | plant | prove | compilers | lint | real | load | adversary | world | faults | cells | mutate | fuzz | warm | cluster | tenants | matrix | bench | servers) ;; *) echo "no step $step: see the head of $0" >&2; exit 2 ;; esac
     [ ! -e "$out/$step.$commit" ] || { note "$step: done before"; continue; }
     note "$step: begun"
     if ("$step") >"$out/$step.log" 2>&1; then : >"$out/$step.$commit"; note "$step: good"

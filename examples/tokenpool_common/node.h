@@ -326,9 +326,11 @@ static inline bool node_bare(struct node_link *link, const struct node_setup *s,
         return false;
     begin = tool_now_ns();
     node_set_phase(s, region, NODE_BARE);
-    while (tool_now_ns() - begin < s->bare_ns && !stop_asked())
-        link->idle(link, begin + s->bare_ns);
-    took = tool_now_ns() - begin;
+    while ((took = tool_now_ns() - begin) < s->bare_ns) {
+        if (node_stopped(s, region))
+            return false;
+        link->idle(link, begin + qos_min(s->bare_ns, took + QOS_NS_PER_S / 10));
+    }
     node_set_phase(s, region, NODE_COUNT);
     if (!node_await(link, s, region, NODE_COUNTED, 20 * QOS_NS_PER_S))
         return false;
@@ -336,7 +338,7 @@ static inline bool node_bare(struct node_link *link, const struct node_setup *s,
         log->bare += qos_atomic_load_acquire(node_local(region, node_results(s, i) + 8 * NODE_ROW_BARE));
     log->bare = qos_mul_div_floor(log->bare, s->period_ns, took);
     log->capacity_prof = qos_max((uint64_t)((double)log->bare * s->derate), 1);
-    return !stop_asked();
+    return !node_stopped(s, region);
 }
 
 static inline uint64_t node_share(const struct node_log *log, double share)

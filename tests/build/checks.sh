@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # proves: a case of a test that no longer runs is noticed: with a return before its first statement, behind a condition that is
-# always true, the test makes fewer checks than tests/checks.txt says; and every test program has its number there
+# always true, the test makes fewer checks than tests/checks.txt says; every test program has its number there, and no first line
+# (`// coverage: ...`) stands behind the eighth, where nothing reads it
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0
@@ -21,7 +22,7 @@ for pair in unit/qos_golden: unit/tags_config: unit/twochoice_table: unit/pshift
     perl -0pe "s/(\nstatic void \Q$case\E\(void\)\n\{\n)/\$1    if (check_state.scale)\n        return;\n/" "$source" >"$d/planted.c"
     ! cmp -s "$source" "$d/planted.c" || bad "$test: no place for a return in $case"
     for which in "$source" "$d/planted.c"; do
-        gcc -std=gnu11 -O1 -w -I. -Itests -o "$d/program" $(says "$source" flags) "$which" || { bad "$test does not compile"; continue 2; }
+        gcc -std=gnu11 -O0 -w -I. -Itests -o "$d/program" $(says "$source" flags) "$which" || { bad "$test does not compile"; continue 2; }
         got=$(cd "$PWD" && verdict "$test" "cd $PWD && $d/program")
         case $which:$got in
         "$source":p) ;;
@@ -33,5 +34,9 @@ done
 for source in tests/{unit,property,paper,adversary,world,interleave,fuzz}/*.c; do
     name=${source#tests/} name=${name%.c}
     [ "$name" = fuzz/driver ] || grep -q "^$name " tests/checks.txt || bad "tests/checks.txt has no number for $name: make checks"
+done
+for source in tests/*/*.{c,cc,sh}; do
+    late=$(awk 'FNR > 8 && FNR < 30 && /^(\/\/|#) (proves|coverage|links|flags|variants|scale|alone): / {print FNR ": " $0}' "$source")
+    [ -z "$late" ] || bad "$source: behind the eighth line: $late"
 done
 finish $failed

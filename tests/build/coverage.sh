@@ -10,8 +10,8 @@
 # header's world, at a twentieth of its seeds: this is its run under the sanitizers, too.
 # A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
 # structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
-# `// coverage: no`; one that is long and reaches ten branches or fewer that no other does, `// coverage: report`: it counts in
-# `report` (make coverage) alone.
+# `// coverage: no`; one that is long and reaches ten branches or fewer that no other does, `// coverage: report`, or of one of
+# its cases `// coverage: report CASE`: it counts in `report` (make coverage, make trust) alone.
 set -u
 . "$(dirname "$0")/../lib.sh"
 mode=${1:-assert} only=${2:-}
@@ -48,7 +48,7 @@ one() { # TEST.c
     case $1 in tests/world/*) extra="$extra $world_objects -lm" ;; esac
     eval "$san" -fprofile-instr-generate -fuse-ld=lld -O0 -DQOS_DECLARE_ONLY -I. -Itests "$(says "$1" flags)" -o "$program" \
         "$object" "$extra" "$bodies" "$(says "$1" links)" || { echo "$1 does not build for coverage"; return 1; }
-    QOS_TEST_CASE=$(says "$1" coverage | sed -n 's/^yes //p') LLVM_PROFILE_FILE=$program.profraw timeout 900 "$program" >"$program.log" 2>&1 </dev/null
+    QOS_TEST_CASE=$(says "$1" coverage | sed -n 's/^report //p') LLVM_PROFILE_FILE=$program.profraw timeout 900 "$program" >"$program.log" 2>&1 </dev/null
     case $? in 0|77) rm -f "$program" ;; *) echo "$1 fails:"; tail -5 "$program.log"; return 1 ;; esac
 }
 export -f one limited says bodies_of bodies_of_test limits_of header_of has_own_bodies
@@ -60,11 +60,10 @@ ${MAKE:-make} --no-print-directory -s -k sanitized || true
 for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c $(for h in $headers; do echo "tests/world/${h%.h}.c"; done); do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     name=${t#tests/} name=${name%.c}
-    [ "$(says "$t" coverage)$mode" != reportassert ] || continue
+    case "$mode $(says "$t" coverage)" in assert\ report*) continue ;; esac
     case ${name#*/} in "$only"*) ;; *) continue ;; esac
     if [ -s "build/san/$name.profraw" ]; then echo "build/san/$name.profraw" >&5; continue; fi
-    # Simulations that run natively only are long, and reach nothing new, unless they say `coverage: yes`
-    # or, for one of their cases, `coverage: yes CASE`.
+    # Simulations that run natively only are long, and reach nothing new, unless they say `coverage`.
     case "$t $(says "$t" variants) $(says "$t" coverage)" in tests/paper/*" native ") continue ;; esac
     limits=$(limits_of "$t")
     [ -z "$limits" ] || echo "limited $(header_of "$t") '$limits'" >&3

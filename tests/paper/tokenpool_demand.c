@@ -4,7 +4,7 @@
 // proves: by r within ceil(ln r / ln 1.05) + 2. A client that uses all its reservation gets no alert.
 // links: -lm
 // variants: native
-// coverage: yes guard
+// coverage: report guard
 // scale: 3
 #include "examples/simulate/haechi.h"
 #include "check.h"

@@ -2,7 +2,7 @@
 // where a faithful model differs (Zipf above 70 % reserved), the difference, and that the guard repairs it
 // links: -lm
 // variants: native
-// coverage: yes set_4
+// coverage: report set_4
 #include "pshift.h"
 #include "examples/simulate/haechi_nodes.h"
 #include "check.h"

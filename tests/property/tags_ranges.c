@@ -206,8 +206,8 @@ int main(void)
 {
     check_begin("property/tags_ranges");
     check_rng_init(&rng, 29);
-    pair_ranges(TAGS_REWARD);
     pair_ranges(TAGS_PS);
+    pair_ranges(TAGS_REWARD);
     large_weights(TAGS_WEIGHT_MAX - (1 << 18) + 1, check_scaled(20000000));
     large_weights((1 << 20) + 1, check_scaled(2000000));
     CHECK_CONTEXT("%s", "");

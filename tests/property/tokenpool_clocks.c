@@ -451,9 +451,9 @@ int main(void)
 {
     check_begin("property/tokenpool_clocks");
     check_rng_init(&rng, 1);
+    test_paced();
     test_service();
     test_surplus();
-    test_paced();
     test_idle();
     test_starts();
     test_faults();

@@ -1,9 +1,8 @@
 // proves: engines on a node that serves all who have I/Os there in equal shares: with TOKENPOOL_GUARD 99 % of each reservation
 // proves: that this can meet, also on a node faster than its profile, without it 99 % of min(R, an equal share), told or not,
 // proves: also after a fall and while steps up are tried. After a fall below the sum of reservations what idle clients leave is
-// proves: used, and the estimate is back within 5 periods; no later step beyond the node stays. With the guard 0.8 of what
-// proves: others leave of a large R is used. A stray store into the pool word costs at most one period's tokens, a pause of
-// proves: the monitor its time, and neither is taken for a fall
+// proves: used, and the estimate is back within 5 periods; no later step beyond the node stays. With the guard 0.8 of what others
+// proves: leave of a large R is used. A stray store into the pool word costs one period's tokens at most; no pause is a fall
 // links: -lm
 // variants: native
 // coverage: report

@@ -1,7 +1,6 @@
 // proves: the rule of twochoice.h in simulated clusters (examples/simulate/placement.h): its p99 beside oracles that know all
-// proves: speeds and queues, within what placement_cases.h asks of each case; within 5 % of the better form of Prequal, or
-// proves: ahead; never worse than random. Bursts, light and steady load, few and many servers, hangs, rates that change,
-// proves: stale answers, servers that lie.
+// proves: speeds and queues, within what placement_cases.h asks of each case, within 5 % of the better form of Prequal, never
+// proves: worse than random. Bursts, light and steady load, 2 to many servers, hangs, new rates, stale answers, liars
 // flags: -Iexamples/simulate -ffp-contract=off
 // links: examples/world/devices.c examples/world/clients.c examples/world/networks.c -lm
 // variants: native

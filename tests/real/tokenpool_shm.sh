@@ -55,8 +55,8 @@ if "$tool" --clients 17 >/dev/null 2>&1 || "$tool" --reserve x >/dev/null 2>&1; 
     echo "wrong options were accepted"
     exit 1
 fi
-for o in "--name $name-stop --serve" --clients\ 4; do # stopped before there is anything to report: says so, and nothing else
-    timeout --foreground -s INT 2 "$tool" $o --table 64M --bare 60s >"$out/stopped.txt" 2>&1 || true
+for o in "--name $name-stop --serve" --clients\ 4; do # stopped before there is anything to report: says so, at once, and nothing else
+    timeout --foreground -s INT -k 30 2 "$tool" $o --table 64M --bare 60s >"$out/stopped.txt" 2>&1 || true
     ! grep -q 'missed periods\|corrupt' "$out/stopped.txt" && grep -q 'stopped \(while it waited for clients\|before the first period\)$' "$out/stopped.txt" ||
         { cat "$out/stopped.txt"; echo "$o: what it says when it is stopped early"; exit 1; }
 done
