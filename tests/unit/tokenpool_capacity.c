@@ -373,7 +373,7 @@ int main(void)
     test_left(true);
     test_unwanted();
     test_trial();
-    for (i = 0; i < 2 * 40; i++)
+    for (i = 0; i < qos_max(check_scaled(80), 10); i++)
         test_liar(i / 2, i % 2 ? TOKENPOOL_GUARD : 0);
     for (unsigned every = 1; every <= 2; every++) {
         test_decline(1, 0, every, 25);

@@ -2,6 +2,7 @@
 // proves: with requests enough get 98 % of what they get without a scheduler, on serial and parallel devices. A device
 // proves: that pauses is not taken for such a caller: the bound stays as narrow. Shares by weight hold where few requests
 // proves: keep the device busy, as the bound does not stay where all of them fit
+// scale: 2
 #include "check.h"
 #include "htb.h"
 #include "examples/world/devices.h"
@@ -142,7 +143,7 @@ int main(void)
     for (k = 0; k < sizeof callers / sizeof *callers; k++)
         for (classes = 1; classes <= callers[k].classes; classes += callers[k].classes - 1) {
             best = got = 0;
-            for (seed = 1; seed <= (classes == 1 ? 4 : 16); seed++) {
+            for (seed = 1; seed <= check_scaled(classes == 1 ? 4 : 16); seed++) {
                 best += run(&callers[k], classes, 1, seed, 0, false);
                 got += run(&callers[k], classes, 1, seed, 0, true);
             }
@@ -161,7 +162,7 @@ int main(void)
     to_ns = 20000 * MS;
     for (k = 0; k < sizeof saturated / sizeof *saturated; k++) {
         uint64_t mine = best = got = 0;
-        for (seed = 1; seed <= 12; seed++) {
+        for (seed = 1; seed <= check_scaled(12); seed++) {
             best += run(&saturated[k], 2, 3, seed, 0, false);
             got += run(&saturated[k], 2, 3, seed, 0, true);
             mine += first;

@@ -1,5 +1,6 @@
 // proves: tags.h keeps its promises in worlds that nobody drew for it: any devices, clients, clocks, terms, by seed; the
 // proves: oracles are written from the first page, and a plain reference scheduler passes them (--reference)
+// scale: 2
 #define WORLD_HEADER "tags"
 #define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted scale_free"

@@ -3,6 +3,7 @@
 // proves: written from the first page; in small worlds without races each answer is compared with plain accounts;
 // proves: a central account passes the oracles of engines (--reference)
 // flags: -DQOS_ATOMIC_HOOK
+// scale: 2
 #define WORLD_HEADER "tokenpool"
 #define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted"
