@@ -1479,13 +1479,15 @@ TAGS_PRIV_INLINE void tags_priv_recharge_one(struct tags *tags, struct tags_priv
                                              uint32_t flags, uint64_t plus, uint64_t minus)
 {
     const struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 *tag = tags_priv_axis(tags, id, flags);
+    struct qos_u128 *tag = tags_priv_axis(tags, id, flags), by;
     uint32_t rest = 0;
     if (flags & TAGS_PRIV_NO_SHARE)
         return;
-    tags_priv_move(tag, tags_priv_axis_v(pool, flags), tags_priv_per_weight(h, plus, &rest));
-    rest = 0;
-    *tag = tags_priv_lead(*tag, tags_priv_per_weight(h, minus, &rest));
+    by = tags_priv_per_weight(h, plus < minus ? minus - plus : plus - minus, &rest);
+    if (plus < minus)
+        *tag = tags_priv_lead(*tag, by);
+    else
+        tags_priv_move(tag, tags_priv_axis_v(pool, flags), by);
     if (h->queued)
         tags_priv_s_set(tags, pool, id);
 }
@@ -2250,18 +2252,7 @@ QOS_PRIV_NOINLINE void tags_priv_begin(struct tags *tags, struct tags_priv_pool 
     tags_priv_enter_trees(tags, pool, id);
 }
 
-/* count requests of cost each join the queue of a client or group. */
-TAGS_PRIV_INLINE void tags_priv_join(struct tags *tags, struct tags_priv_pool *pool, uint32_t id, uint32_t count,
-                                     uint64_t cost)
-{
-    if (tags->hot[id].queued == 0)
-        tags_priv_begin(tags, pool, id, cost);
-    tags->hot[id].queued += count;
-    if (tags->queued_cost)
-        tags->queued_cost[id] += count * cost; /* at most 2^31 requests of 2^32 */
-}
-
-QOS_PRIV_NOINLINE enum qos_status tags_priv_refuses(struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
+QOS_PRIV enum qos_status tags_priv_refuses(struct tags *tags, uint32_t id, uint32_t count, uint64_t cost)
 {
     uint32_t at;
     for (at = id; at != QOS_NONE; at = tags_priv_up(tags, at)) {
@@ -2275,27 +2266,43 @@ QOS_PRIV_NOINLINE enum qos_status tags_priv_refuses(struct tags *tags, uint32_t 
     return QOS_OK;
 }
 
+/* count requests of cost each join the queues of a client and its group. */
+QOS_PRIV_NOINLINE enum qos_status tags_priv_join(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count,
+                                                 uint64_t cost)
+{
+    enum qos_status status;
+    uint32_t at;
+    tags_priv_now(tags, now_ns);
+    status = tags_priv_refuses(tags, id, count, cost);
+    if (status != QOS_OK)
+        return status;
+    for (at = id; at != QOS_NONE; at = tags_priv_up(tags, at)) {
+        if (tags->hot[at].queued == 0)
+            tags_priv_begin(tags, tags_priv_pool_of(tags, at), at, cost);
+        tags->hot[at].queued += count;
+        if (tags->queued_cost)
+            tags->queued_cost[at] += count * cost; /* at most 2^31 requests of 2^32 */
+    }
+    tags_priv_tell_group(tags, id);
+    tags->queued += count;
+    return QOS_OK;
+}
+
 QOS_PRIV enum qos_status tags_priv_arrive(struct tags *tags, uint64_t now_ns, uint32_t id, uint32_t count,
                                           uint64_t cost)
 {
     struct tags_priv_hot *h = tags_priv_client(tags, id);
-    enum qos_status status = QOS_OK;
     if (!h)
         return QOS_ENOENT;
     if (count == 0 || cost > tags->config.cost_max)
         return QOS_ERANGE;
     if (count > TAGS_BACKLOG_MAX - h->queued)
         return QOS_EFULL;
-    cost = qos_max(cost, 1);
-    tags_priv_now(tags, now_ns);
-    if (tags->grouped || tags->config.at_limit == TAGS_REJECT)
-        status = tags_priv_refuses(tags, id, count, cost);
-    if (status != QOS_OK)
-        return status;
-    tags_priv_join(tags, tags_priv_pool_of(tags, id), id, count, cost);
-    if (tags->grouped)
-        tags_priv_join(tags, &tags->root, tags->group[id], count, cost);
-    tags_priv_tell_group(tags, id);
+    if (h->queued == 0 || tags->grouped || tags->config.at_limit == TAGS_REJECT ||
+        qos_wrap_sub(now_ns, tags->now_ns) >= tags->plain_ns)
+        return tags_priv_join(tags, now_ns, id, count, qos_max(cost, 1));
+    tags->now_ns = now_ns; /* more of one that waits: most calls, so they save no registers */
+    h->queued += count;
     tags->queued += count;
     return QOS_OK;
 }
