@@ -75,7 +75,8 @@
  *     latest counts as an old one: a step back of b, up to that, makes an epoch b longer.
  *   - A client that starts anew continues where its slot's report stands, in its limit,
  *     without debt but an advance. A start costs itself at most X = max(batch, R / 8), in
- *     the last T / 64 the rest of R, the pool a batch. An engine before gets QOS_ESTALE.
+ *     the last T / 64 the rest of R; the pool a batch, and if it stays idle X and R for
+ *     T / 8. An engine before gets QOS_ESTALE.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
@@ -776,8 +777,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   has N (I/Os completed) in place of S, and from who returned nothing K + G, G its pool tokens. If that was too
  *   early, N is told again. Each report swaps the engine's own last one, so an engine that was replaced finds out. At
  *   most X = max(batch, R/8) are spent beyond S: a take beyond that reports first. An engine that attaches continues
- *   from the report: S + X counts as spent, and the tokens that the former one claimed are void. S of an engine in
- *   ALONE is an advance, so the next engine has it as a debt.
+ *   from the report: S + X counts as spent, of one that rests S, and the tokens that the former one claimed are void. S
+ *   of an engine in ALONE is an advance, so the next engine has it as a debt.
  *
  *   Rest. K of a client that rests is at most S + R x level, rounded up. The level is a word of the monitor; it falls
  *   to the time that is left, ahead of it by what passes until the next fill is seen. A client that begins to take
@@ -932,6 +933,12 @@ QOS_PRIV uint64_t tokenpool_client_priv_spent(const struct tokenpool_client *cli
     return client->allowance + client->debt - client->held - client->locked;
 }
 
+/* Of them those of this period's I/Os: a debt is of before, and what a former engine may have spent is not its own. */
+QOS_PRIV uint64_t tokenpool_client_priv_own(const struct tokenpool_client *client)
+{
+    return qos_sat_sub(tokenpool_client_priv_spent(client), client->carried);
+}
+
 /* Until when tokens can be spent without a look at the period word. */
 QOS_PRIV uint64_t tokenpool_client_priv_until_ns(const struct tokenpool_client *client)
 {
@@ -999,12 +1006,13 @@ QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
 QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint64_t spent)
 {
     uint64_t unspent = qos_sat_sub(client->kept, spent), little = client->reservation / 64;
+    uint64_t lived_ns = qos_min(qos_elapsed_ns(client->begin_ns, client->now_ns), client->head.period_ns);
     if (client->slack > little)
         client->trial_gap = (uint8_t)(unspent > little ? qos_min(2u * client->trial_gap, 128) : 1);
     client->slack = qos_sat_sub(client->slack, unspent) + client->regret;
     client->regret = 0;
     client->trial_wait = (uint8_t)qos_min(client->trial_wait + 1u, 255);
-    if (client->reservation - client->kept > little && client->idle_ns < client->head.period_ns / 8 &&
+    if (client->reservation - client->kept > little && client->idle_ns < lived_ns / 8 &&
         client->trial_wait >= client->trial_gap) {
         client->slack += client->reservation - client->kept; /* what it returned */
         client->trial_wait = 0;
@@ -1014,13 +1022,13 @@ QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint6
 /* The period has ended for this engine: its tokens are void, its debt stays. An advance counts in the next epoch. */
 QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
 {
-    uint64_t spent = tokenpool_client_priv_spent(client);
+    uint64_t spent = tokenpool_client_priv_spent(client), own = tokenpool_client_priv_own(client);
     if (!tokenpool_client_priv_has(client))
         return;
     tokenpool_client_priv_publish(client);
     qos_counter_add(&client->voided, client->held + client->locked);
     tokenpool_client_priv_learn(client, spent);
-    client->under_way = qos_min(qos_sat_sub(client->under_way + spent, client->completed), spent);
+    client->under_way = qos_min(qos_sat_sub(client->under_way + own, client->completed), own);
     client->carried = client->debt;
     if (client->phase == TOKENPOOL_PRIV_ADVANCE) /* tokens of the pool are none */
         client->carried = qos_min(spent, client->kept + client->debt);
@@ -1187,12 +1195,12 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
     }
     if (tokenpool_client_priv_has(client) && now_ns >= client->next_tick_ns) {
         bool waits = client->waiting && client->asked, takes = tokenpool_client_priv_spent(client) != client->published;
-        if (waits || takes || client->queued || tokenpool_client_priv_spent(client) > client->completed)
+        if (waits || takes || client->queued || tokenpool_client_priv_own(client) > client->completed)
             client->busy_ns = now_ns;
         if (waits) {
             client->waited_ns = qos_sat_add(client->waited_ns, qos_elapsed_ns(client->refused_ns, now_ns));
             client->refused_ns = now_ns;
-        } else if (!takes && client->under_way + tokenpool_client_priv_spent(client) <= client->completed) {
+        } else if (!takes && client->under_way + tokenpool_client_priv_own(client) <= client->completed) {
             client->idle_ns = qos_sat_add(client->idle_ns, qos_elapsed_ns(client->tick_ns, now_ns));
         }
         tokenpool_client_priv_decay(client);
@@ -1310,11 +1318,13 @@ QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *c
 {
     uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
     uint64_t limit = tokenpool_priv_limit(client->seen_terms), phase = tokenpool_client_priv_said(client->report);
-    uint64_t reported = (client->report & TOKENPOOL_TOKENS_MAX) + tokenpool_client_priv_unreported(client, reservation);
+    uint64_t reported = client->report & TOKENPOOL_TOKENS_MAX;
     *kept = reservation;
     *spent = client->carried;
     if (client->attached)
         return TOKENPOOL_PRIV_EARLY;
+    if (!tokenpool_priv_rests(client->report)) /* else S is exact */
+        reported += tokenpool_client_priv_unreported(client, reservation);
     if (phase == TOKENPOOL_PRIV_ADVANCE && !(client->head.flags & TOKENPOOL_GO_ON)) /* a stray store */
         phase = TOKENPOOL_PRIV_LAST;
     if (client->report >> 59 == tokenpool_priv_tag(client->seen)) {
@@ -1953,7 +1963,7 @@ QOS_API enum qos_status tokenpool_client_put_back(struct tokenpool_client *clien
     tokenpool_client_priv_tick(client, tokenpool_client_priv_clock(client, now_ns));
     current = tokenpool_client_priv_has(client) && epoch == client->epoch;
     if (current) {
-        n = qos_min(n, qos_sat_sub(tokenpool_client_priv_spent(client), client->carried));
+        n = qos_min(n, tokenpool_client_priv_own(client));
         client->held += qos_sat_sub(n, client->debt);
         client->debt = qos_sat_sub(client->debt, n);
         tokenpool_client_priv_allow(client);
@@ -2393,11 +2403,19 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_set_terms(struct tokenpool_monit
     return QOS_OK;
 }
 
+/* What a slot's client may use of what it was issued: K, or S if it rests; all, if it did not report. */
+QOS_PRIV uint64_t tokenpool_monitor_priv_kept(const struct tokenpool_monitor *monitor, uint32_t id, uint64_t report)
+{
+    uint64_t kept = (tokenpool_priv_rests(report) ? report : report >> 26) & TOKENPOOL_TOKENS_MAX;
+    bool heard = report >> 59 == tokenpool_priv_tag(monitor->epoch);
+    return heard ? qos_min(kept, monitor->issued[id]) : monitor->issued[id];
+}
+
 QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor, uint32_t id, uint64_t reservation,
                                                uint64_t limit, uint64_t *fits)
 {
     enum qos_status s;
-    uint64_t terms, report, word;
+    uint64_t terms, report, word, kept;
     QOS_ASSERT(monitor);
     limit = limit == QOS_UNLIMITED ? 0 : limit;
     if (id >= monitor->config.clients)
@@ -2421,13 +2439,14 @@ QOS_API enum qos_status tokenpool_monitor_join(struct tokenpool_monitor *monitor
         if (!tokenpool_monitor_priv_holds(monitor))
             return QOS_ESTALE;
     } while (!tokenpool_monitor_priv_swap(monitor, report, word, ((word >> 56 & 7) % 7 + 1) << 56));
+    kept = tokenpool_monitor_priv_kept(monitor, id, word);
     s = tokenpool_monitor_priv_weigh(monitor, id, 1);
     if (s == QOS_OK)
         s = tokenpool_monitor_priv_set_terms(monitor, id, reservation, qos_default(limit, TOKENPOOL_TOKENS_MAX));
     if (s != QOS_OK)
         return s;
     monitor->state[id] = TOKENPOOL_PRIV_FRESH;
-    monitor->hidden += monitor->issued[id]; /* of who left in this period: no report tells of it any more */
+    monitor->hidden += kept; /* of who left in this period: no report tells of it any more */
     monitor->used[id] = monitor->issued[id] = monitor->under[id] = monitor->silent[id] = 0;
     monitor->done[id] = monitor->beyond[id] = 0;
     monitor->demand[id] = 3;
@@ -2639,12 +2658,12 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
     bool last = heard && (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST;
     monitor->used[id] = (uint32_t)done;
+    kept = tokenpool_monitor_priv_kept(monitor, id, word);
     if (gone || !last) /* it left, died, or comes rarely */
-        monitor->hidden += qos_sat_sub(issued, gone ? 0 : done);
+        monitor->hidden += gone ? kept : qos_sat_sub(issued, done);
     if (gone)
         return 0;
     monitor->said += heard ? word & TOKENPOOL_TOKENS_MAX : 0;
-    kept = qos_min(tokenpool_priv_rests(word) ? word & TOKENPOOL_TOKENS_MAX : kept, issued); /* who rests keeps S */
     monitor->of_pool += qos_max(heard && (word >> 53 & 1) ? gained : 0, qos_sat_sub(done, kept));
     monitor->done[id] += done;
     monitor->beyond[id] += qos_sat_sub(done, issued);

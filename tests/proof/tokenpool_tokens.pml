@@ -94,7 +94,7 @@ inline opening()
 #ifdef NO_X
         to_spend = k_spent;
 #else
-        to_spend = k_spent + X;
+        to_spend = k_spent + (k_rests -> 0 : X);
 #endif
         to_spend = (to_spend > to_keep -> to_keep : to_spend)
     :: else

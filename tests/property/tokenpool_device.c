@@ -27,7 +27,7 @@ static struct {
     unsigned loud, stray; /* stray: its kind */
     double most;          /* of one client in a period */
     unsigned claims;      /* of client 0 behind a transport */
-    bool starts;          /* in each period client 0 starts anew */
+    bool starts, leaves;  /* in each period client 0 starts anew; leaves, joins, and starts anew */
     unsigned loses;       /* of 10 answers of its claims so many are lost; it is behind a transport then */
     double jumps;         /* in each period its clock jumps ahead, by so many periods */
 } node;
@@ -125,6 +125,11 @@ static void period(unsigned p, double rate)
                          : node.stray == 1 ? (uint32_t)storage[0] | UINT64_C(1000000) << 32
                          : node.stray == 2 ? UINT64_C(0xb5ccda663430f9ae)
                                            : storage[TOKENPOOL_OFFSET_PERIOD / 8];
+        if (node.leaves && p >= 5 && step == node.steps / 4 + p * 613 % node.steps / 2) {
+            CHECK_EQ(tokenpool_monitor_leave(&monitor, 0), QOS_OK);
+            CHECK_EQ(tokenpool_monitor_join(&monitor, 0, node.of[0].reservation, 0, NULL), QOS_OK);
+            CHECK_EQ(tokenpool_client_attach(&node.of[0].engine, 0, 0, storage, sizeof storage), QOS_OK);
+        }
         if (node.starts && p >= 5 && step == p * 613 % node.steps) { /* its I/Os end with it */
             node.of[0].under_way = 0;
             node.of[0].credit = 0;
@@ -383,26 +388,29 @@ static void test_faster(void)
 }
 
 /* What a client claimed and did not report is no sign of a slower node: in each period it starts anew, its clock jumps ahead,
- * or its claims are lost. A node that gets slower is known all the same, and so is one that is fast again. */
+ * or its claims are lost. A node that gets slower is known all the same, and so is one that is fast again. Nor do idle clients
+ * that leave and join hide it, or keep what they did not use. */
 static void test_unknown(void)
 {
     unsigned k, i, p;
     double least = 1, least_slow = 1, most_slow = 0;
-    for (k = 0; k < 3 * 5; k++) {
-        double others = 0, all = 0, again = 0, slow = 0, lost;
+    for (k = 0; k < 3 * 6; k++) {
+        double others = 0, all = 0, again = 0, slow = 0, lost, share = k / 3 == 5 ? 10000 : 5000;
         begin(10000, 10000, k % 3 == 1 ? TOKENPOOL_GUARD : k % 3 == 2 ? TOKENPOOL_ORDERED : 0);
         node.steps = 2000;
         node.starts = k / 3 < 2;
         node.jumps = k / 3 == 2 ? 0.7 : k / 3 == 3 ? 3 : 0;
         node.loses = k / 3 == 4 ? 3 : 0;
+        node.leaves = k / 3 == 5;
         for (i = 0; i < 2; i++)
-            add(k / 3 == 1 ? 2000 : 0, 20000, true);
+            add(k / 3 == 1 ? 2000 : i == 0 && node.leaves ? 3000 : 0, i == 0 && node.leaves ? 0 : 20000, true);
         attach();
         CHECK_CONTEXT("%s, flags %u",
                       k < 3    ? "starts"
                       : k < 6  ? "starts with a reservation"
                       : k < 12 ? "jumps"
-                               : "lost",
+                      : k < 15 ? "lost"
+                               : "leaves",
                       config.flags);
         for (p = 0; p < 90; p++) {
             struct tokenpool_monitor_state info;
@@ -414,16 +422,16 @@ static void test_unknown(void)
             again += p >= 70 ? (double)node.of[1].done / 20 : 0;
             slow += p >= 46 && p < 60 ? (double)info.capacity / 14 : 0; /* steps up are tried */
         }
-        lost = node.loses ? 0.7 : 0.9; /* what the lost tokens themselves cost both */
-        least = fmin(least, fmin(others, again) / 5000);
+        lost = node.loses ? 0.7 : node.leaves ? 0.85 : 0.9; /* what the lost tokens themselves cost both */
+        least = fmin(least, fmin(others, again) / share);
         least_slow = fmin(least_slow, all / 5000);
-        CHECK_GE(others, lost * 5000);
+        CHECK_GE(others, lost * share);
         most_slow = fmax(most_slow, slow);
         CHECK_GE(all, lost * 5000);
         CHECK_LE(slow, 1.2 * 5000);
-        CHECK_GE(again, lost * 5000);
+        CHECK_GE(again, lost * share);
     }
-    printf("unknown: the other has at least %.2f of an equal share; slow: an estimate of at most %.2f, %.2f are used\n",
+    printf("unknown: the other has at least %.2f of its part; slow: an estimate of at most %.2f, %.2f are used\n",
            least, most_slow / 5000, least_slow);
 }
 

@@ -167,7 +167,7 @@ static void test_rest(void)
     attach(0);
     while (tokenpool_client_next(&a, now, 1, &op) && !rig_client(&a).running)
         answer();
-    CHECK(op.kind == TOKENPOOL_READ && tokenpool_client_held(&a) == 30); /* less X = 10 */
+    CHECK(op.kind == TOKENPOOL_READ && tokenpool_client_held(&a) == 40); /* S is exact */
     answer();
     while (tokenpool_client_next(&a, now, 1, &op))
         answer();

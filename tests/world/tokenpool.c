@@ -227,8 +227,10 @@ static void judge_reservation(struct slot *t, uint64_t e, uint64_t begun, uint64
         return; /* its monitor died, or was replaced (seed 917351), before it announced the epoch: no token is of it */
     if (ps->stepped && t->gap_ns > run.T / 8)
         return; /* open: a call of the last quarter between two ticks may not report, seeds 37593 and 45809 of three monitors */
-    /* Behind a slow transport who starts waits for the next epoch, and so does a clock that went back. */
-    if (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) == 2 && (starts || ps->stepped || goes_back(t)))
+    /* Behind a slow transport who starts waits for the next epoch: also who did right before this one (seed 26111005534 of
+     * three monitors). So does a clock that went back. */
+    if (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) == 2 &&
+        (starts || t->had_ns >= begun || ps->stepped || goes_back(t)))
         return;
     if (!often || (t->wants == ALL && t->refused_ns < begun + (t->io_ns ? run.T / 8 : 0)))
         return;
@@ -562,7 +564,7 @@ static void attach(struct slot *t, struct engine *g)
         world_fail(run.w, "attach", ps->now_ns, "client %" PRIu32 ": %s", t->id, qos_strerror(s));
     if (s != QOS_OK)
         return;
-    if (t->engine == UINT32_MAX)
+    if (t->engine == UINT32_MAX || engine[t->engine].hidden_ns > run.T / 4) /* that one was silent, seed 26111027378 */
         t->clean_ns = ps->now_ns;
     t->engine = ps->current;
     g->had_ns = 0;
