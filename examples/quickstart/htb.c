@@ -59,11 +59,9 @@ static void watch(struct source *s, uint32_t events, int how)
     must(epoll_ctl(epoll_fd, how, s->fd, &e) == 0, "epoll_ctl failed");
 }
 
-static void hang_up(struct source *s) /* 5. a client that goes takes its request with it, wherever it is */
+static void hang_up(struct source *s) /* 5. a client that goes takes its request with it */
 {
-    const uint64_t sent = s->request.tokens[0] - s->left; /* it pays for the bytes that it got */
-    if (htb_complete(&tree, clock_ns(), HTB_DONE, &sent, &s->request) != QOS_OK)
-        (void)!htb_cancel(&tree, clock_ns(), &s->request);
+    (void)!htb_cancel(&tree, clock_ns(), &s->request); /* if it waits */
     close(s->fd);
 }
 
@@ -89,18 +87,28 @@ static void on_listener(const struct source *listener)
     watch(&sources[fd], EPOLLIN, EPOLL_CTL_ADD);
 }
 
-static void send_more(struct source *s)
+static void ask(struct source *s) /* 2. it waits in its tenant's queue */
+{
+    s->request.tokens[0] = s->left;
+    if (htb_submit(&tree, clock_ns(), &s->request) != QOS_OK)
+        hang_up(s);
+    else
+        watch(s, EPOLLRDHUP, EPOLL_CTL_MOD);
+}
+
+static void send_some(struct source *s) /* 4. as much as the connection takes, and its tenant pays for that */
 {
     static const char data[65536];
-    ssize_t n = send(s->fd, data, qos_min(s->left, sizeof data), MSG_NOSIGNAL);
-    s->left -= n > 0 ? (size_t)n : 0;
-    if (n <= 0 && errno != EAGAIN) {
+    uint64_t sent;
+    ssize_t n = 1;
+    while (s->left > 0 && (n = send(s->fd, data, qos_min(s->left, sizeof data), MSG_NOSIGNAL)) > 0)
+        s->left -= (size_t)n;
+    sent = s->request.tokens[0] - s->left;
+    must(htb_complete(&tree, clock_ns(), HTB_DONE, &sent, &s->request) == QOS_OK, "it was not sent");
+    if (n <= 0 && errno != EAGAIN)
         hang_up(s);
-        return;
-    }
-    if (s->left == 0) /* 4. the request is done: the client may send another */
-        must(htb_complete(&tree, clock_ns(), HTB_DONE, NULL, &s->request) == QOS_OK, "it was not sent");
-    watch(s, s->left > 0 ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+    else /* a client that does not read keeps no place at the device: it asks for what is left once it reads again */
+        watch(s, s->left > 0 ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
 }
 
 static void on_line(struct source *s)
@@ -115,11 +123,10 @@ static void on_line(struct source *s)
     if (got > 0 && (s->line[0] < '0' || s->line[0] > '9' || strcmp(end, "\n") != 0 || s->left - 1 >= REQUEST_MAX))
         got = -dprintf(s->fd, "error: send one number of bytes in a line, 1 to %u\n", REQUEST_MAX);
     s->line_len = 0;
-    s->request.tokens[0] = s->left;
-    if (got <= 0 || htb_submit(&tree, clock_ns(), &s->request) != QOS_OK) /* 2. it waits in its tenant's queue */
+    if (got <= 0)
         hang_up(s);
     else
-        watch(s, EPOLLRDHUP, EPOLL_CTL_MOD);
+        ask(s);
 }
 
 static void add_tenant(uint32_t id, int port)
@@ -154,7 +161,7 @@ int main(int argc, char **argv)
         if (now_ns >= accept_ns)
             accept_clients(true);
         while ((s = (struct source *)(void *)htb_dispatch(&tree, now_ns)) != NULL) /* 3. send what may go, */
-            send_more(s);
+            send_some(s);
         next_ns = qos_min(htb_dispatch_next_ns(&tree, now_ns), accept_ns);
         wait = (struct timespec){.tv_nsec = (long)qos_min(next_ns - now_ns, QOS_NS_PER_S - 1)};
         if (epoll_pwait2(epoll_fd, &e, 1, &wait, NULL) != 1) /* then sleep */
@@ -162,10 +169,10 @@ int main(int argc, char **argv)
         s = e.data.ptr; /* one event at a time: a later one may be of a connection that this one closed */
         if (s->listens)
             on_listener(s);
-        else if (s->request.state == HTB_IDLE)
+        else if (s->left == 0)
             on_line(s);
         else
-            (e.events & EPOLLOUT) && s->left > 0 ? send_more(s) : hang_up(s);
+            (e.events & EPOLLOUT) ? ask(s) : hang_up(s);
     }
     for (uint32_t id = 1; id <= TENANTS && htb_stats(&tree, id, &stats) == QOS_OK; id++)
         printf("tenant %u: granted %ju borrowed %ju\n", id, (uintmax_t)stats.granted, (uintmax_t)stats.borrowed);
