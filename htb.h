@@ -4402,7 +4402,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *
  * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. What it leaves then, at most one
  * bucket, goes to who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX
- * classes wait, the first in the order have the claims. */
+ * classes wait, the first in the order have the claims. With request_max_tokens set, a request may need the whole
+ * bucket: such claims do so one after the other, while nothing passes and the full bucket gains nothing. Of 100 MB/s,
+ * beside 30 that asked for one bucket each 60 ms and did not come when told, one that did had 0.5, and 16 were used. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
 QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id)
