@@ -180,9 +180,10 @@ struct htb_config {
                                     * all alike. Where the knee is wider, less than K * n * W / w here buys shares with
                                     * throughput. Give 50 ms, or
                                     * four of the largest requests if longer, where a device is fast for a while (a
-                                    * credit, a write cache), loses what is in flight (TCP incast), or one of its
-                                    * members is slow: else it may be too wide for ten seconds and more, and a few
-                                    * requests are late, or a rate has three quarters of it */
+                                    * credit, a write cache), or one of its members is slow: else it may be too wide for
+                                    * ten seconds and more, and a few requests are late, or a rate has three quarters of
+                                    * it. Give N * n if more than N requests of n ns make it slower until far fewer are
+                                    * there (TCP incast) and N * n is below burst_ns: one that is alone may fill that */
     enum htb_order order;          /* of the dispatch queue */
     uint32_t dispatch_max;         /* requests dispatched and not completed; 1..HTB_DISPATCH_MAX; 0: 64.
                                     * They are not called back when a class gets tokens */
@@ -2210,6 +2211,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
  *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
  *               and until then the others do more. For 64 bounds at most
+ *     dive      a wider trial is undone, or requests wait at the knee, and less than half completes as before: too much
+ *               in flight may have made the device slower, so that only far less ends it (TCP incast). An eighth of the
+ *               knee is tried, as a narrower trial, but nobody's tokens end it; then the search begins anew
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
@@ -2253,7 +2257,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *             the least latency_ns that any class has had, at the knee's speed if that is less than configured, or
  *             the knee, if that is more. A narrower one is for nobody, and loses time when the caller is late. Twice
  *             as wide, if requests wait for room, as long as each time an eighth more is completed, of 64 requests,
- *             or of 8 if these take more than 1 s. No other looks: who comes finds the knee as it was for many
+ *             or of 8 if these take more than 1 s. If less than half of that completes, or than at the knee of many: a
+ *             dive, then half of the bound, or the knee. No other looks: who comes finds the knee as it was for many
  *
  * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So
  * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
@@ -2274,7 +2279,15 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  * A bound below one request lets one go: where that is larger than twice the bound, or all are larger than the bound in
  * the mean, trials begin from two of it.
  * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
- * once the others are seen later. */
+ * once the others are seen later.
+ *
+ * Map (without htb_priv_)
+ *   the bound       bind, look_begin, break_off; counts_ns, drains
+ *   the knee        search, tried, failed; choose, better, judge, look; fell, dive; more_is_asked; ran_dry
+ *   the device      run_clock, doubt_pause, hangs; is_filling
+ *   a late class    witness: keep_rate, was_late, was_in_time; need, give_up; narrow; hurt
+ *   one alone       is_alone, newcomer, look_alone
+ *   a completion    watch, which calls all of these */
 
 /* Moves the estimate of a quantile: up and down by steps whose ratio is that of the requests on both sides of it. */
 QOS_PRIV uint16_t htb_priv_quantile(uint16_t estimate, uint16_t seen, uint32_t up, uint32_t down)
@@ -2340,7 +2353,7 @@ QOS_PRIV uint64_t htb_priv_apart(uint64_t a, uint64_t b)
 QOS_PRIV void htb_priv_bind(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t most_ns = f->alone ? qos_max(f->knee_ns, f->lone_ns) : f->knee_ns;
+    const uint64_t most_ns = f->alone && f->phase == HTB_PRIV_BASE ? qos_max(f->knee_ns, f->lone_ns) : f->knee_ns;
     const bool narrows = f->narrow < htb_priv_log2(most_ns);
     const uint64_t bound_ns = qos_max(narrows ? htb_priv_exp2(f->narrow) : most_ns, f->min_ns);
     if (htb_priv_apart(bound_ns, f->bound_ns) > f->bound_ns / 16) {
@@ -2468,16 +2481,36 @@ QOS_PRIV void htb_priv_rested(struct htb_priv_flight *f, uint64_t now_speed)
     }
 }
 
+/* The speed in this look, so far: device time completed in 2^20 ns. */
+QOS_PRIV uint64_t htb_priv_speed(const struct htb_priv_flight *f)
+{
+    const uint64_t took_ns = qos_max(f->active_ns - f->begun_ns, 1);
+    return qos_min(qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, took_ns), UINT64_C(1) << 60);
+}
+
+/* Less than half completes as before: too much in flight may have made the device slower. An eighth of it is tried. */
+QOS_PRIV void htb_priv_dive(struct htb *tree)
+{
+    struct htb_priv_flight *f = &tree->flight;
+    f->base_ns = f->knee_ns;
+    f->speed[HTB_PRIV_BASE] = htb_priv_speed(f);
+    f->up = f->hurts = false;
+    f->phase = HTB_PRIV_TRIAL;
+    htb_priv_look_begin(tree, qos_max(f->knee_ns / 8, htb_priv_least(f)));
+}
+
 /* At the bound: begins a trial, or stays. */
 QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     uint64_t bound_ns = f->knee_ns, tried_ns = bound_ns;
+    bool fell = false;
     if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart = htb_priv_apart(f->speed[0], f->settled_speed);
         f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
         if (f->searching ? f->step >= 2 && f->settled_speed != 0 && apart > qos_min(f->speed[0], f->settled_speed)
                          : apart > f->settled_speed / 4) {
+            fell = f->speed[0] < f->settled_speed / 2 && f->waits_of[0] >= 48; /* and not as less is asked for */
             htb_priv_search(f, 0); /* another device: what was learned does not count */
             f->settled_speed = f->speed[0];
             f->look_speed = f->speed[0];
@@ -2486,8 +2519,12 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
         } else if (!f->searching && now_ns >= f->probe_ns) {
             htb_priv_search(f, HTB_PRIV_FINE);
         }
-        while (f->searching && (tried_ns = htb_priv_tried(f)) == bound_ns)
+        while (!fell && f->searching && (tried_ns = htb_priv_tried(f)) == bound_ns)
             htb_priv_failed(f, now_ns);
+    }
+    if (fell) {
+        htb_priv_dive(tree);
+        return;
     }
     f->base_ns = bound_ns;
     f->hurts = false;
@@ -2535,6 +2572,13 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     htb_priv_look_begin(tree, bound_ns);
 }
 
+/* A wider trial is undone: does less than half complete as before it? If that does not show yet: in the trial? */
+QOS_PRIV bool htb_priv_fell(const struct htb_priv_flight *f)
+{
+    return f->phase == HTB_PRIV_AGAIN && f->up &&
+           (f->n >= 8 ? htb_priv_speed(f) : f->speed[HTB_PRIV_TRIAL]) < f->speed[HTB_PRIV_BASE] / 2;
+}
+
 /* The classes' bound has changed: it holds at once. A trial of another knee that it cuts ends. */
 QOS_PRIV void htb_priv_narrow(struct htb *tree)
 {
@@ -2549,6 +2593,10 @@ QOS_PRIV void htb_priv_narrow(struct htb *tree)
     if (f->narrow == HTB_PRIV_WIDE)
         f->by = QOS_NONE;
     if (f->bound_ns > htb_priv_exp2(f->narrow) && f->phase != HTB_PRIV_BASE) {
+        if (htb_priv_fell(f)) {
+            htb_priv_dive(tree);
+            return;
+        }
         if (f->phase == HTB_PRIV_TRIAL && f->knee_ns > f->base_ns)
             htb_priv_failed(f, tree->now_ns);
         htb_priv_break_off(tree);
@@ -2580,13 +2628,6 @@ QOS_PRIV void htb_priv_look_back(struct htb *tree)
             c->bound = HTB_PRIV_WIDE;
     }
     htb_priv_narrow(tree);
-}
-
-/* The speed in this look, so far: device time completed in 2^20 ns. */
-QOS_PRIV uint64_t htb_priv_speed(const struct htb_priv_flight *f)
-{
-    const uint64_t took_ns = qos_max(f->active_ns - f->begun_ns, 1);
-    return qos_min(qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, took_ns), UINT64_C(1) << 60);
 }
 
 /* A trial of twice the bound: does it complete nearly twice as much, so that no other look is needed? */
@@ -2633,6 +2674,8 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
         f->phase = HTB_PRIV_AGAIN;
         htb_priv_look_begin(tree, f->base_ns);
         f->base_ns = tried_ns;
+    } else if (htb_priv_fell(f)) {
+        htb_priv_dive(tree);
     } else {
         htb_priv_judge(tree, now_ns);
     }
@@ -2968,11 +3011,12 @@ QOS_PRIV bool htb_priv_seems_late(const struct htb *tree, const struct htb_reque
                                  (uint64_t)c->u.leaf.outstanding + c->u.leaf.queued);
 }
 
-/* A bound that was narrowed must not hurt: a trial ends, or the class that narrowed it gives up. True: a look ended. */
+/* A bound that was narrowed must not hurt: a trial, but no dive, ends, or the class that narrowed it gives up. True: a
+ * look ended. */
 QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const bool trial = f->phase == HTB_PRIV_TRIAL && f->knee_ns < f->base_ns;
+    const bool trial = f->phase == HTB_PRIV_TRIAL && f->knee_ns < f->base_ns && f->knee_ns >= f->base_ns / 4;
     /* The class that the bound is narrowed for waits for what it gets by that. */
     const bool helped = f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
     const bool drains = htb_priv_drains(tree) && f->bound_ns > tree->set.burst_ns;
@@ -3073,18 +3117,27 @@ QOS_PRIV void htb_priv_look_alone(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t speed = htb_priv_speed(f), bound_ns = qos_max(f->knee_ns, f->lone_ns);
+    const uint64_t before = f->lone_speed != 0 ? f->lone_speed : f->speed[HTB_PRIV_BASE];
+    const bool dives = f->phase == HTB_PRIV_TRIAL, fell = !dives && speed < before / 2;
     if (!htb_priv_may_end(f) || f->n < (f->active_ns - f->begun_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||
-        f->done_ns < 2 * htb_priv_filled(f, f->bound_ns) || f->active_ns < f->lone_retry_ns)
+        f->done_ns < 2 * htb_priv_filled(f, f->bound_ns) || (f->active_ns < f->lone_retry_ns && !dives))
         return;
-    if (f->lone_speed != 0 && speed < f->lone_speed + f->lone_speed / 8) { /* in vain */
+    if (dives) {
+        htb_priv_break_off(tree);
+        return;
+    }
+    if (fell || (f->lone_speed != 0 && speed < before + before / 8)) { /* in vain */
         f->lone_retry_ns = f->active_ns + 64 * (f->active_ns - f->begun_ns);
+        f->lone_ns = f->lone_speed != 0 ? bound_ns / 2 : 0;
         f->lone_speed = 0;
-        f->lone_ns = bound_ns / 2;
     } else if (2 * bound_ns <= f->max_ns) {
         f->lone_speed = speed;
         f->lone_ns = 2 * bound_ns;
     }
-    htb_priv_look_begin(tree, f->knee_ns);
+    if (fell)
+        htb_priv_dive(tree);
+    else
+        htb_priv_look_begin(tree, f->knee_ns);
 }
 
 /* Does a trial show early in its look that it is worse: by a third after 64 requests, by a sixth after 256? */

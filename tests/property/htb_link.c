@@ -1,8 +1,8 @@
-// proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though the
-// search for the knee does not end; one out of reach that comes and goes costs the others nothing; more demand is seen as
-// it comes, also after a quiet time whose trials let requests wait, or half a second a request; requests that hang cost
-// their room and a second, a pause no more; a rate and latency_ns are kept after a time when the link was much faster,
-// and a rate on eight members of which one is slow
+// proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though
+// the search for the knee does not end; one out of reach that comes and goes costs the others nothing; more demand is
+// seen as it comes, also after a quiet time whose trials let requests wait, or half a second a request; a hang costs
+// its room and a second, a pause no more; a rate and latency_ns are kept after a time when it was faster, a rate beside
+// a slow member of eight; a collapse by too much in flight ends
 // coverage: report
 // flags: -O2
 // variants: native
@@ -31,6 +31,7 @@ struct link {
     bool raid;           /* eight members instead, requests hashed over them; the first has a fifth of the speed */
     uint64_t pause_ns;   /* from hang_ns on nothing completes for so long */
     uint64_t latency_ns; /* of the first tenant, which has one request at a time */
+    uint32_t collapse;   /* not 0: it has a fifth of its speed from when more are in flight until an eighth is */
 };
 
 static struct htb tree;
@@ -46,6 +47,19 @@ static bool asks(const struct link *l, uint32_t id, uint64_t now)
     return id == 1 ? l->on_ns == 0 || now / l->on_ns % 2 == 0 : id == 2 || now >= l->joins_ns;
 }
 
+/* A collapse begins, or ends: what waits for the link takes five times as long, or a fifth. */
+static void collapse(const struct link *l, uint64_t now, double *speed)
+{
+    const bool begins = *speed > 0.5;
+    uint32_t i;
+    *speed = begins ? 0.2 : 1;
+    for (i = 0; i < REQUESTS_MAX; i++)
+        if (end_ns[i] != QOS_NEVER && end_ns[i] > now + l->rtt_ns) {
+            const uint64_t waits_ns = end_ns[i] - now - l->rtt_ns;
+            end_ns[i] = now + l->rtt_ns + (begins ? waits_ns * 5 : waits_ns / 5);
+        }
+}
+
 /* What each got in parts of the link, between two times. */
 static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint64_t to_ns, uint64_t seed, double *got)
 {
@@ -56,6 +70,7 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
     struct htb_state state;
     uint64_t resumes = 0, before_ns = 0, comes_ns = 0;
     bool paused = false;
+    uint32_t there = 0;
     double speed = 1, credit = (double)l->credit_ns;
     uint64_t member_ns[8] = {0};
     uint32_t i, id, n = 0, hung = 0;
@@ -102,7 +117,8 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
         while ((r = htb_dispatch(&tree, now)) != NULL) {
             const uint64_t at = paused && now < resumes ? resumes : now;
             const double more = credit + (double)(at - worked_ns) * speed;
-            credit = (more < (double)l->credit_ns ? more : (double)l->credit_ns) - (double)r->tokens[0];
+            credit = (more < (double)l->credit_ns ? more : (double)l->credit_ns) -
+                     (double)r->tokens[0] * (l->collapse ? (double)check_between(&rng, 900, 1100) / 1000 : 1);
             worked_ns = at;
             end_ns[r - request] = at + l->rtt_ns + (uint64_t)(credit < 0 ? -credit / speed : 0);
             if (l->raid) {
@@ -114,6 +130,8 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
                 hung++;
                 end_ns[r - request] = l->back_ns ? now + l->back_ns : QOS_NEVER;
             }
+            if (++there == l->collapse + 1 && speed > 0.5 && l->collapse)
+                collapse(l, now, &speed);
         }
         if (paused && now < resumes) {
             CHECK_EQ(htb_info(&tree, &state), QOS_OK);
@@ -139,6 +157,8 @@ static void run(const struct link *l, uint64_t fixed_ns, uint64_t from_ns, uint6
         for (i = 0; i < n; i++)
             if (end_ns[i] <= now) {
                 end_ns[i] = QOS_NEVER;
+                if (--there == l->collapse / 8 && speed < 0.5 && l->collapse)
+                    collapse(l, now, &speed);
                 got[request[i].class_id - 1] +=
                     now > from_ns ? (double)request[i].tokens[0] / (double)(to_ns - from_ns) : 0;
                 CHECK_EQ(htb_complete(&tree, now, HTB_DONE, NULL, &request[i]), QOS_OK);
@@ -168,7 +188,7 @@ static void beside(const char *what, const struct link *l, uint64_t fixed_ns, ui
     CHECK_WITHIN(all, total * best_all, 10);
 }
 
-/* Quiet at first: requests of the first tenant come by time, and a narrower trial lets them wait. Then the third one asks.
+/* Quiet at first: requests of the first tenant come by time, and a narrower trial lets them wait. Then the third asks.
  * Of such links, picked as the knee stayed too small on them when that queue counted as demand, at most one has less
  * than 0.8 of what is asked for. */
 static void suddenly(void)
@@ -195,6 +215,47 @@ static void suddenly(void)
     }
     CHECK_CONTEXT("more demand, suddenly, after a quiet time");
     CHECK_LE(less, 1);
+}
+
+/* Too much in flight makes the link slower, and it stays slow until little is (TCP incast): whoever asks, the search
+ * ends the collapse that its trials make, and one that others left. One that is alone may have burst_ns in flight, and
+ * no look shows anything where all of its requests are less. */
+static void collapses(void)
+{
+    static const struct {
+        struct tenant tenant[2];
+        uint64_t on_ns;
+        double total;
+        uint32_t links; /* a bit for each that this is tried on */
+    } asks[] = {{{{32, 0, 0.4}, {32, 0, 0.2}}, 0, 0.9, 7},      {{{32, 0, 0}, {32, 0, 0}}, 0, 0.9, 7},
+                {{{1, 0, 0.02}, {64, 0, 0}}, 0, 0.9, 7},        {{{64, 0, 0}, {0, 0, 0}}, 0, 0.9, 2},
+                {{{28, 0, 0.3}, {100, 0, 0.2}}, 3 * S, 0.8, 7}, {{{32, 0, 0.3}, {32, 0, 0.2}}, 3 * S, 0.55, 1}};
+    static const struct {
+        uint64_t cost_ns, rtt;
+        uint32_t collapse;
+    } links[] = {{125000, 6, 16}, {1000000, 6, 16}, {1000000, 2, 8}};
+    double got[3];
+    uint32_t i, k, m;
+    for (i = 0; i < sizeof links / sizeof *links; i++)
+        for (k = 0; k < sizeof asks / sizeof *asks; k++) {
+            struct link l = {.tenant = {{0}, {0}, {0, 1, 0}}, .on_ns = asks[k].on_ns, .collapse = links[i].collapse};
+            if ((asks[k].links >> i & 1) == 0)
+                continue;
+            for (m = 0; m < 2; m++) {
+                l.tenant[m] = asks[k].tenant[m];
+                l.tenant[m].cost_ns = links[i].cost_ns;
+            }
+            l.rtt_ns = links[i].cost_ns * links[i].rtt;
+            l.latency_ns = k == 2 ? links[i].cost_ns * (2 * links[i].rtt + 4) : 0;
+            CHECK_CONTEXT("a link that collapses, %u, %u", (unsigned)i, (unsigned)k);
+            late = judged = 0;
+            run(&l, 0, 10 * S, 30 * S, 1, got);
+            CHECK_LE(100 * late, judged);
+            printf("more than %2u of %.3f ms make it collapse: %.3f %.3f, %u of %u late\n", (unsigned)links[i].collapse,
+                   (double)links[i].cost_ns / 1e6, got[0], got[1], (unsigned)late, (unsigned)judged);
+            CHECK_WITHIN(got[0], (l.on_ns ? 0.4 : 0.99) * l.tenant[0].rate, 10);
+            CHECK_WITHIN(got[0] + got[1], asks[k].total, 10);
+        }
 }
 
 /* Requests of the first tenant hang: after a second it has `rate` of its rate, and all have `total` of the link. */
@@ -255,6 +316,7 @@ int main(void)
     struct check_rng rng;
     size_t i;
     check_begin("property/htb_link");
+    collapses();
     hangs("one hangs for 20 s", &one_hangs, 0.6, 0.9);
     hangs("all of a class hang and never complete", &all_hang, 0, 0.9);
     hangs("many hang and never complete", &many_hang, 0.9, 0.9);
@@ -283,6 +345,7 @@ int main(void)
     beside("fast at first, a rate", &credit, 2700000, 20 * S, 100 * S, 1, 0.99, 0.95);
     for (seed = 1; seed <= 12; seed++)
         beside("a slow member", &slow_member, 8200000, 40 * S, 200 * S, seed, 0.95, 0.95);
+    late = judged = 0;
     CHECK_CONTEXT("fast at first, latency_ns");
     run(&fast_once, 0, 21 * S, 76 * S, 1, got);
     printf("fast at first: %u of %u late, total %.3f\n", (unsigned)late, (unsigned)judged, got[0] + got[1]);
