@@ -1240,9 +1240,10 @@ QOS_PRIV struct tags_priv_hot *tags_priv_client(const struct tags *tags, uint32_
  *
  *   The words count whole requests: where limit_burst_ns is less than one request, the bound of the limit is one
  *   request more, and one more for each scheduler that forces beside the first. A cancelled one is given back whole,
- *   unknown to the others: one more for each that was at a device when a window began. Each word forgets by itself what
- *   is older than reserve_lag_ns, or one overloaded scheduler would cut the reservations at the others: so the cut is
- *   in proportion only within a quarter. A clock that is set back stops the shared clients until it has caught up.
+ *   unknown to the others: one more for each that was at a device when a window began, but of a limit only until
+ *   limit_burst_ns has passed. Each word forgets by itself what is older than reserve_lag_ns, or one overloaded
+ *   scheduler would cut the reservations at the others: so the cut is in proportion only within a quarter. A clock
+ *   that is set back stops the shared clients until it has caught up.
  *
  *   Invariants
  *   1. At no moment is more granted than was charged to the limit word: the limit is charged before the reservation

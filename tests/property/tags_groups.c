@@ -1,6 +1,7 @@
 // proves: groups: two groups, and two clients of one group, get by weight within a request of each of one another in any
 // proves: window, whatever others do, cancelled requests too; no window exceeds a limit of either level; what is refused.
-// proves: With weights, reservations and limits at both levels everybody has 99 % of its max-min share over 100 rounds, if
+// proves: With weights, reservations and limits at both levels, or without groups, with any answer to a limit near the
+// proves: share, for 2 to 100 clients, everybody has 99 % of its max-min share over 100 rounds, if
 // proves: limit_burst_ns is 5 ms or more; with less, which no scheduler can do, it has what is left of its limit.
 // proves: A new group begins anew: a reservation in it is served at once, whatever its number and its ids went through
 #include "check.h"
@@ -22,6 +23,7 @@ static uint32_t groups, clients_of[GROUPS];
 static struct tags t;
 static struct check_mem mem;
 static struct tags_config config;
+static uint64_t factor; /* of the limits near a share, in percent; 0: each any of 80 to 150 */
 
 static struct terms *of(uint32_t g, uint32_t i)
 {
@@ -206,7 +208,7 @@ static struct tags_client near_share(struct check_rng *rng, struct terms *x, dou
 {
     struct tags_client c = {(uint64_t)x->weight, (uint64_t)x->reserved, 0};
     if (check_between(rng, 0, 1))
-        c.limit_per_s = (uint64_t)(by_weight * (double)check_between(rng, 80, 150) / 100) + 1;
+        c.limit_per_s = (uint64_t)(by_weight * (double)(factor ? factor : check_between(rng, 80, 150)) / 100) + 1;
     if (c.limit_per_s)
         c.limit_per_s = qos_max(c.limit_per_s, c.reservation_per_s);
     x->limit = c.limit_per_s ? (double)c.limit_per_s : 1e18;
@@ -217,14 +219,14 @@ static struct tags_client near_share(struct check_rng *rng, struct terms *x, dou
 static void draw_inside(struct check_rng *rng, uint32_t g, double fair)
 {
     double weights = 0, held = 0, limits = 0;
-    struct tags_client c, inside[IDS];
+    struct tags_client c, inside[CLIENTS];
     uint32_t i;
     for (i = 0; i < clients_of[g]; i++)
         weights += of(g, i)->weight;
     for (i = 0; i < clients_of[g]; i++) {
         struct terms *x = of(g, i);
         double part = fair * x->weight / weights;
-        if (check_between(rng, 0, 2) == 0)
+        if (config.groups && check_between(rng, 0, 2) == 0)
             x->reserved = (double)(uint64_t)(part * (double)check_between(rng, 20, 150) / 100);
         if (held + x->reserved > 0.8 * fair)
             x->reserved = 0;
@@ -235,13 +237,14 @@ static void draw_inside(struct check_rng *rng, uint32_t g, double fair)
     }
     group[g].reserved = check_between(rng, 0, 1) ? (double)(uint64_t)(0.9 * fair) : held;
     c = near_share(rng, &group[g], fair);
-    if (small_burst()) {
+    if (small_burst() || !config.groups) {
         c.limit_per_s = 0;
         group[g].limit = 1e18;
     }
     group[g].limit = limits < group[g].limit ? limits : group[g].limit;
     group[g].reserved = limits < group[g].reserved ? limits : group[g].reserved;
-    CHECK_EQ(tags_group_add(&t, SECOND, CLIENTS + g, &c, g * IDS, IDS), QOS_OK);
+    if (config.groups)
+        CHECK_EQ(tags_group_add(&t, SECOND, CLIENTS + g, &c, g * IDS, IDS), QOS_OK);
     for (i = 0; i < clients_of[g]; i++) {
         CHECK_EQ(tags_add(&t, SECOND, g * IDS + i, &inside[i]), QOS_OK);
         CHECK_EQ(tags_arrive(&t, SECOND, g * IDS + i, 10000000, of(g, i)->cost), QOS_OK);
@@ -261,16 +264,26 @@ static double worth(const struct terms *x, double turn_ns)
 }
 
 /* Each group has 99 % of its max-min share of the device, and each client of its group's, over 100 rounds. Returns the
- * least part of a share. */
-static double shares(struct check_rng *rng, uint64_t stream)
+ * least part of a share. flat: without groups, one request at a time. */
+static double shares(struct check_rng *rng, uint64_t stream, bool flat)
 {
-    struct terms *level[IDS > GROUPS ? IDS : GROUPS] = {NULL};
+    static const uint64_t factors[] = {80, 90, 100, 102, 110, 150}, bursts[] = {0, SECOND / 100, SECOND / 10};
+    struct terms *level[CLIENTS] = {NULL};
     double sum = 0, round = 0, least = 9, turn_ns = 0;
     static double got[CLIENTS];
     struct tags_grant flight[4];
     uint64_t now = SECOND, end;
     uint32_t g, i, flights = 0;
     draw(rng, IDS);
+    factor = flat ? factors[stream % 6] : 0;
+    if (flat) {
+        groups = 1;
+        clients_of[0] = (uint32_t)check_between(rng, 2, stream % 5 ? 12 : 100);
+        for (i = 0; i < clients_of[0]; i++)
+            client[i].weight = (double)check_between(rng, 1, stream % 3 ? 1 : 10);
+        config.at_limit = (enum tags_at_limit)(stream / 18 % 3);
+        config.reject_after_ns = UINT64_MAX - 1;
+    }
     memset(got, 0, sizeof got);
     memset(flight, 0, sizeof flight);
     config.mode = TAGS_PS;
@@ -278,10 +291,11 @@ static double shares(struct check_rng *rng, uint64_t stream)
     config.cost_max = stream % 4 ? 100 : 1;
     config.limit_burst_ns =
         stream % 2 ? check_between(rng, 0, 49) * 100000 : check_between(rng, 5, 100) * (SECOND / 1000);
+    config.limit_burst_ns = flat ? bursts[stream / 6 % 3] : config.limit_burst_ns;
     config.limit_burst_ns = config.limit_burst_ns ? config.limit_burst_ns : QOS_NOTHING;
     config.clients = CLIENTS;
-    config.groups = groups;
-    config.at_device_max = (uint32_t)check_between(rng, 1, 4);
+    config.groups = flat ? 0 : groups;
+    config.at_device_max = flat ? 1 : (uint32_t)check_between(rng, 1, 4);
     check_mem_new(&mem, tags_memsize(&config), 64, 0);
     CHECK_EQ(tags_init(&t, mem.mem, mem.size, &config), QOS_OK);
     CHECK_CONTEXT("shares, run %" PRIu64 ": %u groups, %u at the device", stream, groups, config.at_device_max);
@@ -317,9 +331,9 @@ static double shares(struct check_rng *rng, uint64_t stream)
         CHECK_EQ(tags_complete(&t, now, &flight[0], 0), QOS_OK);
         memmove(flight, flight + 1, --flights * sizeof *flight);
     }
-    for (i = 0; i < groups * IDS; i++) {
+    for (i = 0; i < CLIENTS; i++) {
         double part = got[i] / (client[i].share * (double)(now - SECOND) / (double)SECOND);
-        if (i % IDS >= clients_of[i / IDS])
+        if (flat ? i >= clients_of[0] : i / IDS >= groups || i % IDS >= clients_of[i / IDS])
             continue;
         least = smaller(part, least);
         CHECK_CONTEXT("shares, run %" PRIu64 ", client %u of group %u", stream, i % IDS, i / IDS);
@@ -555,9 +569,14 @@ int main(void)
     for (i = 0; i < check_scaled(60) && check_case("windows"); i++)
         windows(&rng, 20000);
     for (i = 0; i < check_scaled(40) && check_case("shares"); i++) {
-        part = shares(&rng, i);
+        part = shares(&rng, i, false);
         least = smaller(part, least);
     }
     printf("least part of a max-min share: %.4f\n", least);
+    for (i = 0, least = 9; i < check_scaled(72) && check_case("flat"); i++) {
+        part = shares(&rng, i, true);
+        least = smaller(part, least);
+    }
+    printf("the same without groups: %.4f\n", least);
     return check_end();
 }

@@ -959,14 +959,17 @@ static void oracle_lag(void)
     }
 }
 
-/* Promise `attribution`: under reward, on a serial device, clients that always wait get time by weight within 2 %, in any
- * order of completion. */
+/* Promise `attribution`: under reward, on a serial device, or where all at the device are served at once, clients that
+ * always wait get time by weight within 2 %, in any order of completion; with M channels told, if they take all in order. */
 static void oracle_attribution(void)
 {
     double least = 0, most = 0, slack = 0;
     uint32_t i;
-    if (run.ps || by_cost() || run.device_config.channels != 1 || !run.serial || !run.steady || run.cancels ||
-        run.forces || !run.calm || !run.fifo_clock || grouped())
+    const struct world_device_config *d = &run.device_config;
+    const bool told =
+        world_choice(run.w, F_TOLD) && !d->hashed && (run.depth <= d->channels || d->order == WORLD_IN_ORDER);
+    if (run.ps || by_cost() || !(d->channels == 1 || (told && !WORLD_TAGS_V02)) || !run.serial || !run.steady ||
+        run.cancels || run.forces || !run.calm || !run.fifo_clock || grouped())
         return;
     for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];

@@ -31,7 +31,8 @@
     X(AWAY, "away", "no once often")                                                                                   \
     X(TERMS, "terms", "same lower higher")                                                                             \
     WORLD_CLIENT_FIELDS(X)                                                                                             \
-    X(STAYS, "stays_ms", "0 10 30 100 500")
+    X(STAYS, "stays_ms", "0 10 30 100 500")                                                                            \
+    X(CANCEL_AFTER, "cancel_after_ms", "0 1 100 2000")
 struct world;
 struct world_rng;
 static void draw_more(struct world *w, struct world_rng *r);
@@ -50,8 +51,8 @@ static void draw_more(struct world *w, struct world_rng *r);
 struct request {
     uint64_t cost;
     uint32_t next, client, server, rho, delta;
-    double elsewhere; /* units, by the world's count: what delta should say */
-    bool cancel;
+    double elsewhere;     /* units, by the world's count: what delta should say */
+    bool cancel, in_time; /* cancelled before its charge to the limit is as old as the burst */
     struct tags_grant grant;
 };
 
@@ -81,8 +82,8 @@ struct tenant {
     struct account all, reserved;
     double owed, owed_reserved; /* units that it was not sent, though only its limit held it back; of its reservation */
     uint64_t wakes_ns, sent_ns; /* sent_ns: the last request, by any server */
-    uint32_t at_device;
-    bool forced, changes, leaves; /* changes: its terms will; leaves: it is no client until they do */
+    uint32_t at_device, lost[2], lost_most[2]; /* lost: at a device, and will be cancelled [in time] */
+    bool forced, changes, leaves;              /* changes: its terms will; leaves: it is no client until they do */
 };
 
 struct server {
@@ -119,6 +120,11 @@ static void draw_more(struct world *w, struct world_rng *r)
         return;
     if (w->seed % 8 == 1)
         world_draw_later(w, r);
+    for (k = 0; k < WORLD_COHORTS && w->seed % 8 == 5; k++) { /* shared words, requests that are cancelled late */
+        w->choice[F_JOINED] = 0;
+        w->choice[world_of(k, F_CANCEL)] = (uint8_t)world_between(r, 0, 2);
+        w->choice[world_of(k, F_CANCEL_AFTER)] = (uint8_t)world_between(r, 0, 3);
+    }
     if (w->seed % 8 != 3)
         return;
     w->choice[F_JOINED] = 1; /* clients that use one server after the other */
@@ -179,7 +185,8 @@ static void judge_owed(void)
         }
         t->owed += room ? t->limit * ns : 0;
         t->owed_reserved += queued ? t->reservation * ns : 0;
-        if (t->forced || t->limit <= 0 || choice(t->cohort, F_LOST) || choice(t->cohort, F_ARRIVALS))
+        if (t->forced || t->limit <= 0 || choice(t->cohort, F_LOST) || choice(t->cohort, F_ARRIVALS) ||
+            choice(t->cohort, F_CANCEL_AFTER))
             t->owed = 0; /* what a lost request told, or one that was queued for long, is charged late */
         if (!run.reservations_hold || choice(t->cohort, F_ARRIVALS) ||
             (t->limit > 0 && t->limit < 1.2 * t->reservation))
@@ -199,10 +206,10 @@ static void judge(struct tenant *t, uint32_t phase, double cost)
     if (phase == TAGS_PHASE_FORCED)
         t->forced = true;
     if (t->limit > 0)
-        judge_rate("limit_sum", t, &t->all, t->limit, n, limit_allows(t));
+        judge_rate("limit_sum", t, &t->all, t->limit, n, limit_allows(t) + t->lost_most[!t->forced] * most);
     if (t->reservation > 0 && phase == TAGS_PHASE_RESERVATION)
         judge_rate("reserve_sum", t, &t->reserved, t->reservation, n,
-                   t->reservation * run.lag_ns + (1 + servers) * most);
+                   t->reservation * run.lag_ns + (1 + servers + t->lost_most[0]) * most);
 }
 
 static void wake(uint32_t i, uint64_t at_ns)
@@ -222,6 +229,13 @@ static void ended(uint32_t id)
     wake(i, world_client_next_ns(&tenant[i].client));
 }
 
+/* A window may begin when they are there. */
+static void count_lost(struct tenant *t, uint32_t kind, bool more)
+{
+    t->lost[kind] += more;
+    t->lost_most[kind] = t->lost[kind] > t->lost_most[kind] ? t->lost[kind] : t->lost_most[kind];
+}
+
 static void to_device(uint32_t id, uint32_t phase)
 {
     struct request *r = &request[id];
@@ -232,8 +246,13 @@ static void to_device(uint32_t id, uint32_t phase)
     tenant[r->client].at_device++;
     tenant[r->client].sent_ns = tenant[r->client].at[r->server].sent_ns = run.now;
     tenant[r->client].at[r->server].last_units = units((double)r->cost) + r->elsewhere;
-    if (r->cancel) { /* before anything else happens */
-        world_queue_add(&run.ends, run.now, 1, id);
+    if (r->cancel) { /* before anything else happens, or late */
+        const uint64_t after_ns = (uint64_t)world_value(run.w, world_of(tenant[r->client].cohort, F_CANCEL_AFTER)) * MS;
+        struct tenant *t = &tenant[r->client];
+        r->in_time = after_ns > 0 && (double)after_ns <= run.burst_ns + units(t->largest) / t->limit;
+        count_lost(t, 0, after_ns > 0);
+        count_lost(t, 1, r->in_time);
+        world_queue_add(&run.ends, run.now + after_ns, 1, id);
         return;
     }
     judge(&tenant[r->client], phase, (double)r->cost);
@@ -561,6 +580,8 @@ static void step(void)
     while (world_queue_take(&run.ends, run.now, &e)) {
         const struct request *r = &request[e.index];
         if (e.kind == 1) {
+            tenant[r->client].lost[0] -= choice(tenant[r->client].cohort, F_CANCEL_AFTER) > 0;
+            tenant[r->client].lost[1] -= r->in_time;
             cancelled(r->server, e.index);
             continue;
         }
