@@ -759,7 +759,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *       HOLD ----------------> REST -------------------------> RISE -------------------> HOLD
  *       OPEN -- none for T --> REST        OPEN -- from the report of one that rested --> RISE
  *
- *       WATCH, TERMS, OPEN, OUT, FENCED   no tokens. OUT looks again in each epoch; FENCED is final
+ *       WATCH, TERMS, OPEN, OUT, FENCED   no tokens. OUT looks again in each epoch, also for another storage; FENCED is
+ *               final
  *       HOLD    tokens of `epoch`, the epoch that was read last. Valid while now < deadline_ns; after it a take first
  *               reads the period word: while that shows `epoch`, deadline_ns = time of the read + 1
  *       REST    no token in hand: the monitor takes back what is not used, without reports. It ends as HOLD does
@@ -2059,7 +2060,7 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *                                      | swapped; no epoch yet: NEW
  *       resume ---------> TAKING ------+
  *                           ^ no heartbeat for lease_ns
- *                         WAITING <-- any of the six that have the storage: the period word is another's
+ *                         WAITING <-- any but NEW of the six that have the storage: the period word is another's
  *
  *       NEW, OPENING     START: its epoch over or none, and the next one's counts ready
  *       ACTIVE, HOLDING  LOOK at each check, SET when the pool is to change; the running epoch is its own, or another's

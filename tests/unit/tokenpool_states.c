@@ -106,6 +106,29 @@ static void test_engine(void)
     CHECK(tokenpool_client_next(&a, MS, 30, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
     answer();
     CHECK_EQ(next(2 * MS), FENCED);
+    CHECK_CONTEXT("OPEN -> FENCED: another engine got the slot in the epoch before");
+    base(0);
+    hold(0);
+    CHECK_EQ(tokenpool_client_attach(&b, 0, 0, storage, sizeof storage), QOS_OK);
+    tokenpool_client_run(&b, MS, 0);
+    rig_run(&monitor, S);
+    tokenpool_client_hint(&a);
+    CHECK_EQ(next(S), WATCH);
+    answer();
+    CHECK_EQ(next(S), TERMS);
+    answer();
+    CHECK_EQ(next(S), OPEN);
+    answer();
+    CHECK_EQ(next(S + MS), FENCED);
+    CHECK_CONTEXT("HOLD -> OUT: another storage");
+    base(0);
+    hold(0);
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    rig_run(&monitor, MS);
+    tokenpool_client_hint(&a);
+    CHECK_EQ(next(MS), WATCH);
+    answer();
+    CHECK(rig_client(&a).stale && tokenpool_client_next_ns(&a, MS, 1) != QOS_NEVER);
 }
 
 /* It has tokens, none of them in hand: the next operation of a take says which state. */
