@@ -168,7 +168,8 @@ struct htb_config {
                                              * tokens. The chapter "tree" has a table */
     uint64_t debt_ns;              /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
     uint64_t lag_ns;               /* a slow device makes up for this much lost service; all classes alike
-                                    * lose what is older; 1..HTB_BURST_MAX_NS; 0: 1 s */
+                                    * lose what is older, also while one request takes longer at the device: give
+                                    * more than the largest does; 1..HTB_BURST_MAX_NS; 0: 1 s */
     uint64_t start_ns;             /* the time now */
     uint32_t depth_max;            /* levels below the root; 1..4096; 0: 8 */
     enum htb_bound bound;          /* on requests at the device, see the chapter on flight */
