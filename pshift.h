@@ -79,8 +79,8 @@
  *     the last solution, no warm start from it is possible.
  *   - Longest wait: let k requests be ahead in the same queue, w be the queue's weight,
  *     and W the sum of the other queues' weights. A request that gets an R-token waits
- *     at most (k / w + 1) * W + k picks. With an L-token it waits at most that long, plus
- *     one pick for each R-token that its server holds or gets meanwhile.
+ *     at most (k / w + 1) * 16 W + k picks. With an L-token it waits at most
+ *     (k / w + 1) * W + k picks, plus one for each R-token held or got there meanwhile.
  *   - Limit: all servers together serve at most L requests of a bucket in a period, and
  *     at most 2 L in any window of one period's length T, less what elapsed clocks drift
  *     in k T (k: the periods that one swap takes). This holds whatever happens to
@@ -94,7 +94,7 @@
  *     that it can be met, and rounds with withheld tokens are repeated at once. A lost
  *     message costs one interval, and so does demand that moves as a period begins.
  *     Without an owner, buckets without a limit go on with the shares of the last plan,
- *     renewed each T; buckets with a limit stop. R-tokens at one full server may be late.
+ *     renewed each T; buckets with a limit stop.
  *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
  *     But R-tokens that it keeps at t beyond R (1 - t / T) may cost others as many.
  */
@@ -440,8 +440,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_arrive(struct pshift_sche
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_cancel(struct pshift_scheduler *scheduler, uint32_t queue,
                                                               uint64_t n);
 /* Sets the weight, the number of requests served in one turn (Section V): 1..2^32 - 1 (0: 1). Used from the next turn
- * on. By equal turns a bucket whose R-tokens lie at one full server may miss a part of its reservation: weigh it more
- * there. */
+ * on. A turn with R-tokens is up to 16 times as long, by the R-tokens that the queue has: reservations need no
+ * weights. */
 QOS_API QOS_NODISCARD enum qos_status pshift_scheduler_change(struct pshift_scheduler *scheduler, uint32_t queue,
                                                               uint32_t weight);
 /* Replaces the queue's tokens. A debt is deducted at once, first from the R-tokens, then from the L-tokens. */
@@ -2573,9 +2573,14 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint3
  *   R-tokens. Step 2, if there are none: round robin over the queues that have requests and L-tokens. A queue of
  *   weight w keeps its turn for w requests, as long as it stays eligible. Step 3, the delay, is the caller's (next_ns).
  *
- *   Where we differ: the paper has one position for both steps. If the requests of a bucket with R-tokens come one by
- *   one, each moves the position of step 2 too, and the queues behind it wait without end. Here each step has its own
- *   position, so every wait is bounded (THE CONTRACT).
+ *   Where we differ: in step 1 a turn is longer by a factor of ceil(2 r / mean), at most 16. r: the queue's R-tokens;
+ *   mean: of r, over the turns of the last round. If demand comes evenly and each queue spends its R-tokens evenly,
+ *   what is left of a plan stays a plan that can be met. With equal turns, queues with few R-tokens spend theirs early
+ *   and get more than they need; a bucket whose R-tokens are all at one full server is served late, and too little.
+ *
+ *   And the paper has one position for both steps. If the requests of a bucket with R-tokens come one by one, each
+ *   moves the position of step 2 too, and the queues behind it wait without end. Here each step has its own position,
+ *   so every wait is bounded (THE CONTRACT).
  *
  *   A set of queues is a bitmap with two summary levels. A summary bit is set if its word one level below is not zero.
  *   Finding the next member reads at most 12 words, for 10 queues as for 200,000:
@@ -2592,6 +2597,8 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint3
  *   4. From void_ns on, by the caller's clock, no token is left that an agent installed before: limited queues have the
  *      default, the others the R-tokens of their last period again, once each period_ns until a new grant comes.
  */
+
+#define PSHIFT_PRIV_TURN_MAX 16u
 
 struct pshift_priv_queue {
     uint64_t pending, r_tokens, l_tokens;
@@ -2610,7 +2617,13 @@ struct pshift_priv_set {
 struct pshift_priv_cursor {
     uint32_t next; /* where the search begins */
     uint32_t turn; /* queue whose turn it is, QOS_NONE between turns */
-    uint32_t left; /* requests left in its turn */
+    uint64_t left; /* requests left in its turn */
+};
+
+/* A round of step 1: turns of ascending queues. */
+struct pshift_priv_round {
+    uint64_t tokens, mean; /* R-tokens of the queues as their turns began: the sum; the mean of the last round */
+    uint32_t turns, last;  /* number of turns; queue of the last one */
 };
 
 struct pshift_scheduler {
@@ -2618,6 +2631,7 @@ struct pshift_scheduler {
     struct pshift_priv_queue *queue; /* [queues] */
     struct pshift_priv_set reserved, normal, touched;
     struct pshift_priv_cursor r, l;
+    struct pshift_priv_round round;
     uint32_t busy; /* queues with requests */
     struct qos_counters counters;
     qos_counter_t debt;
@@ -2743,6 +2757,7 @@ QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler
 {
     const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
     const struct pshift_priv_cursor start = {0, QOS_NONE, 0};
+    const struct pshift_priv_round first = {0, UINT64_MAX, 0, 0}; /* its turns are equal */
     struct pshift_scheduler scratch;
     struct qos_layout layout;
     enum qos_status status = pshift_priv_config_status(config, pshift_scheduler_config_error(config));
@@ -2765,6 +2780,7 @@ QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler
     pshift_priv_set_clear(&scheduler->normal, config->queues);
     pshift_priv_set_clear(&scheduler->touched, config->queues);
     scheduler->r = scheduler->l = start;
+    scheduler->round = first;
     scheduler->busy = 0;
     scheduler->counters.granted = scheduler->counters.borrowed = 0;
     scheduler->counters.refused = scheduler->counters.waited = 0;
@@ -2912,6 +2928,21 @@ QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t que
     }
 }
 
+/* Begins a turn of step 1. Returns its requests (see the chapter's head). */
+QOS_PRIV uint64_t pshift_priv_r_turn(struct pshift_priv_round *round, uint32_t queue, const struct pshift_priv_queue *q)
+{
+    const uint64_t tokens = qos_min(q->r_tokens, PSHIFT_COUNT_MAX / PSHIFT_QUEUES_MAX); /* so the sum fits */
+    if (queue <= round->last && round->turns != 0) {
+        round->mean = round->tokens / round->turns;
+        round->tokens = round->turns = 0;
+    }
+    round->last = queue;
+    round->tokens += tokens;
+    round->turns++;
+    QOS_ASSERT(tokens != 0 && round->mean != 0 && round->turns <= PSHIFT_QUEUES_MAX);
+    return q->weight * qos_min((2 * tokens - 1) / round->mean + 1, PSHIFT_PRIV_TURN_MAX);
+}
+
 QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler, uint64_t now_ns,
                                               struct pshift_pick *pick)
 {
@@ -2935,7 +2966,7 @@ QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler
     QOS_ASSERT(q->pending != 0 && (reserved ? q->r_tokens : q->l_tokens) != 0);
     if (found != cursor->turn) {
         cursor->turn = found;
-        cursor->left = q->weight;
+        cursor->left = reserved ? pshift_priv_r_turn(&scheduler->round, found, q) : q->weight;
     }
     QOS_ASSERT(cursor->left != 0);
     cursor->left--;

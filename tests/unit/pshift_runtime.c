@@ -91,6 +91,64 @@ static void fair_beside_reservations(void)
         }
 }
 
+#define EVEN 12u
+
+/* So many picks, all with R-tokens. Returns the longest run of one queue. */
+static uint32_t picks_of(struct pshift_scheduler *scheduler, uint32_t picks, uint32_t *served)
+{
+    struct pshift_pick pick = {0, PSHIFT_NORMAL};
+    uint32_t last = EVEN, run = 0, longest = 0;
+    memset(served, 0, EVEN * sizeof *served);
+    for (; picks != 0; picks--) {
+        CHECK_EQ(pshift_scheduler_pick(scheduler, 0, &pick), QOS_OK);
+        CHECK_EQ(pick.backing, PSHIFT_RESERVATION);
+        run = pick.queue == last ? run + 1 : 1;
+        last = pick.queue;
+        longest = run > longest ? run : longest;
+        served[pick.queue]++;
+    }
+    return longest;
+}
+
+/* R-tokens are due at one time, so all are spent evenly, whatever a queue holds: at least 0.8 of its part. It stays so when
+ * tokens are set anew, and when queues have no requests any more. No turn is longer than 16. */
+static void even_spending(void)
+{
+    static const uint32_t held[2][EVEN] = {{1100, 180, 180, 180, 180, 180, 180, 180, 180, 180, 180, 180},
+                                           {100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200}};
+    struct pshift_scheduler_config config = {EVEN, 0};
+    struct pshift_scheduler scheduler;
+    struct check_mem m;
+    struct pshift_scheduler_state info = {0, 0, 0, 0, 0, 0};
+    uint32_t served[EVEN], round, q;
+    (void)MEM(m, pshift_scheduler_memsize(&config));
+    CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &config), QOS_OK);
+    for (q = 0; q < EVEN; q++)
+        CHECK_EQ(pshift_scheduler_arrive(&scheduler, q, 1000000), QOS_OK);
+    for (round = 0; round < 3; round++) {
+        uint32_t total = 0;
+        for (q = 0; q < EVEN; q++) {
+            CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, q, held[round % 2][q], 0), QOS_OK);
+            total += held[round % 2][q];
+        }
+        (void)picks_of(&scheduler, total / 2, served);
+        for (q = 0; q < EVEN; q++)
+            CHECK_LE(held[round % 2][q] * 4, served[q] * 10 + 80);
+    }
+    for (q = 0; q < EVEN; q++)
+        CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, q, q == 0 ? QOS_UNLIMITED : 1000 * q, 0), QOS_OK);
+    CHECK_EQ(picks_of(&scheduler, 1000, served), 16);
+    for (q = 0; q < EVEN; q++) {
+        CHECK_EQ(pshift_scheduler_info(&scheduler, q, &info), QOS_OK);
+        if (q != 2 && q != 6)
+            CHECK_EQ(pshift_scheduler_cancel(&scheduler, q, info.pending), QOS_OK);
+    }
+    (void)picks_of(&scheduler, 400, served);
+    CHECK_LE(285, served[6]);
+    CHECK_LE(served[6], 315);
+    CHECK(check_mem_free(&m));
+}
+
 static struct pshift_message blank; /* all zeros */
 static const struct qos_u128 boot = {0, 7}, nonce = {0, 4};
 
@@ -689,6 +747,7 @@ int main(void)
     check_begin("unit/pshift_runtime");
     scheduler_calls();
     fair_beside_reservations();
+    even_spending();
     agent_calls();
     larger_period();
     debts();

@@ -1669,7 +1669,8 @@ static void line_arrive(uint32_t i, uint32_t n)
         struct request *q = &x->request[x->pending];
         q->picks = lines.picks;
         q->got = lines.got;
-        q->most = (x->pending / x->weight + 1) * (lines.weights - x->weight) + x->pending + held;
+        q->most =
+            (x->pending / x->weight + 1) * (lines.weights - x->weight) * (lines.reserved ? 16 : 1) + x->pending + held;
         x->pending++;
     }
 }
@@ -1769,7 +1770,7 @@ static void queues_world(void)
             world_fail(run.w, "init", 0, "a weight is refused");
         lines.weights += line[i].weight;
         if (!lines.any)
-            line_tokens(i, lines.reserved ? 1000000 : 0, 1000000);
+            line_tokens(i, lines.reserved ? UINT64_C(4000) << 2 * i : 0, 1000000);
     }
     for (step = 0; step < 2000 && !run.w->broken; step++) {
         run.now = step;
