@@ -451,7 +451,8 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set; level >= the floor of debt (qos_level_charge).
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
  *      then the debt carried over, as a level (0: none).
- *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over.
+ *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over, its depth 0; in a
+ *      tree that has joined others what the rate bucket gains evenly in each ns.
  *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: the configured one).
  *   5. detours = queued requests + claims + nodes with a limit + resources - 1, and HTB_PRIV_JOINED in a tree that has
  *      joined others. htb_take takes its short path only if there is nothing else.
@@ -538,18 +539,18 @@ struct htb_priv_heap_entry {
 
 /* One per node in a tree that has joined others; only its thread reads and writes it. */
 struct htb_priv_lease {
-    uint64_t used, lent;     /* since the last exchange, cost: of a class's requests; that the node paid for */
-    uint32_t parts, rest;    /* this tree's share of the node's time, of HTB_PRIV_WHOLE; what a refill left of it */
-    bool noted;              /* is in joined.visit */
-    bool refused;            /* since the last exchange a request at the gate had to wait to borrow */
-    uint32_t demand;         /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
-    uint64_t below;          /* of `used`, group: paid by nodes below it */
-    uint64_t queued;         /* class: cost of its waiting requests */
-    uint64_t asked;          /* cost of the last one that had to wait there since then; 0: none had */
-    uint64_t want, want_own; /* used, but for what is below; below; smoothed */
-    uint64_t published;      /* what this tree wants of the node, as of the last exchange */
-    uint64_t lacked;         /* group: of its share as of then, what the pool did not have */
-    uint64_t turns;          /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
+    uint64_t used, lent;        /* since the last exchange, cost: of a class's requests; that the node paid for */
+    uint64_t granted, borrowed; /* class: its counters, less what is not in `used` and `lent` yet (wrap) */
+    uint32_t parts;             /* this tree's share of the node's time, of HTB_PRIV_WHOLE */
+    bool refused;               /* since the last exchange a request at the gate had to wait to borrow */
+    uint32_t demand;            /* this tree's part of the demand for the node, of HTB_PRIV_WANT: at least 1 */
+    uint64_t below;             /* of `used`, group: paid by nodes below it */
+    uint64_t queued;            /* class: cost of its waiting requests */
+    uint64_t asked;             /* cost of the last one that had to wait there since then; 0: none had */
+    uint64_t want, want_own;    /* used, but for what is below; below; smoothed */
+    uint64_t published;         /* what this tree wants of the node, as of the last exchange */
+    uint64_t lacked;            /* group: of its share as of then, what the pool did not have */
+    uint64_t turns;             /* group: weights of those that wait to borrow here; weight 1 counts 2^10 */
     uint64_t rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX]; /* of all trees together; limits as in buckets */
 };
 
@@ -739,43 +740,32 @@ static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
 #define HTB_PRIV_OWN 16u       /* in the heap of own tokens: they pass its next request */
 #define HTB_PRIV_RING 32u      /* may borrow, in its parent's ring: its limit passes its next request */
 #define HTB_PRIV_BACKLOG 64u   /* has a next request */
+#define HTB_PRIV_NOTED 128u    /* is in joined.visit */
 #define HTB_PRIV_NOTICE 512u   /* expired, not yet returned by htb_expired */
 #define HTB_PRIV_WATCHED 1024u /* has a place in flight.cls */
 #define HTB_PRIV_RESTED 2048u  /* group: at the last look of the maximizer, it asked for nothing */
 #define HTB_PRIV_RESTS 4096u   /* class: has nothing queued or outstanding */
 
-/* `parts` of some time. `rest` (may be NULL): what is left of it in units of 1 / HTB_PRIV_WHOLE ns, so that no time is
- * lost. */
-QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns, uint32_t *rest)
+/* `parts` of some time. */
+QOS_PRIV uint64_t htb_priv_part_of(uint64_t parts, uint64_t ns)
 {
-    const uint64_t low = ns % HTB_PRIV_WHOLE * parts + (rest ? *rest : 0);
-    if (rest)
-        *rest = low % HTB_PRIV_WHOLE;
-    return low / HTB_PRIV_WHOLE + ns / HTB_PRIV_WHOLE * parts;
+    return ns % HTB_PRIV_WHOLE * parts / HTB_PRIV_WHOLE + ns / HTB_PRIV_WHOLE * parts;
 }
 
 /* A tree's part of some time of the node: all of it, if it has not joined others. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_part_ns(const struct htb *tree, uint32_t id, uint64_t ns)
 {
-    return tree->joined.lease ? htb_priv_part_of(tree->joined.lease[id].parts, ns, NULL) : ns;
+    return tree->joined.lease ? htb_priv_part_of(tree->joined.lease[id].parts, ns) : ns;
 }
 
 /* The next exchange looks at the node. */
 QOS_PRIV void htb_priv_note(struct htb *tree, uint32_t id)
 {
-    if (tree->joined.lease[id].noted)
+    if (tree->node[id].flags & HTB_PRIV_NOTED)
         return;
     QOS_ASSERT(tree->joined.visits <= tree->classes);
-    tree->joined.lease[id].noted = true;
+    tree->node[id].flags |= HTB_PRIV_NOTED;
     tree->joined.visit[tree->joined.visits++] = id;
-}
-
-/* Counts a charged request as demand. */
-QOS_PRIV void htb_priv_lease_use(struct htb *tree, uint32_t id, uint32_t payer, uint64_t cost)
-{
-    tree->joined.lease[id].used += cost;
-    tree->joined.lease[payer].lent += cost;
-    htb_priv_note(tree, id);
 }
 
 /* How a request of n tokens at a node can be sent, if nobody else takes or asks. */
@@ -878,6 +868,8 @@ QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint6
     }
     htb_priv_set_bucket(tree, id, &p->rate, rate_per_s);
     htb_priv_set_bucket(tree, id, &p->limit, limit_per_s);
+    if (tree->joined.lease && limit_per_s == QOS_UNLIMITED)
+        p->limit.depth = (int64_t)(rate_per_s * tree->joined.lease[id].parts / HTB_PRIV_WHOLE);
 }
 
 /* What the device's pauses of the latest lag_ns took from a class whose requests are all at the device. */
@@ -888,11 +880,24 @@ QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
     return tree->cls[id].u.leaf.outstanding != 0 ? tree->flight.stalled_ns : 0;
 }
 
+/* The level of a bucket after some time. With parts of it, what goes into WHOLE ns evenly comes in each of these, the
+ * remainder at their end, of which there were `ends`: so no rate is rounded. */
+HTB_PRIV_INLINE int64_t htb_priv_earned(const struct htb_priv_bucket *b, int64_t depth, uint64_t parts, uint64_t ends,
+                                        uint64_t elapsed_ns)
+{
+    const uint64_t whole = b->rate * parts; /* at most 2^60 */
+    const int64_t level = qos_level_refill(b->level, depth, whole / HTB_PRIV_WHOLE, elapsed_ns);
+    return QOS_LIKELY(ends == 0) ? level : qos_level_refill(level, depth, whole % HTB_PRIV_WHOLE, ends);
+}
+
 QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_pair *p;
-    uint64_t elapsed_ns = now_ns - node->last_ns, more_ns; /* how long the rate buckets earn above their depth */
+    const uint64_t elapsed_ns = now_ns - node->last_ns;
+    const uint64_t parts = tree->joined.lease ? tree->joined.lease[id].parts : HTB_PRIV_WHOLE;
+    const uint64_t ends = tree->joined.lease ? now_ns / HTB_PRIV_WHOLE - node->last_ns / HTB_PRIV_WHOLE : 0;
+    uint64_t more_ns; /* how long the rate buckets earn above their depth */
     uint32_t r = 0;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
     if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG && node->pair.rate.rate != 0 &&
@@ -901,21 +906,19 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
         more_ns = qos_max(more_ns, qos_min(had_ns, tree->lag_ns));
     }
     QOS_ASSERT(more_ns <= tree->lag_ns);
-    node->last_ns = now_ns;
-    if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
-        elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
-        more_ns = htb_priv_part_of(tree->joined.lease[id].parts, more_ns, NULL);
-    }
+    if (QOS_UNLIKELY(more_ns != 0))
+        more_ns = htb_priv_part_of(parts, more_ns);
     for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
         uint64_t depth = (uint64_t)p->rate.depth;
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
             depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
                             QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
-        p->rate.level = qos_level_refill(p->rate.level, (int64_t)depth, p->rate.rate, elapsed_ns);
+        p->rate.level = htb_priv_earned(&p->rate, (int64_t)depth, parts, ends, elapsed_ns);
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
-            p->limit.level = qos_level_refill(p->limit.level, p->limit.depth, p->limit.rate, elapsed_ns);
+            p->limit.level = htb_priv_earned(&p->limit, p->limit.depth, parts, ends, elapsed_ns);
         QOS_ASSERT(p->limit.level <= p->limit.depth); /* without a limit: 0 */
     }
+    node->last_ns = now_ns;
 }
 
 QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
@@ -934,29 +937,24 @@ QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
     }
 }
 
-/* First time, not before now, at which bucket b of the node has `level_sub`: in a tree that has joined others the least
- * one of which the tree's part is what that takes. */
+/* First time, not before now, at which bucket b of the node has `level_sub`, which is more than it has. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_bucket_ready_ns(const struct htb *tree, uint32_t id,
                                                     const struct htb_priv_bucket *b, int64_t level_sub, uint64_t now_ns)
 {
-    const struct htb_priv_lease *lease = tree->joined.lease ? &tree->joined.lease[id] : NULL;
-    const uint64_t last_ns = tree->node[id].last_ns;
-    uint64_t ns = qos_elapsed_ns(last_ns, now_ns), wait_ns, some_ns;
-    if (QOS_UNLIKELY(lease != NULL)) {
-        uint32_t rest = lease->rest;
-        ns = htb_priv_part_of(lease->parts, ns, &rest);
-    }
-    wait_ns = qos_level_wait_ns(qos_level_refill(b->level, b->depth, b->rate, ns), level_sub, b->rate);
-    if (wait_ns == 0)
-        return now_ns;
-    ns = qos_sat_add(ns, wait_ns);
-    if (QOS_LIKELY(lease == NULL))
-        return qos_sat_add(last_ns, ns);
-    if (wait_ns == QOS_NEVER)
+    uint64_t last_ns = tree->node[id].last_ns, ns = 0, whole, lack;
+    if (b->rate == 0)
         return QOS_NEVER;
-    some_ns = (ns - 1) % lease->parts + 1; /* of the rest each `parts` take WHOLE */
-    some_ns = (some_ns * HTB_PRIV_WHOLE - lease->rest + lease->parts - 1) / lease->parts;
-    return qos_sat_add(last_ns, qos_sat_add(some_ns, qos_sat_mul((ns - 1) / lease->parts, HTB_PRIV_WHOLE)));
+    if (QOS_LIKELY(tree->joined.lease == NULL)) {
+        ns = qos_level_wait_ns(b->level, level_sub, b->rate);
+    } else { /* from the last whole WHOLE on; see htb_priv_earned */
+        whole = b->rate * tree->joined.lease[id].parts;
+        lack =
+            qos_wrap_sub((uint64_t)level_sub, (uint64_t)b->level) + whole / HTB_PRIV_WHOLE * (last_ns % HTB_PRIV_WHOLE);
+        last_ns -= last_ns % HTB_PRIV_WHOLE;
+        ns = qos_min(qos_level_wait_ns(0, (int64_t)(lack % whole), whole / HTB_PRIV_WHOLE), HTB_PRIV_WHOLE);
+        ns = qos_sat_add(ns, qos_sat_mul(lack / whole, HTB_PRIV_WHOLE));
+    }
+    return qos_max(now_ns, qos_sat_add(last_ns, ns));
 }
 
 /* First time, not before from_ns, at which the node's rate buckets, or its limit buckets, pass n[resources] and hold
@@ -1026,8 +1024,16 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
     tree->granted = qos_wrap_add(tree->granted, cost);
     if (before != htb_priv_nothing)
         tree->granted = qos_wrap_sub(tree->granted, htb_priv_ring_cost(tree, before));
-    else if (QOS_UNLIKELY(tree->joined.lease != NULL))
-        htb_priv_lease_use(tree, id, payer == QOS_NONE ? tree->classes : payer, cost);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL)) { /* costs are counted here, tokens of the short path by counters */
+        struct htb_priv_lease *lease = tree->joined.lease;
+        lease[id].granted = qos_wrap_add(lease[id].granted, first);
+        lease[id].borrowed = qos_wrap_add(lease[id].borrowed, payer == id ? 0 : first);
+        if (before == htb_priv_nothing) {
+            lease[id].used += cost;
+            lease[payer == QOS_NONE ? tree->classes : payer].lent += cost;
+            htb_priv_note(tree, id);
+        }
+    }
 }
 
 /* Is each of the n[resources] numbers of tokens in its range? */
@@ -1861,7 +1867,7 @@ QOS_PRIV uint64_t htb_priv_room(const struct htb *tree, uint32_t payer)
     if (QOS_UNLIKELY(tree->joined.lease != NULL) && payer < tree->classes)
         return qos_sat_sub(qos_max(bound_ns, f->knee_ns), f->now_ns - f->lends_ns);
     if (QOS_UNLIKELY(f->part != HTB_PRIV_EVEN) && bound_ns != QOS_UNLIMITED)
-        bound_ns = qos_max(htb_priv_part_of(htb_priv_exp2(f->part), bound_ns, NULL), 1);
+        bound_ns = qos_max(htb_priv_part_of(htb_priv_exp2(f->part), bound_ns), 1);
     return qos_sat_sub(bound_ns, htb_priv_counts_ns(tree));
 }
 
@@ -3421,7 +3427,8 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     node->parent = parent;
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
     QOS_ASSERT(node->depth <= tree->set.depth_max);
-    node->flags = (uint16_t)(HTB_PRIV_USED | (group ? HTB_PRIV_GROUP | HTB_PRIV_RESTED : HTB_PRIV_RESTS));
+    node->flags = (uint16_t)((node->flags & HTB_PRIV_NOTED) | HTB_PRIV_USED |
+                             (group ? HTB_PRIV_GROUP | HTB_PRIV_RESTED : HTB_PRIV_RESTS));
     __builtin_memset(&c->u, 0, sizeof c->u);
     if (group)
         c->u.group.first = c->u.group.run = c->u.group.heap = QOS_NONE;
@@ -3437,12 +3444,29 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         htb_priv_in_group(tree, id, true);
 }
 
+/* A class's takes on the short path count as demand. */
+QOS_PRIV void htb_priv_use(struct htb *tree, uint32_t id)
+{
+    struct htb_priv_lease *lease = &tree->joined.lease[id];
+    const struct qos_counters *c = &tree->cls[id].counters;
+    const uint64_t granted = qos_wrap_sub(c->granted, lease->granted),
+                   borrowed = qos_wrap_sub(c->borrowed, lease->borrowed);
+    lease->used += granted;
+    lease->lent += granted - borrowed;
+    lease->granted = c->granted;
+    lease->borrowed = c->borrowed;
+}
+
 /* A new class counts from zero. The stores are atomic because another thread may be reading. */
 QOS_PRIV void htb_priv_zero_counters(struct htb *tree, uint32_t id)
 {
     struct qos_counters *c = &tree->cls[id].counters;
     qos_counter_t *const counter[] = {&c->granted, &c->borrowed, &c->refused, &c->waited, &tree->cls[id].debt};
     size_t i;
+    if (tree->joined.lease) {
+        htb_priv_use(tree, id);
+        tree->joined.lease[id].granted = tree->joined.lease[id].borrowed = 0;
+    }
     for (i = 0; i < sizeof counter / sizeof *counter; i++)
         qos_counter_add(counter[i], qos_wrap_sub(0, *counter[i]));
 }
@@ -3622,7 +3646,8 @@ QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired,
 {
     struct htb_priv_class *c = &tree->cls[id];
     const uint32_t parent = tree->node[id].parent;
-    unsigned remains = tree->node[id].flags & HTB_PRIV_LIMITED; /* its debts are paid off meanwhile */
+    /* its debts are paid off meanwhile */
+    const unsigned remains = tree->node[id].flags & (HTB_PRIV_LIMITED | HTB_PRIV_NOTED);
     struct htb_request *r;
     (void)htb_priv_end_claims(tree, id, now_ns);
     htb_priv_unwatch(tree, id);
@@ -3905,9 +3930,10 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
 /* ==== chapter: several threads =====================================================================================
  *
  * A server with N threads gives each of them a tree, all with the same classes. The time of each class and group is
- * divided into HTB_PRIV_WHOLE parts: in a tree that holds k of them its buckets fill at the whole rate for k / WHOLE of
- * the time, and are as deep. Nothing is rounded, so the smallest rate arrives, and the trees together pass at most what
- * one tree would. The other chapters are true of each tree. Only htb_exchange touches words of other threads.
+ * divided into HTB_PRIV_WHOLE parts: in a tree that holds k of them its buckets fill at k / WHOLE of the rate, and are
+ * as deep. What is less than a sub-token in a ns comes at the end of each WHOLE ns. So nothing is rounded, the smallest
+ * rate arrives, and the trees together pass at most what one tree would. The other chapters are true of each tree. Only
+ * htb_exchange touches words of other threads.
  *
  *     tree 0          pool          tree 1        shared, for each node:  pool      parts that no tree holds
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
@@ -4066,6 +4092,16 @@ QOS_PRIV uint32_t htb_priv_from_pool(qos_word_t *pool, uint32_t most)
     return (uint32_t)more;
 }
 
+/* What of the remainder the time since the last whole WHOLE has brought: earned by the old parts, if not `again`, and
+ * not to be earned again by the new ones. */
+QOS_PRIV void htb_priv_remainder(struct htb_priv_bucket *b, uint64_t parts, uint64_t now_ns, bool again)
+{
+    const uint64_t some = b->rate == QOS_UNLIMITED ? 0 : b->rate * parts % HTB_PRIV_WHOLE * (now_ns % HTB_PRIV_WHOLE);
+    if (b->rate != 0)
+        b->level = qos_level_charge(b->level, again ? (int64_t)((some + HTB_PRIV_WHOLE - 1) / HTB_PRIV_WHOLE)
+                                                    : -(int64_t)(some / HTB_PRIV_WHOLE));
+}
+
 /* From now on the node has these parts. */
 QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts, uint64_t now_ns)
 {
@@ -4074,9 +4110,15 @@ QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts
     uint32_t r;
     QOS_ASSERT(parts <= HTB_PRIV_WHOLE);
     htb_priv_refill(tree, id, now_ns);
-    lease->parts = parts;
-    for (r = 0; r < tree->resources; r++)
+    for (r = 0; r < tree->resources; r++) {
+        struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
+        htb_priv_remainder(&p->rate, was, now_ns, false);
+        htb_priv_remainder(&p->limit, was, now_ns, false);
+        lease->parts = parts;
         htb_priv_set_pair(tree, id, r, lease->rate[r], lease->limit[r]);
+        htb_priv_remainder(&p->rate, parts, now_ns, true);
+        htb_priv_remainder(&p->limit, parts, now_ns, true);
+    }
     htb_priv_scale_lead(tree, id, was, parts);
 }
 
@@ -4104,6 +4146,8 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
         lease[id].parts = HTB_PRIV_WHOLE; /* until now */
         lease[id].demand = HTB_PRIV_WANT;
+        lease[id].granted = tree->cls[id].counters.granted;
+        lease[id].borrowed = tree->cls[id].counters.borrowed;
         for (r = 0; r < tree->resources; r++) {
             lease[id].rate[r] = htb_priv_pair_of(tree, id, r)->rate.rate;
             lease[id].limit[r] = htb_priv_pair_of(tree, id, r)->limit.rate;
@@ -4135,7 +4179,10 @@ QOS_PRIV uint64_t htb_priv_interval_cost(const struct htb *tree, uint32_t id)
 QOS_PRIV void htb_priv_use_up(struct htb *tree, uint32_t id)
 {
     struct htb_priv_lease *lease = &tree->joined.lease[id];
-    const uint64_t used = tree->node[id].flags & HTB_PRIV_GROUP ? 0 : lease->used, lent = lease->lent;
+    uint64_t used, lent;
+    htb_priv_use(tree, id); /* group: its counters are 0 */
+    used = tree->node[id].flags & HTB_PRIV_GROUP ? 0 : lease->used;
+    lent = lease->lent;
     lease->lent = 0;
     if ((used | lent) == 0)
         return;
@@ -4405,9 +4452,10 @@ QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
     for (i = 0; i < joined->visits; i++) { /* who wants nothing, and has published that, leaves */
         const uint32_t id = joined->visit[i];
         struct htb_priv_lease *lease = &joined->lease[id];
-        lease->noted = (lease->published | lease->turns | lease->want | lease->want_own) != 0;
+        const bool stays = (lease->published | lease->turns | lease->want | lease->want_own) != 0;
         lease->turns = 0;
-        if (lease->noted)
+        htb_priv_mark(tree, id, HTB_PRIV_NOTED, stays);
+        if (stays)
             joined->visit[kept++] = id;
     }
     joined->visits = kept;
@@ -4761,16 +4809,28 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
+/* The same in a joined tree, where the remainder of the rate comes. */
+QOS_PRIV_NOINLINE int64_t htb_priv_earned_one(const struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    const struct htb_priv_node *node = &tree->node[id];
+    return htb_priv_earned(&node->pair.rate, node->pair.rate.depth, tree->joined.lease[id].parts,
+                           now_ns / HTB_PRIV_WHOLE - node->last_ns / HTB_PRIV_WHOLE, now_ns - node->last_ns);
+}
+
 /* The level of node `id` as of now, which the caller stores once: charged or not. */
 QOS_PRIV int64_t htb_priv_refill_one(struct htb *tree, uint32_t id, bool joined, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
-    const struct htb_priv_bucket *b = &node->pair.rate;
-    uint64_t elapsed_ns = now_ns - node->last_ns;
+    struct htb_priv_bucket *b = &node->pair.rate;
+    uint64_t elapsed_ns;
+    if (joined && QOS_UNLIKELY((now_ns ^ node->last_ns) >= HTB_PRIV_WHOLE)) {
+        b->level = htb_priv_earned_one(tree, id, now_ns);
+        node->last_ns = now_ns;
+    }
+    elapsed_ns = now_ns - node->last_ns;
     node->last_ns = now_ns;
-    if (joined)
-        elapsed_ns = htb_priv_part_of(tree->joined.lease[id].parts, elapsed_ns, &tree->joined.lease[id].rest);
-    return qos_level_refill(b->level, b->depth, b->rate, elapsed_ns);
+    return joined ? qos_level_refill(b->level, b->depth, (uint64_t)node->pair.limit.depth, elapsed_ns % HTB_PRIV_WHOLE)
+                  : qos_level_refill(b->level, b->depth, b->rate, elapsed_ns);
 }
 
 /* The long path. Who is refused on the short one learns here for how long. */
@@ -4789,18 +4849,21 @@ HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id,
     struct htb_priv_bucket *b = &node->pair.rate;
     const int64_t n_sub = (int64_t)tokens * QOS_SUBTOKENS;
     int64_t level = htb_priv_refill_one(tree, id, joined, now_ns);
-    uint32_t at, payer = id;
+    uint32_t at;
     bool own, paid;
     QOS_ASSERT((tree->queued | tree->claims) == 0 && tree->resources == 1 && !(node->flags & HTB_PRIV_LIMITED));
-    own = paid = (n_sub == 0) | (level >= htb_priv_gate(tree, b, tokens));
+    if (joined)
+        htb_priv_note(tree, id);
+    own = paid = level >= htb_priv_gate(tree, b, tokens);
     b->level = level - (n_sub & -(int64_t)own);
     do {
         at = node->parent;
-        payer = paid ? payer : at;
         node = &tree->node[at];
         b = &node->pair.rate;
         level = htb_priv_refill_one(tree, at, joined, now_ns);
         if (QOS_LIKELY(paid | (level >= n_sub)) || level >= htb_priv_gate(tree, b, tokens)) {
+            if (joined && node->depth != 0) /* what the root lends nobody asks */
+                tree->joined.lease[at].lent += paid ? 0 : tokens;
             paid = true;
             level = qos_level_charge(level, n_sub);
         }
@@ -4810,12 +4873,9 @@ HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id,
         return htb_priv_take_long(tree, now_ns, id, tokens);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, tokens & qos_wrap_sub((uint64_t)own, 1));
-    if (joined)
-        htb_priv_lease_use(tree, id, payer, tokens + (n_sub == 0)); /* as htb_priv_ring_cost */
     return QOS_OK;
 }
 
-/* The same in a tree that has joined others. Separate, so that the path of htb_take is short. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
     return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, true, now_ns);
@@ -4823,10 +4883,11 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_
 
 QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
+    const bool is_short = qos_wrap_sub(n, 1) < QOS_TOKENS_MAX; /* who needs nothing passes at any level */
     now_ns = htb_priv_now(tree, now_ns);
-    if (QOS_LIKELY(tree->detours == 0 && n <= QOS_TOKENS_MAX))
+    if (QOS_LIKELY(tree->detours == 0 && is_short))
         return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
-    if (tree->detours == HTB_PRIV_JOINED && n <= QOS_TOKENS_MAX)
+    if (tree->detours == HTB_PRIV_JOINED && is_short)
         return htb_priv_take_joined(tree, now_ns, id, n);
     return htb_priv_take_long(tree, now_ns, id, n);
 }

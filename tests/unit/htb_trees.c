@@ -621,6 +621,10 @@ static void both_paths(void)
         k = (uint32_t)check_between(&rng, 0, 3) == 0;
         id = (uint32_t)check_between(&rng, round % 10000 < 5000 ? 3 : 5, IDS);
         n[0] = check_between(&rng, 0, 150);
+        for (p = 0; p < 2 * PAIRS && round % 1000 == 999; p++) { /* another class of this id */
+            CHECK_EQ(htb_release(&many[p].tree, now, IDS), QOS_OK);
+            reserve(&many[p], IDS, 2, IDS * 10000, 0, 0);
+        }
         for (p = 0; p < PAIRS; p++) {
             (void)htb_exchange(&many[2 * p].tree, now);
             (void)htb_exchange(&many[2 * p + 1].tree, now);
