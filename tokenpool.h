@@ -1101,16 +1101,25 @@ QOS_PRIV uint64_t tokenpool_client_priv_room(const struct tokenpool_client *clie
     return qos_sat_sub(client->limit, client->kept + client->gained);
 }
 
+/* Near the end of an epoch in which it had nothing to do for a part, before its first call, too. */
+QOS_PRIV bool tokenpool_client_priv_idled(const struct tokenpool_client *client)
+{
+    uint64_t period_ns = client->head.period_ns, start_ns = qos_sat_sub(client->due_ns, period_ns);
+    return tokenpool_client_priv_phase(client) != TOKENPOOL_PRIV_EARLY &&
+           qos_sat_add(client->idle_ns, qos_elapsed_ns(start_ns, client->begin_ns)) > period_ns / 8;
+}
+
 /* Of a report: 0 rests, 1 at work, 2 with a queue, 3 waited for tokens, more than the time for a batch at the end. A
- * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit, or of
- * an engine that was not there from the start: what it left says nothing of the node. */
+ * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit, of an
+ * engine that was not there from the start, or that idled: what it left says nothing of the node. */
 QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t need, uint64_t done)
 {
     bool more = client->due_ns &&
                 tokenpool_client_priv_lack(client, qos_max(client->waiting, 1)) <= tokenpool_client_priv_room(client);
-    if (more && client->waited_ns > client->head.period_ns / 64)
+    bool idled = tokenpool_client_priv_idled(client);
+    if (more && client->waited_ns > client->head.period_ns / (idled ? 8 : 64))
         return 3;
-    if (more && (client->queued > done / 50 || (client->waiting && client->asked)))
+    if (more && !idled && (client->queued > done / 50 || (client->waiting && client->asked)))
         return 2;
     return !tokenpool_client_priv_still(client, need);
 }
@@ -1201,7 +1210,8 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         if (waits) {
             client->waited_ns = qos_sat_add(client->waited_ns, qos_elapsed_ns(client->refused_ns, now_ns));
             client->refused_ns = now_ns;
-        } else if (!takes && client->under_way + tokenpool_client_priv_own(client) <= client->completed) {
+        } else if (!takes && !client->queued &&
+                   client->under_way + tokenpool_client_priv_own(client) <= client->completed) {
             client->idle_ns = qos_sat_add(client->idle_ns, qos_elapsed_ns(client->tick_ns, now_ns));
         }
         tokenpool_client_priv_decay(client);
@@ -2149,7 +2159,7 @@ struct tokenpool_monitor {
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
     uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
     bool again;                    /* the last fall is judged once more */
-    bool starved;                  /* in the last period: many tokens were left, and all waited for some */
+    bool lost;                     /* in the last period: many tokens were left, and all waited for some */
     bool grew;                     /* this period began with a growth */
     bool crowd;                    /* at the end of a period, for the next: many wait */
     struct tokenpool_monitor_state info;
@@ -2531,7 +2541,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     monitor->window_used = monitor->window_at = monitor->grown = monitor->vain = monitor->trusted = 0;
     monitor->gap = monitor->since = 0;
     monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = monitor->without = 0;
-    monitor->grew = monitor->starved = monitor->again = false;
+    monitor->grew = monitor->lost = monitor->again = false;
     monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
@@ -2671,8 +2681,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     unused = !heard || kept + issued / 64 < issued; /* it returned some of its reservation */
     monitor->under[id] = unused ? monitor->under[id] + 1 : 0;
     monitor->demand[id] = heard ? (uint8_t)(word >> 52 & 3) : 0;
-    monitor->waiting += monitor->demand[id] == 3;
-    monitor->wanting += monitor->demand[id] >= 2;
+    monitor->waiting += last && monitor->demand[id] == 3;
+    monitor->wanting += last && monitor->demand[id] >= 2;
     left = qos_sat_sub(kept, done);
     monitor->unwanted += last && monitor->demand[id] < 2 ? left : 0;
     monitor->late += monitor->demand[id] == 2 ? left : 0;
@@ -2728,9 +2738,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   grows. The guard keeps tokens from the others for the sake of a client that says it is behind, and these count as
  *   left by them. Who wants tokens alone can be slow or lie, and nobody can tell: its word counts in full.
  *
- *   If all who want tokens waited for them, and an eighth of Omega or more is left, the tokens are lost: by a stray
- *   store, or as the monitor paused. At a node that is slower clients wait for I/Os. So such a period teaches nothing,
- *   unless the one before was the same; nor does one in which U is above what was claimed at the last look, long ago.
+ *   At a node that is slower clients wait for I/Os. So if all who want tokens waited for them, what is left says
+ *   nothing. If that is an eighth of Omega or more, the tokens are lost, by a stray store or as the monitor paused,
+ *   unless the period before was the same. Nor does a period teach in which U is above what was claimed at the last
+ *   look, long ago; nor who idled for an eighth of it (a burst that ends late), or did not report in its last quarter.
  *
  *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
  *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
@@ -2817,7 +2828,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
     uint64_t about = qos_max(omega / 256, final + final / 4); /* so exactly U is known */
     uint64_t others = qos_sat_sub(left, monitor->lone), lower, some = qos_max(monitor->fallen / 5, about);
-    bool unmet, vain, starved, stray, back, doubt, again;
+    bool unmet, vain, starved, lost, stray, back, doubt, again;
     if (config->flags & TOKENPOOL_FIXED)
         return;
     if (omega > monitor->info.reserved) { /* else the pool had only what was returned */
@@ -2826,9 +2837,10 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         left = qos_max(left, qos_sat_sub(idle, within));
         others = qos_max(others, qos_sat_sub(idle, monitor->lone));
     }
-    starved = monitor->waiting && monitor->waiting == monitor->wanting && !monitor->grew && left > omega / 8;
-    stray = starved && !monitor->starved;
-    monitor->starved = starved;
+    starved = monitor->waiting && monitor->waiting == monitor->wanting && !monitor->grew;
+    lost = starved && left > omega / 8;
+    stray = lost && !monitor->lost;
+    monitor->lost = lost;
     if (stray || (monitor->said > used && late_ns > 2 * config->check_ns)) {
         monitor->used_before = monitor->used_fallen = 0;
         monitor->again = false;
@@ -2840,7 +2852,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->excused = vain ? 0 : monitor->excused;
     }
     monitor->used_fallen = 0;
-    unmet = left > monitor->excused + qos_max(monitor->excused / 2, about);
+    unmet = (lost || !starved) && left > monitor->excused + qos_max(monitor->excused / 2, about);
     if (monitor->grew) /* was that step too much? then the next one later */
         monitor->gap = unmet ? (uint32_t)qos_min(2u * monitor->gap + 2u, 8) : 0;
     monitor->grew = false;

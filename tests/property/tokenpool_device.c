@@ -2,7 +2,7 @@
 // proves: that this can meet, also on a node faster than its profile, without it 99 % of min(R, an equal share), told or not,
 // proves: also after a fall and while steps up are tried. After a fall below the sum of reservations what idle clients leave is
 // proves: used, and the estimate is back within 5 periods; no later step beyond the node stays. With the guard 0.8 of what others
-// proves: leave of a large R is used. A stray store into the pool word costs one period's tokens at most; no pause is a fall
+// proves: leave of a large R is used. Bursts far below the estimate are no fall. A stray store into the pool word costs one period's tokens at most; no pause is a fall
 // links: -lm
 // variants: native
 // coverage: report
@@ -16,7 +16,7 @@ struct one {
     struct tokenpool_client engine;
     uint64_t reservation, under_way, done;
     double wants, queued, credit, got; /* wants: I/Os a period */
-    bool told;
+    bool told, bursts; /* bursts: all that it wants of a period comes at once, and it makes no call without */
 };
 
 static struct {
@@ -144,8 +144,11 @@ static void period(unsigned p, double rate)
             uint64_t own = now;
             if (i == 0 && p >= 5)
                 own += (uint64_t)(node.jumps * (p + (step >= p * 613 % node.steps)) * 1e9);
-            c->queued = fmin(c->queued + c->wants / node.steps, c->wants);
-            if (c->queued < 1 || c->under_way >= DEPTH)
+            if (!c->bursts)
+                c->queued = fmin(c->queued + c->wants / node.steps, c->wants);
+            else if (step == (p * 613 + i * 271) % node.steps)
+                c->queued += c->wants;
+            if (!c->bursts && (c->queued < 1 || c->under_way >= DEPTH))
                 tokenpool_client_run(&c->engine, own, 0);
             while (c->queued >= 1 && c->under_way < DEPTH && take(c, own) == QOS_OK) {
                 c->under_way++;
@@ -360,6 +363,38 @@ static void test_paced(void)
     printf("paced: others use at least %.2f of what is left\n", least);
 }
 
+/* The node is faster than the profile. What comes is less than the estimate, in bursts, or tokens are short as reservations
+ * stay unused: neither says that the node is slow. */
+static void test_low(uint32_t flags)
+{
+    unsigned k, p, i;
+    double least = 1;
+    for (k = 0; k < 12; k++) {
+        begin(2000, 2000, flags);
+        node.steps = 1000;
+        for (i = 0; i < 2 && k; i++)
+            add(0, 20 + 10 * k, false);
+        add(k ? 1000 : 700, 0, false);
+        if (k == 0) {
+            add(800, 60, false);
+            add(0, 20000, false);
+            add(0, 400, false);
+        }
+        for (i = 0; i < 2 && k; i++)
+            node.of[i].bursts = true;
+        attach();
+        CHECK_CONTEXT("low, flags %u, case %u", flags, k);
+        for (p = 0; p < 60; p++) {
+            struct tokenpool_monitor_state state;
+            period(p, 3400);
+            tokenpool_monitor_info(&monitor, &state);
+            least = fmin(least, (double)state.capacity / 2000);
+            CHECK_GE(state.capacity, 1800);
+        }
+    }
+    printf("low, flags %u: the estimate is at least %.2f of the profile\n", flags, least);
+}
+
 /* The node is faster than the profile, and a client is not: a reservation near client_capacity is met all the same, also when
  * it is used after others had raised the estimate. */
 static void test_faster(void)
@@ -437,6 +472,7 @@ static void test_unknown(void)
 
 int main(void)
 {
+    uint32_t flags;
     check_begin("property/tokenpool_device");
     if (check_case("guard"))
         test_reservations(TOKENPOOL_GUARD);
@@ -448,6 +484,8 @@ int main(void)
         test_fall_after_step();
     if (check_case("paced"))
         test_paced();
+    for (flags = 0; flags <= (TOKENPOOL_GUARD | TOKENPOOL_ORDERED) && check_case("low"); flags++)
+        test_low(flags);
     if (check_case("unknown"))
         test_unknown();
     if (check_case("faster"))
