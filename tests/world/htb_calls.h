@@ -246,13 +246,15 @@ static bool acc_ends_by(uint32_t c, uint64_t ns)
            (c != 0 && acc.node[c].terms.expires_ns != 0 && acc.node[c].terms.expires_ns <= acc.now + ns);
 }
 
-/* How many requests of this cost a class or group that is behind by `lead` has before it is not. */
-static wide acc_times(wide lead, wide weight, wide cost)
+#define ACC_MANY ((wide)1 << 42) /* no cost counts more in the rings */
+
+/* How many requests of this cost a class or group that is behind by `lead` has before it is not. At most: of what the
+ * cost counts in the rings. */
+static wide acc_times(wide lead, wide weight, wide cost, bool most)
 {
+    cost = most ? acc_least(cost, ACC_MANY) : cost;
     return lead <= 0 ? 1 : (lead * weight + ACC_UNIT * cost - 1) / (ACC_UNIT * cost);
 }
-
-#define ACC_MANY ((wide)1 << 42)
 
 /* Does the claim of class c count before class id at node i, ns from now, and for how many such requests? Of a group that
  * the class is not in only the first claim does, and the class stands where its own group will be after the claims there
@@ -278,7 +280,7 @@ static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns, wid
             wide fewest, largest;
             one = acc_counts(d, id, i, ns, &fewest, &largest);
             most += one != NO ? acc_cost(acc.node[d].claim.n) * largest : 0;
-            least += one == YES && sure ? acc_cost(acc.node[d].claim.n) * fewest : 0;
+            least += one == YES && sure ? acc_least(acc_cost(acc.node[d].claim.n), ACC_MANY) * fewest : 0;
         } else if (acc_below(d, acc_child(g, c))) {
             one = acc_before(d, c);
             first = one == YES && sure ? NO : one != NO && first == YES ? MAYBE : first;
@@ -288,14 +290,14 @@ static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns, wid
     slop = acc.slop + (most == 0 ? 0 : acc.resources > 1 ? ACC_UNIT : 64) * (wide)acc.classes;
     weight = (wide)acc.node[acc_child(g, c)].terms.weight;
     if (first == NO || most == 0) {
-        *few = acc_times(lead - slop, weight, acc_cost(acc.node[c].claim.n));
-        *many = acc_times(lead + slop, weight, acc_cost(acc.node[c].claim.n));
+        *few = acc_times(lead - slop, weight, acc_cost(acc.node[c].claim.n), false);
+        *many = acc_times(lead + slop, weight, acc_cost(acc.node[c].claim.n), true);
         return first == NO ? NO : acc_before(c, id) < first ? acc_before(c, id) : first;
     }
     least = lead + acc_least(least, ACC_MANY) * ACC_UNIT / (wide)acc.node[acc_child(g, id)].terms.weight;
     most = lead + most * ACC_UNIT / (wide)acc.node[acc_child(g, id)].terms.weight;
-    *few = acc_times(least - slop, weight, acc_cost(acc.node[c].claim.n));
-    *many = acc_times(most + slop, weight, acc_cost(acc.node[c].claim.n));
+    *few = acc_times(least - slop, weight, acc_cost(acc.node[c].claim.n), false);
+    *many = acc_times(most + slop, weight, acc_cost(acc.node[c].claim.n), true);
     return most < -slop ? NO : least > slop ? first : MAYBE;
 }
 
