@@ -234,19 +234,33 @@ serve() {
     cat "$d/err"
     exit 1
 }
-# U6: more connections than the server may have files, which send nothing; when they are gone it serves as before.
+# U6: more connections than the server may have files, which send nothing; when they are gone it serves as before, though
+# some go on asking without a pause.
 survives_flood() { # LINE BYTES PROGRAM ARGUMENT...
-    local line=$1 bytes=$2 got
+    local line=$1 bytes=$2 got busy
     printf '#!/bin/bash\nulimit -n 40\nexec "%s" "$@"\n' "$3" >"$d/few" && chmod +x "$d/few"
     serve "$d/few" "${@:4}"
-    perl -MIO::Socket::INET -e 'my @s = map {IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0], Timeout => 2)} 1 .. 100; sleep 1' "$port"
+    perl -MIO::Socket::INET -e 'sub more {map {IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0], Timeout => 2)} 1 .. shift}
+        my @busy = more(6); my @idle = more(60); sleep 1; @idle = (); $| = 1; print "gone\n";
+        for (1 .. 1e9) {for (@busy) {$_->syswrite("$ARGV[1]\n") or exit} for (@busy) {$_->sysread(my $b, 65536)}}' "$port" "$line" >"$d/busy" &
+    busy=$!
+    within_s 60 grep -q gone "$d/busy"
     got=$( (exec 5<>"/dev/tcp/127.0.0.1/$port" && printf '%s\n' "$line" >&5 && timeout 20 head -c "$bytes" <&5 | wc -c) 2>/dev/null)
     expect "after a flood of idle connections it answers" [ "$got" = "$bytes" ]
+    kill "$busy"
     kill -TERM "$pid"
     wait "$pid"
     expect "and ends by SIGTERM" [ $? = 0 ]
     pid=
 }
+# A client sends a line that is wrong, half closes and resets, all before the server looks: no SIGPIPE ends it.
+survives_reset() { # LINE BYTES
+    perl -MIO::Socket::INET -MSocket -e 'my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0]); select undef, undef, undef, 0.3;
+        kill "STOP", $ARGV[1]; $s->syswrite("wrong\n"); $s->shutdown(1); setsockopt $s, SOL_SOCKET, SO_LINGER, pack "ii", 1, 0;
+        close $s; kill "CONT", $ARGV[1]' "$port" "$(pgrep -P "$pid")"
+    expect "it outlives a client that is gone before its answer" [ "$( (ask_some "$port" "$1" "$2") 2>/dev/null | wc -c)" = "$2" ]
+}
+ask_some() { exec 5<>"/dev/tcp/127.0.0.1/$1" && printf '%s\n' "$2" >&5 && timeout 20 head -c "$3" <&5; }
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 up_or_ended() { listens "$port" || ! kill -0 "$pid" 2>/dev/null; }
 ask() { # PORT LINE: prints the server's answer, until it closes

@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -189,11 +190,12 @@ int gate_socket(const char *option, const char *text, int flags)
     struct sockaddr_storage address;
     const socklen_t bytes = gate_address_of(option, text, &address);
     const struct sockaddr *a = (const struct sockaddr *)&address;
+    struct stat st;
     int one = 1, fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (fd >= 0 && address.ss_family == AF_UNIX) {
         if (connect(fd, a, bytes) == 0)
             tool_die(TOOL_FAILED, "%s: another process listens there", text);
-        if (errno == ECONNREFUSED) /* a process before us has left it */
+        if (errno == ECONNREFUSED && stat(text, &st) == 0 && S_ISSOCK(st.st_mode)) /* a process before us has left it */
             (void)unlink(text);
     }
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 || bind(fd, a, bytes) != 0 ||
@@ -493,12 +495,16 @@ static void write_stats(void)
     size_t bytes = 0;
     char *text;
     FILE *f;
+    bool good;
     if (!gate_settings.stats_file)
         return;
     text = metrics_text(true, &bytes);
     snprintf(path, sizeof path, "%s.new", gate_settings.stats_file);
     f = fopen(path, "w");
-    if (!f || fwrite(text, 1, bytes, f) != bytes || fclose(f) != 0 || rename(path, gate_settings.stats_file) != 0)
+    good = f && fwrite(text, 1, bytes, f) == bytes;
+    if (f)
+        good = fclose(f) == 0 && good; /* also on a full disk */
+    if (!good || rename(path, gate_settings.stats_file) != 0)
         tool_warn("%s: %s", gate_settings.stats_file, strerror(errno));
     free(text);
 }

@@ -809,8 +809,10 @@ static void write_stats(void)
         good = fclose(f) == 0 && good;
     }
     out = good ? fopen(path, "we") : NULL;
-    if (!out || fwrite(text, 1, length, out) != length || fclose(out) != 0 || rename(path, qos.stats_path) != 0)
-        good = false;
+    good = out && fwrite(text, 1, length, out) == length;
+    if (out)
+        good = fclose(out) == 0 && good; /* also on a full disk */
+    good = good && rename(path, qos.stats_path) == 0;
     if (!good && !told)
         nbdkit_error("qos-stats=%s: %s", qos.stats_path, strerror(errno));
     told = !good;

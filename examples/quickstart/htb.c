@@ -16,7 +16,8 @@
 #define REQUEST_MAX 1048576u
 #define TENANTS 3
 #define FILES_MAX 1024
-#define ACCEPT_AGAIN_NS 100000000u /* after an accept that failed */
+#define FILES_OTHER 16             /* no connections */
+#define ACCEPT_AGAIN_NS 100000000u /* after an accept that failed, or at a tenant that has all its places */
 static const struct htb_class terms[TENANTS] = {
     {.rate_per_s = {10000000}},                          /* 10 MB/s reserved, and half of the surplus */
     {.rate_per_s = {5000000}, .limit_per_s = {8000000}}, /* 5 MB/s reserved, never more than 8 */
@@ -31,7 +32,8 @@ static struct source {          /* 1. what epoll points to: a listener, or a con
 } sources[FILES_MAX]; /* by file descriptor */
 static struct htb tree;
 static struct source *listeners[TENANTS];
-static uint64_t accept_ns = QOS_NEVER; /* when to accept again; QOS_NEVER: it does */
+static uint64_t places[TENANTS], places_max; /* connections of a tenant; at most its share of the files */
+static uint64_t accept_ns = QOS_NEVER;       /* when all listeners accept again; QOS_NEVER: they do */
 static int epoll_fd;
 static volatile sig_atomic_t stop;
 
@@ -62,27 +64,25 @@ static void watch(struct source *s, uint32_t events, int how)
 static void hang_up(struct source *s) /* 5. a client that goes takes its request with it */
 {
     (void)!htb_cancel(&tree, clock_ns(), &s->request); /* if it waits */
+    places[s->request.class_id - 1]--;
     close(s->fd);
 }
 
-static void accept_clients(bool yes)
+static void on_listener(struct source *listener)
 {
-    for (int i = 0; i < TENANTS; i++)
-        watch(listeners[i], yes ? EPOLLIN : 0, EPOLL_CTL_MOD);
-    accept_ns = yes ? QOS_NEVER : clock_ns() + ACCEPT_AGAIN_NS;
-}
-
-static void on_listener(const struct source *listener)
-{
-    const int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
+    uint64_t *taken = &places[listener->request.class_id - 1];
+    const bool full = *taken >= places_max; /* so no tenant takes the files of another */
+    const int fd = full ? -1 : accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (!full && fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
         return;                      /* that client has gone */
-    if (fd < 0 || fd >= FILES_MAX) { /* no more files: those who are here are served on, others wait */
+    if (fd < 0 || fd >= FILES_MAX) { /* no place: this tenant's clients who are here are served on, others wait */
         if (fd >= 0)
             close(fd);
-        accept_clients(false);
+        watch(listener, 0, EPOLL_CTL_MOD);
+        accept_ns = qos_min(accept_ns, clock_ns() + ACCEPT_AGAIN_NS);
         return;
     }
+    ++*taken;
     sources[fd] = (struct source){.request = {.class_id = listener->request.class_id}, .fd = fd};
     watch(&sources[fd], EPOLLIN, EPOLL_CTL_ADD);
 }
@@ -113,6 +113,7 @@ static void send_some(struct source *s) /* 4. as much as the connection takes, a
 
 static void on_line(struct source *s)
 {
+    static const char wrong[] = "error: send one number of bytes in a line, 1 to 1048576\n";
     char *end;
     ssize_t got = read(s->fd, s->line + s->line_len, sizeof s->line - 1 - s->line_len);
     s->line_len += got > 0 ? (size_t)got : 0;
@@ -120,8 +121,10 @@ static void on_line(struct source *s)
     if (got > 0 && !strchr(s->line, '\n') && s->line_len < sizeof s->line - 1)
         return; /* not whole yet */
     s->left = strtoul(s->line, &end, 10);
-    if (got > 0 && (s->line[0] < '0' || s->line[0] > '9' || strcmp(end, "\n") != 0 || s->left - 1 >= REQUEST_MAX))
-        got = -dprintf(s->fd, "error: send one number of bytes in a line, 1 to %u\n", REQUEST_MAX);
+    if (got > 0 && (s->line[0] < '0' || s->line[0] > '9' || strcmp(end, "\n") != 0 || s->left - 1 >= REQUEST_MAX)) {
+        (void)!send(s->fd, wrong, sizeof wrong - 1, MSG_NOSIGNAL); /* it may have gone: that must not end the server */
+        got = 0;
+    }
     s->line_len = 0;
     if (got <= 0)
         hang_up(s);
@@ -152,14 +155,18 @@ int main(int argc, char **argv)
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     for (uint32_t id = 1; id <= TENANTS; id++)
         add_tenant(id, port + (int)id - 1);
+    places_max = qos_sat_sub(qos_min((uint64_t)sysconf(_SC_OPEN_MAX), FILES_MAX), FILES_OTHER) / TENANTS;
     signal(SIGTERM, on_signal);
     while (!stop) {
         const uint64_t now_ns = clock_ns();
         uint64_t next_ns;
         struct timespec wait;
         struct source *s;
-        if (now_ns >= accept_ns)
-            accept_clients(true);
+        if (now_ns >= accept_ns) {
+            accept_ns = QOS_NEVER;
+            for (int i = 0; i < TENANTS; i++)
+                watch(listeners[i], EPOLLIN, EPOLL_CTL_MOD);
+        }
         while ((s = (struct source *)(void *)htb_dispatch(&tree, now_ns)) != NULL) /* 3. send what may go, */
             send_some(s);
         next_ns = qos_min(htb_dispatch_next_ns(&tree, now_ns), accept_ns);

@@ -15,14 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TENANTS = 3, DEPTH = 16, LENGTH_MAX = 131072, WAIT_MAX_NS = 200000000 };
+enum { TENANTS = 3, DEPTH = 16, LENGTH_MAX = 131072, WAIT_MAX_NS = 200000000, SILENT_MAX_S = 10 };
 static const struct tags_client terms[TENANTS] = {
     {.weight = 2, .reservation_per_s = 2000000}, /* 2 MB/s reserved, and half of the device's time */
     {.weight = 1, .limit_per_s = 4000000},       /* never more than 4 MB/s */
     {.weight = 1}};
-enum event { ACCEPTED, HUNG_UP, LINE, READ, SENT }; /* in the low bits of user_data */
-struct client {                                     /* or the listener */
-    struct tags_request request;                    /* 1. first, so that the pointers convert */
+enum event { ACCEPTED, HUNG_UP, LINE, READ, SENT, TIMED }; /* in the low bits of user_data */
+struct client {                                            /* or the listener */
+    struct tags_request request;                           /* 1. first, so that the pointers convert */
     int fd;
     unsigned operations; /* in the ring */
     bool waits, gone;    /* in its tenant's queue; only its operations are left */
@@ -32,7 +32,7 @@ struct client {                                     /* or the listener */
 static struct tags tags;
 static struct io_uring ring;
 static struct client listener;
-static bool accepting;
+static uint64_t accept_ns; /* when to accept; QOS_NEVER: it does */
 
 static uint64_t clock_ns(void)
 {
@@ -51,7 +51,7 @@ static void must(bool good, const char *what)
 static struct io_uring_sqe *entry(struct client *c, enum event event)
 {
     struct io_uring_sqe *sqe;
-    if (io_uring_sq_space_left(&ring) == 0)
+    if (io_uring_sq_space_left(&ring) < 2 && event != TIMED)
         io_uring_submit(&ring);
     sqe = io_uring_get_sqe(&ring);
     sqe->user_data = (uintptr_t)c | (unsigned)event;
@@ -59,12 +59,23 @@ static struct io_uring_sqe *entry(struct client *c, enum event event)
     return sqe;
 }
 
+/* A client that sends or takes nothing for so long goes: it holds a file that others want. */
+static void limit_time(struct client *c, struct io_uring_sqe *sqe)
+{
+    static struct __kernel_timespec most = {SILENT_MAX_S, 0};
+    sqe->flags |= IOSQE_IO_LINK;
+    io_uring_prep_link_timeout(entry(c, TIMED), &most, 0);
+}
+
 static void on_line(struct client *c, uint64_t now_ns)
 {
+    static const char wrong[] = "error: send TENANT OFFSET LENGTH in a line, LENGTH 1 to 131072\n";
     char *at = c->line;
     c->line[c->line_len] = 0;
     if (!strchr(c->line, '\n') && c->line_len < sizeof c->line - 1) { /* not whole yet */
-        io_uring_prep_recv(entry(c, LINE), c->fd, c->line + c->line_len, sizeof c->line - 1 - c->line_len, 0);
+        struct io_uring_sqe *sqe = entry(c, LINE);
+        io_uring_prep_recv(sqe, c->fd, c->line + c->line_len, sizeof c->line - 1 - c->line_len, 0);
+        limit_time(c, sqe);
         return;
     }
     c->line_len = 0;
@@ -78,23 +89,23 @@ static void on_line(struct client *c, uint64_t now_ns)
         must(tags_push(&tags, now_ns, (uint32_t)tenant, &c->request) == QOS_OK, "a valid request was refused");
         return;
     }
-    dprintf(c->fd, "error: send TENANT OFFSET LENGTH in a line, LENGTH 1 to %d\n", LENGTH_MAX);
+    (void)!send(c->fd, wrong, sizeof wrong - 1, MSG_NOSIGNAL); /* it may have gone: that must not end the server */
     shutdown(c->fd, SHUT_RDWR);
 }
 
 static void accept_next(void)
 {
     io_uring_prep_accept(entry(&listener, ACCEPTED), listener.fd, NULL, NULL, SOCK_CLOEXEC);
-    accepting = true;
+    accept_ns = QOS_NEVER;
 }
 
 static void on_accepted(int fd, uint64_t now_ns)
 {
     struct client *fresh = fd >= 0 ? calloc(1, sizeof *fresh) : NULL;
-    accepting = false;
-    if (!fresh) { /* no more files or memory: the loop accepts again after its next sleep */
+    if (!fresh) { /* no more files or memory: again a while later, whatever else happens */
         if (fd >= 0)
             close(fd);
+        accept_ns = now_ns + WAIT_MAX_NS;
         return;
     }
     fresh->fd = fd;
@@ -116,10 +127,14 @@ static void on_event(struct client *c, enum event event, int result, uint64_t no
         c->gone = true;
         if (c->waits) /* 5. a client that goes takes its request with it */
             must(tags_unlink(&tags, now_ns, &c->request) == QOS_OK, "a request that waits is not queued");
-    } else if (result <= 0 || c->gone) {
+    } else if (event == TIMED) { /* it was in time; or what it limits ends, too, with less than asked for */
+    } else if (result <= 0 || (event == SENT && (size_t)result < c->length) || c->gone) {
         shutdown(c->fd, SHUT_RDWR); /* the end of the file, an error, the client's end: HUNG_UP comes */
     } else if (event == READ) {
-        io_uring_prep_send(entry(c, SENT), c->fd, c->data, (size_t)result, MSG_WAITALL | MSG_NOSIGNAL);
+        struct io_uring_sqe *sqe = entry(c, SENT);
+        c->length = (size_t)result;
+        io_uring_prep_send(sqe, c->fd, c->data, c->length, MSG_WAITALL | MSG_NOSIGNAL);
+        limit_time(c, sqe);
     } else {
         c->line_len += event == LINE ? (size_t)result : 0;
         on_line(c, now_ns);
@@ -164,9 +179,10 @@ int main(int argc, char **argv)
         if (next_ns > now_ns)
             wait.tv_nsec = (long long)qos_min(next_ns - now_ns, WAIT_MAX_NS);
         io_uring_submit_and_wait_timeout(&ring, &cqe, 1, &wait, NULL);
-        if (!accepting && io_uring_cq_ready(&ring) == 0)
+        now_ns = clock_ns();
+        if (now_ns >= accept_ns)
             accept_next();
-        for (now_ns = clock_ns(); io_uring_peek_cqe(&ring, &cqe) == 0;) {
+        while (io_uring_peek_cqe(&ring, &cqe) == 0) {
             struct client *c = (struct client *)(uintptr_t)(cqe->user_data & ~UINT64_C(7));
             on_event(c, (enum event)(cqe->user_data & 7), cqe->res, now_ns);
             io_uring_cqe_seen(&ring, cqe);

@@ -206,7 +206,14 @@ static void next_caller(const struct node_setup *s)
     }
 }
 
-/* Handles arrivals and departures. Never waits: a silent caller is dropped after a second. */
+/* How long a caller may be silent: those that wait behind it want its place. */
+static uint64_t patience_ns(void)
+{
+    struct pollfd f = {.fd = door.listener, .events = POLLIN};
+    return poll(&f, 1, 0) > 0 ? QOS_NS_PER_S / 100 : QOS_NS_PER_S;
+}
+
+/* Handles arrivals and departures. Never waits: a silent caller is dropped. */
 static void attend(const struct node_setup *s)
 {
     uint32_t id;
@@ -228,7 +235,7 @@ static void attend(const struct node_setup *s)
         ssize_t n = recv(door.asking, &id, sizeof id, MSG_DONTWAIT);
         if (n == (ssize_t)sizeof id)
             answer(door.asking, s, id);
-        else if (n >= 0 || errno != EAGAIN || tool_now_ns() - door.asking_ns > QOS_NS_PER_S)
+        else if (n >= 0 || errno != EAGAIN || tool_now_ns() - door.asking_ns > patience_ns())
             close(door.asking);
         else
             return;

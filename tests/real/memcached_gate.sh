@@ -42,7 +42,7 @@ stop() { # PID: on SIGTERM it ends by itself, with status 0
 }
 
 # What the gates say that no check has asked for. One file for all, which two tasks write: nothing is taken out of it.
-complaints() { grep -vE 'a client at 127\.0\.0\.[12] is refused: no place for bucket (other|evil) |gate\.conf:2: .* bad: |the settings are wrong; nothing changes|and --cluster need a restart' "$d/gate.err"; }
+complaints() { grep -vE 'a client at 127\.0\.0\.[12] is refused: no place for bucket (other|evil) |gate\.conf:2: .* bad: |the settings are wrong; nothing changes|/full: No space left on device|and --cluster need a restart' "$d/gate.err"; }
 
 # ---- sections that tests/plants/memcached_gate.sh repeats with a fault in the gate; each in front of the same memcached
 
@@ -82,7 +82,11 @@ is_served() { # FD PORT: a client that stays
     [[ $answer == END* ]]
 }
 section_metrics() { # a local socket, metrics over HTTP, the log of refused clients
-    start $((base + 53)) $((base + 2)) --listen "$d/socket" --metrics 127.0.0.1:$((base + 54)) --clients 2 --bucket 'name=a\b,key=a:' --bucket name=gold,key=gold:,reserve=10
+    echo kept >"$d/file"
+    timeout 20 "$gate" --listen "$d/file" >/dev/null 2>&1
+    expect "a file that is no socket stays" grep -q kept "$d/file"
+    ln -s /dev/full "$d/full.new"
+    start $((base + 53)) $((base + 2)) --listen "$d/socket" --stats "$d/full" --metrics 127.0.0.1:$((base + 54)) --clients 2 --bucket 'name=a\b,key=a:' --bucket name=gold,key=gold:,reserve=10
     fine=$pid
     cat <(printf 'get gold:1\r\nquit\r\n') | timeout 20 $python -c "import socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.buffer.read()); print(s.recv(100))" >"$d/local"
@@ -106,6 +110,9 @@ s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.b
     expect "refused clients are logged, once a second: $(told)" [ $(($(told) - before)) -le $((SECONDS - begin + 2)) ]
     expect "at all" [ "$(told)" -gt 0 ]
     exec 8>&- 9>&-
+    tried() { [ "$(grep -c 'full: No space left' "$d/gate.err")" -ge 3 ]; }
+    within_s 60 tried
+    expect "statistics on a full disk keep no file open" [ "$(find -L "/proc/$fine/fd" -samefile /dev/full | wc -l)" -le 1 ]
     stop $fine
 }
 section_reload() { # --check, SIGHUP, SIGTERM

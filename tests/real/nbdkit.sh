@@ -206,6 +206,14 @@ END
 # ---- tokens of requests that the plugin fails are given back, except the cost of a request without data
 
 section_errors() {
+    # Statistics for which a disk has no room keep no file open.
+    ln -s /dev/full "$d/full.new"
+    timeout 60 nbdkit -f -U "$d/socket3" --filter="$filter" memory 1M qos-class={1..30},weight=2 qos-stats="$d/full" qos-stats-interval=10 2>"$d/full.err" & local full=$!
+    within_s 30 grep -q 'No space left' "$d/full.err" || bad "a full disk is not told"
+    sleep 0.5
+    expect "statistics on a full disk keep no file open" [ "$(find -L "/proc/$(pgrep -P $full)/fd" -samefile /dev/full | wc -l)" -le 1 ]
+    kill $full
+    wait $full
     with --filter=error memory 64M error=EIO error-rate=100% error-file="$d/errors" 'qos-class="",limit=8M' qos-stats="$d/stats" -- "
         touch '$d/errors'
         ! qemu-io -f raw -c 'read 0 128k' -c 'write 0 128k' -c 'write -z 0 1M' \"\$uri\" >/dev/null || exit 1

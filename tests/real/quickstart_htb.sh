@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # proves: examples/quickstart/htb.c serves real clients: their bytes are complete, limits hold, reservations are met if
 # the run had the demand, bad input is refused with a message, clients that go leave nothing behind, those that do not
-# read keep nobody waiting, and it ends on SIGTERM
+# read, or send nothing, keep nobody of another tenant waiting, and it ends on SIGTERM
 # needs: loopback
 # alone: no
 set -u
@@ -17,7 +17,17 @@ failed=0 seconds=4 size=262144
 expect "without a port: status 2 and a sentence" grep -q 'usage: quickstart_htb PORT' "$d/usage"
 
 survives_flood 1000 1000 "$server"
+# One tenant has all its places, with clients that send nothing: another one's client has its own.
+serve "$d/few"
+perl -MIO::Socket::INET -e '$| = 1; my @s = map {IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0], Timeout => 2)} 1 .. 60;
+    print "idle\n"; sleep 60' $((port + 2)) >"$d/idle" &
+idle=$!
+within_s 60 grep -q idle "$d/idle"
+expect "idle clients keep no place of another tenant" [ "$( (ask_some "$port" 1000 1000) 2>/dev/null | wc -c)" = 1000 ]
+kill "$idle" "$pid"
+wait "$pid"
 serve "$server" # and the two ports after it
+survives_reset 1000 1000
 "$server" "$port" >"$d/taken" 2>&1
 expect "a port that is taken: a sentence" grep -q 'the port is taken' "$d/taken"
 
@@ -76,7 +86,7 @@ for t in 0 1 2; do
     total=$((total + sum[t]))
 done
 echo "bytes in $((ns / 1000000)) ms: ${sum[*]}, in all $total"
-expect "the first tenant's clients got what was granted" [ "${sum[0]}" -eq $((granted[0] - 65536)) ]
+expect "the first tenant's clients got what was granted" [ "${sum[0]}" -eq $((granted[0] - 66536)) ]
 expect "the second tenant's too" [ "${sum[1]}" -eq "${granted[1]}" ]
 # limit x time + burst of 10 ms + one request, for the root and for the second tenant
 expect "all together within 40 MB/s" [ "$total" -le $((40 * ns / 1000 + 400000 + 2 * size)) ]

@@ -131,6 +131,26 @@ for k in range(10**9):
     [ $status = 130 ] || { echo "a data node that is told to stop: status $status"; exit 1; }
     ! wait $member || { echo "a client without a data node succeeded"; exit 1; }
 fi
+# Nor do those who may attach, and do not say who they are.
+/usr/bin/python3 -c "import socket, time
+held = []
+while True:
+    for s in held[:]:
+        try:
+            if not s.recv(9): held.remove(s)
+        except BlockingIOError: pass
+    while len(held) < 20:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.setblocking(False)
+        try: s.connect('\\0qoskit-tokenpool/$name-one')
+        except BlockingIOError: break
+        held.append(s)
+    print('silent', flush=True)
+    time.sleep(0.01)" >"$out/silent.txt" 2>&1 & silent=$!
+soon grep -q silent "$out/silent.txt"
+refused "clients are 0 to 1" --name "$name-one" --id 2
+kill $silent
+! wait $silent || { cat "$out/silent.txt"; exit 1; }
 client one 0
 first=$!
 client two 0
