@@ -7,6 +7,7 @@
 #     // flags: -pthread                   (compiler flags)
 #     // variants: native san              (tests: instead of those of its directory)
 #     // scale: 4                          (tests: the native run is 1/4 of the whole one, which make whole runs, in make trust)
+#     // whole: san i386                   (tests: make whole runs these variants whole, too)
 #     // compiler: mpicc                   (examples: instead of gcc; in the tool's main.c)
 #     // shares: cluster_agent             (examples: the objects of another folder; in the tool's main.c)
 #     # alone: no                          (tests on real I/O: needs hardly a processor or disk, so it runs beside the others)
@@ -212,7 +213,7 @@ EXAMPLES := $(if $(wildcard $(or $(NGINX_SOURCE),/usr/share/nginx/src)/configure
 # A line for each: says.links.tests/unit/x.c := -lfoo; says.uses.tests/real/x.sh += examples/uring_files
 $(B)/says.mk: $(SAYING) $(wildcard tests/*/ bench/ examples/ examples/*/) Makefile
 	@mkdir -p $(B) 2>/dev/null && [ -w $(B) ] || { echo "$(CURDIR)/$(B)/ cannot be written: copy the tree to where you may write" >&2; exit 1; }
-	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|scale|compiler|shares|alone): */) { \
+	@awk 'FNR <= 8 && match($$0, /^(\/\/|#) (links|flags|variants|scale|whole|compiler|shares|alone): */) { \
 	    key = substr($$0, 1, RLENGTH); sub(/^(\/\/|#) /, "", key); sub(/:.*/, "", key); \
 	    print "says." key "." FILENAME " := " substr($$0, RLENGTH + 1)} \
 	    FNR <= 8 && /^\#define (QOS|HTB|TAGS|PSHIFT|TOKENPOOL|TWOCHOICE)_/ {print "says.bodies." FILENAME " := own"} \
@@ -392,9 +393,10 @@ $(call verdict,$(1)): $(3)
 	+@$(if $(dry),echo,tests/run) one '$(1)' '$(2)'
 endef
 $(foreach t,$(TESTS),$(eval $(call test_run,$t,$($(firstword $(subst /, ,$t))_RUN) $(B)/$t,$(B)/$t)))
-$(foreach t,$(filter i386/%,$(TESTS)),$(eval $(call verdict,$t): $(B)/runs_i386))
-WHOLE := $(foreach t,$(filter native/%,$(TESTS)),$(if $(scale),$(t:native/%=whole/%)))
-$(foreach t,$(WHOLE),$(eval $(call test_run,$t,$(t:whole/%=$(B)/native/%),$(t:whole/%=$(B)/native/%))))
+# As in make test, but at full length: the native runs that are shortened, and what a test says.
+WHOLE := $(foreach t,$(C_TESTS),$(addprefix whole_,$(addsuffix /$(call name,$t),$(if $(call says,$t,scale),native) $(call says,$t,whole))))
+$(foreach t,$(WHOLE),$(eval $(call test_run,$t,$(filter-out QOS_TEST_SCALE=%,$($(patsubst whole_%,%,$(firstword $(subst /, ,$t)))_RUN)) $(t:whole_%=$(B)/%),$(t:whole_%=$(B)/%))))
+$(foreach t,$(filter i386/% whole_i386/%,$(TESTS) $(WHOLE)),$(eval $(call verdict,$t): $(B)/runs_i386))
 # A script waits for the tools that it names; those of all tools for all.
 uses = $(if $(filter %/help.sh,$(1)),$(EXAMPLES),$(filter $(EXAMPLES),$(addprefix $(B)/,$(sort $(call says,$(1),uses)))))
 $(foreach s,$(SCRIPTS) $(REAL),$(eval $(call test_run,$(s:tests/%.sh=%),$s,$(call uses,$s))))
@@ -406,7 +408,8 @@ endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
 # Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a tenth of a processor.
 # All other tests get the remaining processor time, by the scheduling policy `behind`, one more at a time than there are cores;
-# so no core idles while a test waits for a disk, a clock or a browser. A real test that is still inconclusive runs once more at the end, alone.
+# so no core idles while a test waits for a disk, a clock or a browser. First the long ones and those that coverage.sh, which is
+# long, waits for: make starts what has to wait last. A real test that is still inconclusive runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
 # The objects that these scripts use, too; coverage.sh counts what the sanitized tests have run.
 SANITIZED := $(foreach t,$(filter san/%,$(TESTS)),$(call verdict,$t))
@@ -428,7 +431,8 @@ test-real: $(foreach t,$(filter-out $(BESIDE),$(REAL)),$(call verdict,$(t:tests/
 test-beside: $(foreach t,$(BESIDE),$(call verdict,$(t:tests/%.sh=%)))
 test-examples: $(foreach t,$(EXAMPLES:$(B)/%=%),$(call verdict,$t))
 side-lane:
-	@$(behind) $(MAKE) --no-print-directory -k -j$$(($(JOBS) + 1)) test-side
+	@for goals in 'sanitized $(foreach s,$(LONG:tests/%.sh=%),$(call verdict,$s))' test-side; do \
+	    $(behind) $(MAKE) --no-print-directory -k -j$$(($(JOBS) + 1)) $$goals; done
 real-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-real
 beside-lane:

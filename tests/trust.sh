@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that take hours: make trust. usage: tests/trust.sh [step...]
-#     whole     the tests that make test shortens (`// scale: N`), whole
+#     whole     the tests that make test shortens (`// scale: N`, `// whole: VARIANT`), whole
 #     coverage  what build/coverage.sh leaves to its report, under the sanitizers, too
 #     early     20 planted early returns in sources and scripts of tests are found     (EARLY=n: n of them)
 #     prove     all proofs            compilers every version of gcc and clang that is here            plant     all planted bugs
@@ -15,7 +15,7 @@
 #     fuzz      half an hour for each header
 #     warm      10^8 warm starts of pshift.h's solver (property/pshift_warm, seeds 1 to 100)
 #     cluster   20 rounds of all faults of real/cluster_etcd (CLUSTER_ROUNDS=n)
-#     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n)
+#     tenants   10^8 replies to two tenants of memcached_gate (REPLIES=n); its settings change under full load
 #     matrix    all 240 rows of real/nginx_matrix, and what else nginx does to a response
 #     bench     every script of bench/ runs to its end, in short (their figures are make bench's)
 #     servers   every bug planted into the nginx module, memcached_gate, the nbdkit filter and uring_files is found by a real test
@@ -97,7 +97,7 @@ warm() {
     for seed in {1..100}; do QOS_TEST_SEED=$seed build/native/property/pshift_warm || return 1; done
 }
 matrix() { tests/real/nginx_matrix.sh all features; }
-tenants() { make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh; }
+tenants() { make -s build/examples/memcached_gate && QOS_LONG=1 tests/real/memcached_gate_tenants.sh && QOS_LONG=1 tests/real/memcached_gate.sh reload; }
 servers() {
     local kind rc=0
     for kind in nginx memcached_gate nbdkit uring_files; do tests/plants/$kind.sh || rc=1; done

@@ -36,7 +36,7 @@ for source in tests/{unit,property,paper,adversary,world,interleave,fuzz}/*.c; d
     [ "$name" = fuzz/driver ] || grep -q "^$name " tests/checks.txt || bad "tests/checks.txt has no number for $name: make checks"
 done
 for source in tests/*/*.{c,cc,sh}; do
-    late=$(awk 'FNR > 8 && FNR < 30 && /^(\/\/|#) (proves|coverage|links|flags|variants|scale|alone): / {print FNR ": " $0}' "$source")
+    late=$(awk 'FNR > 8 && FNR < 30 && /^(\/\/|#) (proves|coverage|links|flags|variants|scale|whole|alone): / {print FNR ": " $0}' "$source")
     [ -z "$late" ] || bad "$source: behind the eighth line: $late"
 done
 finish $failed

@@ -7,7 +7,8 @@
 # reached, not how often) have clang's counters. These tests link them through the prototypes alone, so a function that is
 # never called counts as missed; inline copies would hide it. What make test has run counts here; what is out of date is
 # run again. C tests of unit/, property/, paper/ and fuzz/ that have no such variant are linked with the bodies here; so is each
-# header's world, at a twentieth of its seeds: this is its run under the sanitizers, too.
+# header's world: this is its run under the sanitizers, too. These are at a fortieth of their length, in a report at a
+# twentieth.
 # A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
 # structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
 # `// coverage: no`; one that is long and reaches ten branches or fewer that no other does, `// coverage: report`, or of one of
@@ -19,7 +20,9 @@ out=build/coverage
 rm -rf "$out"
 mkdir -p "$out"
 headers=$(ls ./*.h | sed 's,^\./,,')
-export QOS_TEST_SCALE=${QOS_TEST_SCALE:-20}
+scale=40
+[ "$mode" = assert ] || scale=20
+export QOS_TEST_SCALE=${QOS_TEST_SCALE:-$scale}
 # How make compiles sanitized tests.
 san=$(${MAKE:-make} --no-print-directory -s --eval='show: ; @echo "$(san)"' show) || exit 1
 export san
@@ -57,7 +60,8 @@ export out world_objects
 
 # Makes the verdicts of the sanitized tests; a failed one is counted there.
 ${MAKE:-make} --no-print-directory -s -k sanitized || true
-for t in tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c $(for h in $headers; do echo "tests/world/${h%.h}.c"; done); do
+# The long ones first.
+for t in $(for h in $headers; do echo "tests/world/${h%.h}.c"; done) tests/unit/*.c tests/property/*.c tests/paper/*.c tests/fuzz/*.c; do
     [ -f "$t" ] && [ "$t" != tests/fuzz/driver.c ] && [ "$(says "$t" coverage)" != no ] || continue
     name=${t#tests/} name=${name%.c}
     case "$mode $(says "$t" coverage)" in assert\ report*) continue ;; esac

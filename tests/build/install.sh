@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # proves: make install puts the headers, a pkg-config file, a CMake package, the servers and the nbdkit filter with their manuals below
-# PREFIX (and DESTDIR);
-# a C and a C++ program build from the installed files alone by pkg-config and by CMake; make uninstall leaves nothing
+# PREFIX, which may have a space (and DESTDIR); a C and a C++ program build from the installed files alone by pkg-config and
+# by CMake; make uninstall leaves nothing
 set -u
 . "$(dirname "$0")/../lib.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES # this make has no parent make
-out=$PWD/build/install
+out="$PWD/build/install/a path"
 rm -rf "$out"
 mkdir -p "$out"
 make -s install PREFIX="$out/usr" >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }

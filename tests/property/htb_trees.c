@@ -3,6 +3,7 @@
 // proves: idle. Borrowers in different trees share by their weights, by flight beside a reservation in one of them and
 // proves: while requests hang, too. By flight a class whose rate is out of reach does not narrow other trees for ever
 // variants: native san
+// whole: san
 //
 // The threads are simulated, one step of each in turn. The device takes everything at once. The oracle counts tokens.
 #include "htb.h"

@@ -2,6 +2,7 @@
 // proves: for each client; an ask without an answer frees its place, a full table refuses, and a model in plain arrays has
 // proves: the same reservations after every call. In a world of constant rates: the device is never idle for long while
 // proves: writes are reserved, few writes wait at it, and its bounds are right. Messages survive the wire.
+// whole: san i386 s390x
 #include "check.h"
 #include "twochoice.h"
 

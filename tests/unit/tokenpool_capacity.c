@@ -2,6 +2,7 @@
 // proves: totals while tokens are left that clients want; each move that did not help is taken back; a demand that is the
 // proves: limit changes nothing; under-use alerts; totals clamped to the tokens issued
 // variants: native san i386
+// whole: san i386
 #include "unit/tokenpool_rig.h"
 
 enum { IDLE, BUSY, QUEUE, WAITED };
