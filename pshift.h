@@ -2573,10 +2573,10 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint3
  *   R-tokens. Step 2, if there are none: round robin over the queues that have requests and L-tokens. A queue of
  *   weight w keeps its turn for w requests, as long as it stays eligible. Step 3, the delay, is the caller's (next_ns).
  *
- *   Where we differ: in step 1 a turn is longer by a factor of ceil(2 r / mean), at most 16. r: the queue's R-tokens;
- *   mean: of r, over the turns of the last round. If demand comes evenly and each queue spends its R-tokens evenly,
- *   what is left of a plan stays a plan that can be met. With equal turns, queues with few R-tokens spend theirs early
- *   and get more than they need; a bucket whose R-tokens are all at one full server is served late, and too little.
+ *   Where we differ: in step 1 a turn is longer by a factor of 2 r / mean, rounded, 1 to 16. r: the queue's R-tokens;
+ *   mean: of r, over the queues of step 1. If demand comes evenly and each queue spends its R-tokens evenly, what is
+ *   left of a plan stays a plan that can be met. With equal turns, queues with few R-tokens spend theirs early and get
+ *   more than they need; a bucket whose R-tokens are all at one full server is served late, and too little.
  *
  *   And the paper has one position for both steps. If the requests of a bucket with R-tokens come one by one, each
  *   moves the position of step 2 too, and the queues behind it wait without end. Here each step has its own position,
@@ -2591,6 +2591,8 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint3
  *
  *   Invariants:
  *   1. A queue is in `reserved` if and only if it has requests and R-tokens; in `normal`, requests and L-tokens.
+ *      `members` and `tokens` are of `reserved`: its size, and the R-tokens as its queues entered, got others or began
+ *      their last turn.
  *   2. `touched` holds every queue whose requests or service changed since the agent last measured it.
  *   3. Each request served consumes a token, unless pshift_scheduler_force serves it in debt. Then the next token pays
  *      for it, once. A request counts as paid (served - debt) in the period of its token.
@@ -2599,10 +2601,12 @@ QOS_API bool pshift_solution_binds(const struct pshift_solution *solution, uint3
  */
 
 #define PSHIFT_PRIV_TURN_MAX 16u
+#define PSHIFT_PRIV_COUNTED_MAX (PSHIFT_COUNT_MAX / PSHIFT_QUEUES_MAX / 4) /* so products and sums fit */
 
 struct pshift_priv_queue {
     uint64_t pending, r_tokens, l_tokens;
     uint64_t renewal; /* R-tokens of this period so far, spent ones too; at least r_tokens */
+    uint64_t counted; /* its part of the scheduler's `tokens`; 0: it is not in `reserved` */
     qos_counter_t served, borrowed, waited, debt;
     uint64_t idle_from, idle; /* since none waits: counters.granted; granted before that, since the last measure */
     uint32_t weight;
@@ -2620,19 +2624,14 @@ struct pshift_priv_cursor {
     uint64_t left; /* requests left in its turn */
 };
 
-/* A round of step 1: turns of ascending queues. */
-struct pshift_priv_round {
-    uint64_t tokens, mean; /* R-tokens of the queues as their turns began: the sum; the mean of the last round */
-    uint32_t turns, last;  /* number of turns; queue of the last one */
-};
-
 struct pshift_scheduler {
     struct pshift_scheduler_config config;
     struct pshift_priv_queue *queue; /* [queues] */
     struct pshift_priv_set reserved, normal, touched;
     struct pshift_priv_cursor r, l;
-    struct pshift_priv_round round;
-    uint32_t busy; /* queues with requests */
+    uint64_t tokens;  /* invariant 1 */
+    uint32_t members; /* invariant 1 */
+    uint32_t busy;    /* queues with requests */
     struct qos_counters counters;
     qos_counter_t debt;
     uint64_t measured;                    /* counters.granted when the agent last measured */
@@ -2755,9 +2754,8 @@ QOS_API size_t pshift_scheduler_memsize(const struct pshift_scheduler_config *co
 QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler, void *mem, size_t size_bytes,
                                               const struct pshift_scheduler_config *config)
 {
-    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    const struct pshift_priv_queue empty = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
     const struct pshift_priv_cursor start = {0, QOS_NONE, 0};
-    const struct pshift_priv_round first = {0, UINT64_MAX, 0, 0}; /* its turns are equal */
     struct pshift_scheduler scratch;
     struct qos_layout layout;
     enum qos_status status = pshift_priv_config_status(config, pshift_scheduler_config_error(config));
@@ -2780,8 +2778,8 @@ QOS_API enum qos_status pshift_scheduler_init(struct pshift_scheduler *scheduler
     pshift_priv_set_clear(&scheduler->normal, config->queues);
     pshift_priv_set_clear(&scheduler->touched, config->queues);
     scheduler->r = scheduler->l = start;
-    scheduler->round = first;
-    scheduler->busy = 0;
+    scheduler->tokens = 0;
+    scheduler->members = scheduler->busy = 0;
     scheduler->counters.granted = scheduler->counters.borrowed = 0;
     scheduler->counters.refused = scheduler->counters.waited = 0;
     scheduler->debt = scheduler->default_l_tokens = scheduler->measured = 0;
@@ -2795,10 +2793,20 @@ QOS_PRIV void pshift_priv_touch(struct pshift_scheduler *scheduler, uint32_t que
         pshift_priv_set_write(&scheduler->touched, queue, true);
 }
 
+QOS_PRIV void pshift_priv_count(struct pshift_scheduler *scheduler, struct pshift_priv_queue *q)
+{
+    const uint64_t tokens = q->pending != 0 ? qos_min(q->r_tokens, PSHIFT_PRIV_COUNTED_MAX) : 0;
+    if ((tokens != 0) != (q->counted != 0))
+        scheduler->members = tokens != 0 ? scheduler->members + 1 : scheduler->members - 1;
+    scheduler->tokens = scheduler->tokens - q->counted + tokens;
+    q->counted = tokens;
+}
+
 /* Restores invariant 1 for the queue. */
 QOS_PRIV void pshift_priv_place(struct pshift_scheduler *scheduler, uint32_t queue)
 {
-    const struct pshift_priv_queue *q = &scheduler->queue[queue];
+    struct pshift_priv_queue *q = &scheduler->queue[queue];
+    pshift_priv_count(scheduler, q);
     pshift_priv_set_write(&scheduler->reserved, queue, q->pending != 0 && q->r_tokens != 0);
     pshift_priv_set_write(&scheduler->normal, queue, q->pending != 0 && q->l_tokens != 0);
 }
@@ -2929,18 +2937,13 @@ QOS_PRIV void pshift_priv_serve(struct pshift_scheduler *scheduler, uint32_t que
 }
 
 /* Begins a turn of step 1. Returns its requests (see the chapter's head). */
-QOS_PRIV uint64_t pshift_priv_r_turn(struct pshift_priv_round *round, uint32_t queue, const struct pshift_priv_queue *q)
+QOS_PRIV uint64_t pshift_priv_r_turn(struct pshift_scheduler *scheduler, struct pshift_priv_queue *q)
 {
-    const uint64_t tokens = qos_min(q->r_tokens, PSHIFT_COUNT_MAX / PSHIFT_QUEUES_MAX); /* so the sum fits */
-    if (queue <= round->last && round->turns != 0) {
-        round->mean = round->tokens / round->turns;
-        round->tokens = round->turns = 0;
-    }
-    round->last = queue;
-    round->tokens += tokens;
-    round->turns++;
-    QOS_ASSERT(tokens != 0 && round->mean != 0 && round->turns <= PSHIFT_QUEUES_MAX);
-    return q->weight * qos_min((2 * tokens - 1) / round->mean + 1, PSHIFT_PRIV_TURN_MAX);
+    uint64_t halves; /* of the factor */
+    pshift_priv_count(scheduler, q);
+    QOS_ASSERT(q->counted != 0 && q->counted <= scheduler->tokens && scheduler->members != 0);
+    halves = 4 * q->counted * scheduler->members / scheduler->tokens;
+    return q->weight * qos_min(qos_max((halves + 1) / 2, 1), PSHIFT_PRIV_TURN_MAX);
 }
 
 QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler, uint64_t now_ns,
@@ -2966,7 +2969,7 @@ QOS_API enum qos_status pshift_scheduler_pick(struct pshift_scheduler *scheduler
     QOS_ASSERT(q->pending != 0 && (reserved ? q->r_tokens : q->l_tokens) != 0);
     if (found != cursor->turn) {
         cursor->turn = found;
-        cursor->left = reserved ? pshift_priv_r_turn(&scheduler->round, found, q) : q->weight;
+        cursor->left = reserved ? pshift_priv_r_turn(scheduler, q) : q->weight;
     }
     QOS_ASSERT(cursor->left != 0);
     cursor->left--;

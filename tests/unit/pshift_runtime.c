@@ -111,11 +111,13 @@ static uint32_t picks_of(struct pshift_scheduler *scheduler, uint32_t picks, uin
 }
 
 /* R-tokens are due at one time, so all are spent evenly, whatever a queue holds: at least 0.8 of its part. It stays so when
- * tokens are set anew, and when queues have no requests any more. No turn is longer than 16. */
+ * tokens are set anew, amid a period or when all are spent, and when queues have no requests any more. No turn is longer
+ * than 16. */
 static void even_spending(void)
 {
-    static const uint32_t held[2][EVEN] = {{1100, 180, 180, 180, 180, 180, 180, 180, 180, 180, 180, 180},
-                                           {100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200}};
+    static const uint32_t held[3][EVEN] = {{1100, 180, 180, 180, 180, 180, 180, 180, 180, 180, 180, 180},
+                                           {100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200},
+                                           {20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20}};
     struct pshift_scheduler_config config = {EVEN, 0};
     struct pshift_scheduler scheduler;
     struct check_mem m;
@@ -125,15 +127,17 @@ static void even_spending(void)
     CHECK_EQ(pshift_scheduler_init(&scheduler, m.mem, m.size, &config), QOS_OK);
     for (q = 0; q < EVEN; q++)
         CHECK_EQ(pshift_scheduler_arrive(&scheduler, q, 1000000), QOS_OK);
-    for (round = 0; round < 3; round++) {
+    for (round = 0; round < 6; round++) {
         uint32_t total = 0;
         for (q = 0; q < EVEN; q++) {
-            CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, q, held[round % 2][q], 0), QOS_OK);
-            total += held[round % 2][q];
+            CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, q, held[round % 3][q], 0), QOS_OK);
+            total += held[round % 3][q];
         }
         (void)picks_of(&scheduler, total / 2, served);
         for (q = 0; q < EVEN; q++)
-            CHECK_LE(held[round % 2][q] * 4, served[q] * 10 + 80);
+            CHECK_LE(held[round % 3][q] * 4, served[q] * 10 + (round % 3 == 2 ? 0 : 80));
+        if (round % 2 != 0)
+            (void)picks_of(&scheduler, total - total / 2, served);
     }
     for (q = 0; q < EVEN; q++)
         CHECK_EQ(pshift_scheduler_set_tokens(&scheduler, q, q == 0 ? QOS_UNLIMITED : 1000 * q, 0), QOS_OK);
