@@ -75,8 +75,8 @@
  *     latest counts as an old one: a step back of b, up to that, makes an epoch b longer.
  *   - A client that starts anew continues where its slot's report stands, in its limit,
  *     without debt but an advance. A start costs itself at most X = max(batch, R / 8), in
- *     the last T / 64 the rest of R; the pool a batch, and if it stays idle X and R for
- *     T / 8. An engine before gets QOS_ESTALE.
+ *     the last T / 64 the rest of R; the pool a batch, and of who stays idle X and R for
+ *     T / 8, but nothing after T / 8 without a take. An engine before gets QOS_ESTALE.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
@@ -775,11 +775,11 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   it unknown (0): then every take reads the period word, until the next epoch.
  *
  *   Reports carry K, S (tokens spent, without a debt of before), and the engine's incarnation; the last one of a period
- *   has N (I/Os completed) in place of S, and from who returned nothing K + G, G its pool tokens. If that was too
- *   early, N is told again. Each report swaps the engine's own last one, so an engine that was replaced finds out. At
- *   most X = max(batch, R/8) are spent beyond S: a take beyond that reports first. An engine that attaches continues
- *   from the report: S + X counts as spent, of one that rests S, and the tokens that the former one claimed are void. S
- *   of an engine in ALONE is an advance, so the next engine has it as a debt.
+ *   has N (I/Os completed) in place of S, of who rests if it is more, and from who returned nothing K + G, G its pool
+ *   tokens. If that was too early, N is told again. Each report swaps the engine's own last one, so an engine that was
+ *   replaced finds out. At most X = max(batch, R/8) are spent beyond S: a take beyond that reports first. An engine
+ *   that attaches continues from the report: S + X counts as spent, of one that rests S, and the tokens that the former
+ *   one claimed are void. S of an engine in ALONE is an advance, so the next engine has it as a debt.
  *
  *   Rest. K of a client that rests is at most S + R x level, rounded up. The level is a word of the monitor; it falls
  *   to the time that is left, ahead of it by what passes until the next fill is seen. A client that begins to take
@@ -980,13 +980,16 @@ QOS_PRIV void tokenpool_client_priv_lease(struct tokenpool_client *client, uint6
     tokenpool_client_priv_allow(client);
 }
 
-/* It has not taken for T/8, or for T when an epoch begins, and nothing is under way: it rests. */
+/* It has not taken for T/8, or for T when an epoch begins, and nothing is under way: it rests. A new engine goes on to
+ * rest where the former one did. */
 QOS_PRIV bool tokenpool_client_priv_still(const struct tokenpool_client *client, uint64_t need)
 {
     bool opens = client->state == TOKENPOOL_PRIV_IN_OPEN;
     uint64_t since_ns = opens ? client->busy_ns : qos_max(client->busy_ns, client->begin_ns);
-    if (need || client->queued || client->slack || !client->attached || client->state == TOKENPOOL_PRIV_IN_ALONE)
+    if (need || client->queued || client->slack || client->state == TOKENPOOL_PRIV_IN_ALONE)
         return false;
+    if (!client->attached)
+        return client->report >> 59 == tokenpool_priv_tag(client->seen) && tokenpool_priv_rests(client->report);
     return client->state == TOKENPOOL_PRIV_IN_REST ||
            qos_elapsed_ns(since_ns, client->now_ns) >= client->head.period_ns / (opens ? 1 : 8);
 }
@@ -1007,13 +1010,12 @@ QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
 QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint64_t spent)
 {
     uint64_t unspent = qos_sat_sub(client->kept, spent), little = client->reservation / 64;
-    uint64_t lived_ns = qos_min(qos_elapsed_ns(client->begin_ns, client->now_ns), client->head.period_ns);
     if (client->slack > little)
         client->trial_gap = (uint8_t)(unspent > little ? qos_min(2u * client->trial_gap, 128) : 1);
     client->slack = qos_sat_sub(client->slack, unspent) + client->regret;
     client->regret = 0;
     client->trial_wait = (uint8_t)qos_min(client->trial_wait + 1u, 255);
-    if (client->reservation - client->kept > little && client->idle_ns < lived_ns / 8 &&
+    if (client->reservation - client->kept > little && client->idle_ns < client->head.period_ns / 8 &&
         client->trial_wait >= client->trial_gap) {
         client->slack += client->reservation - client->kept; /* what it returned */
         client->trial_wait = 0;
@@ -1334,14 +1336,13 @@ QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *c
     *spent = client->carried;
     if (client->attached)
         return TOKENPOOL_PRIV_EARLY;
-    if (!tokenpool_priv_rests(client->report)) /* else S is exact */
-        reported += tokenpool_client_priv_unreported(client, reservation);
+    if (!tokenpool_priv_rests(client->report)) /* else S is exact; N does not say what was spent */
+        reported =
+            phase == TOKENPOOL_PRIV_FINAL ? limit : reported + tokenpool_client_priv_unreported(client, reservation);
     if (phase == TOKENPOOL_PRIV_ADVANCE && !(client->head.flags & TOKENPOOL_GO_ON)) /* a stray store */
         phase = TOKENPOOL_PRIV_LAST;
     if (client->report >> 59 == tokenpool_priv_tag(client->seen)) {
         *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
-        if (phase == TOKENPOOL_PRIV_FINAL) /* it does not say what was spent */
-            reported = limit;
         *spent += qos_min(reported, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
         return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
     }
@@ -1362,11 +1363,13 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
                      tokenpool_priv_after(client->epoch) != client->seen);
     client->epoch = client->seen;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
-    if (tokenpool_priv_rests(client->writing))
+    if (tokenpool_priv_rests(client->writing)) { /* what S grew by at a start counts as spent */
         client->state = TOKENPOOL_PRIV_IN_REST;
+        spent = qos_max(spent, qos_min(client->writing & TOKENPOOL_TOKENS_MAX, kept));
+    }
     if ((client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES)
         client->state = TOKENPOOL_PRIV_IN_RISE;
-    if (!client->attached)
+    if (!client->attached && client->state != TOKENPOOL_PRIV_IN_REST)
         client->busy_ns = client->now_ns;
     client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
     if (client->fresh)
@@ -1743,7 +1746,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
         phase = tokenpool_client_priv_opening(client, &kept, &spent);
         epoch = client->seen;
         /* from the report of a former engine, or its own, whose answer was lost */
-        rises = client->report >> 59 == tokenpool_priv_tag(epoch) &&
+        rises = demand && client->report >> 59 == tokenpool_priv_tag(epoch) &&
                 (tokenpool_priv_rests(client->report) || (client->report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES);
     } else {
         phase = qos_max(client->phase, tokenpool_client_priv_phase(client));
@@ -1751,7 +1754,9 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
             spent += qos_sat_sub(need, tokenpool_client_priv_unreported(client, client->reservation));
     }
     client->declared = spent;
-    shown = phase == TOKENPOOL_PRIV_FINAL ? done : spent - client->owing;
+    shown = spent - client->owing;
+    if (phase == TOKENPOOL_PRIV_FINAL) /* who rests has used no less: an advance, and what a former engine spent, too */
+        shown = demand ? done : qos_max(done, shown);
     /* S grows with each start, so that a former engine's report does not come again with its incarnation. */
     if (!client->attached && client->report >> 59 == tokenpool_priv_tag(epoch))
         shown = qos_max(shown, (client->report & TOKENPOOL_TOKENS_MAX) + 1);

@@ -105,14 +105,20 @@ inline opening()
 inline begin()
 {
 #ifndef HEIR_KEEPS
-    rises = (incarnation == 0 && r_epoch == seen && (r_rests || r_rises)); base = (rises -> r_spent : 0);
+    rises = (incarnation == 0 && r_epoch == seen && (r_rests || r_rises));
+    if
+    :: rises && r_rests -> rests = true; rises = false; /* it goes on to rest, and what S grows by counts as spent */
+        to_spend = (to_spend <= r_spent && to_spend < to_keep -> to_spend + 1 : to_spend)
+    :: true
+    fi;
+    base = (rises -> r_spent : 0);
 #endif
     r_spent = (incarnation == 0 && r_epoch == seen && to_spend <= r_spent -> r_spent + 1 : to_spend); /* S grows with each start */
     if
     :: incarnation == 0 -> may_claim = (r_epoch == 0); incarnation = r_incarnation + 1; attached++; printf("engine %d attaches\n", i)
     :: else -> may_claim = true
     fi;
-    r_epoch = seen; r_incarnation = incarnation; r_kept = to_keep; r_rests = false; r_rises = rises;
+    r_epoch = seen; r_incarnation = incarnation; r_kept = to_keep; r_rests = rests; r_rises = rises;
     know();
     holds = true; epoch = seen; kept = to_keep; spent = to_spend; lease_end = to_spend + X;
     gained = (early_epoch == epoch -> early : 0);

@@ -900,6 +900,32 @@ static void test_advance_stays(void)
     }
 }
 
+/* What was spent without a monitor is of the next epoch, also if its client has nothing to do there: the pool has no more
+ * than the rest. */
+static void test_advance_of_who_rests(void)
+{
+    struct tokenpool_client a, b;
+    uint64_t now, n, alone = 0, then = 0;
+    rig_config(2, 10, 10000, TOKENPOOL_GO_ON);
+    config.check_ns = S / 8;
+    rig_init();
+    rig_join(0, 3000, 0);
+    rig_join(1, 0, 0);
+    rig_engine(&a, 0);
+    rig_engine(&b, 1);
+    for (now = 0; now < 4 * S; now += MS / 4) {
+        if (now < S || now >= 2 * S + S / 2)
+            rig_run(&monitor, now);
+        tokenpool_client_run(&a, now, 0);
+        alone += now >= 2 * S + S / 4 && now < 2 * S + S / 2 ? spend(&a, now, 10) : 0;
+        n = spend(&b, now, 10000);
+        then += tokenpool_client_epoch(&b) == 2 ? n : 0;
+    }
+    CHECK_GE(alone, 2000);
+    CHECK_GE(alone + then, 9900);
+    CHECK_LE(alone + then, 10000);
+}
+
 /* A monitor that starts again keeps the estimate, and evicts nobody that the grown estimate had admitted. One that was
  * replaced, and does not know it yet, admits nobody and removes nobody. */
 static void test_estimate_and_admissions_stay(void)
@@ -1010,6 +1036,7 @@ int main(void)
     test_slot_reused();
     test_no_monitor();
     test_advance_stays();
+    test_advance_of_who_rests();
     test_seq_comes_round();
     test_estimate_and_admissions_stay();
     test_old_pool_word();
