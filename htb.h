@@ -880,23 +880,25 @@ QOS_PRIV uint64_t htb_priv_stalled_ns(const struct htb *tree, uint32_t id)
     return tree->cls[id].u.leaf.outstanding != 0 ? tree->flight.stalled_ns : 0;
 }
 
-/* The level of a bucket after some time. With parts of it, what goes into WHOLE ns evenly comes in each of these, the
- * remainder at their end, of which there were `ends`: so no rate is rounded. */
-HTB_PRIV_INLINE int64_t htb_priv_earned(const struct htb_priv_bucket *b, int64_t depth, uint64_t parts, uint64_t ends,
-                                        uint64_t elapsed_ns)
+/* The level of a bucket of the node at now_ns. With parts of the time, what is less than 1 in a ns comes at the end of
+ * each WHOLE ns: so no rate is rounded. */
+HTB_PRIV_INLINE int64_t htb_priv_earned(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
+                                        int64_t depth, uint64_t now_ns)
 {
-    const uint64_t whole = b->rate * parts; /* at most 2^60 */
-    const int64_t level = qos_level_refill(b->level, depth, whole / HTB_PRIV_WHOLE, elapsed_ns);
-    return QOS_LIKELY(ends == 0) ? level : qos_level_refill(level, depth, whole % HTB_PRIV_WHOLE, ends);
+    const uint64_t last_ns = tree->node[id].last_ns;
+    uint64_t whole; /* at most 2^60 */
+    int64_t level;
+    if (QOS_LIKELY(tree->joined.lease == NULL))
+        return qos_level_refill(b->level, depth, b->rate, now_ns - last_ns);
+    whole = b->rate * tree->joined.lease[id].parts;
+    level = qos_level_refill(b->level, depth, whole / HTB_PRIV_WHOLE, now_ns - last_ns);
+    return qos_level_refill(level, depth, whole % HTB_PRIV_WHOLE, now_ns / HTB_PRIV_WHOLE - last_ns / HTB_PRIV_WHOLE);
 }
 
 QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_pair *p;
-    const uint64_t elapsed_ns = now_ns - node->last_ns;
-    const uint64_t parts = tree->joined.lease ? tree->joined.lease[id].parts : HTB_PRIV_WHOLE;
-    const uint64_t ends = tree->joined.lease ? now_ns / HTB_PRIV_WHOLE - node->last_ns / HTB_PRIV_WHOLE : 0;
     uint64_t more_ns; /* how long the rate buckets earn above their depth */
     uint32_t r = 0;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
@@ -906,16 +908,16 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
         more_ns = qos_max(more_ns, qos_min(had_ns, tree->lag_ns));
     }
     QOS_ASSERT(more_ns <= tree->lag_ns);
-    if (QOS_UNLIKELY(more_ns != 0))
-        more_ns = htb_priv_part_of(parts, more_ns);
+    if (QOS_UNLIKELY(tree->joined.lease != NULL))
+        more_ns = htb_priv_part_ns(tree, id, more_ns);
     for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
         uint64_t depth = (uint64_t)p->rate.depth;
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
             depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
                             QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
-        p->rate.level = htb_priv_earned(&p->rate, (int64_t)depth, parts, ends, elapsed_ns);
+        p->rate.level = htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns);
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
-            p->limit.level = htb_priv_earned(&p->limit, p->limit.depth, parts, ends, elapsed_ns);
+            p->limit.level = htb_priv_earned(tree, id, &p->limit, p->limit.depth, now_ns);
         QOS_ASSERT(p->limit.level <= p->limit.depth); /* without a limit: 0 */
     }
     node->last_ns = now_ns;
@@ -3444,19 +3446,6 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
         htb_priv_in_group(tree, id, true);
 }
 
-/* A class's takes on the short path count as demand. */
-QOS_PRIV void htb_priv_use(struct htb *tree, uint32_t id)
-{
-    struct htb_priv_lease *lease = &tree->joined.lease[id];
-    const struct qos_counters *c = &tree->cls[id].counters;
-    const uint64_t granted = qos_wrap_sub(c->granted, lease->granted),
-                   borrowed = qos_wrap_sub(c->borrowed, lease->borrowed);
-    lease->used += granted;
-    lease->lent += granted - borrowed;
-    lease->granted = c->granted;
-    lease->borrowed = c->borrowed;
-}
-
 /* A new class counts from zero. The stores are atomic because another thread may be reading. */
 QOS_PRIV void htb_priv_zero_counters(struct htb *tree, uint32_t id)
 {
@@ -3464,8 +3453,9 @@ QOS_PRIV void htb_priv_zero_counters(struct htb *tree, uint32_t id)
     qos_counter_t *const counter[] = {&c->granted, &c->borrowed, &c->refused, &c->waited, &tree->cls[id].debt};
     size_t i;
     if (tree->joined.lease) {
-        htb_priv_use(tree, id);
-        tree->joined.lease[id].granted = tree->joined.lease[id].borrowed = 0;
+        struct htb_priv_lease *lease = &tree->joined.lease[id];
+        lease->granted = qos_wrap_sub(lease->granted, c->granted);
+        lease->borrowed = qos_wrap_sub(lease->borrowed, c->borrowed);
     }
     for (i = 0; i < sizeof counter / sizeof *counter; i++)
         qos_counter_add(counter[i], qos_wrap_sub(0, *counter[i]));
@@ -3931,9 +3921,9 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
  *
  * A server with N threads gives each of them a tree, all with the same classes. The time of each class and group is
  * divided into HTB_PRIV_WHOLE parts: in a tree that holds k of them its buckets fill at k / WHOLE of the rate, and are
- * as deep. What is less than a sub-token in a ns comes at the end of each WHOLE ns. So nothing is rounded, the smallest
- * rate arrives, and the trees together pass at most what one tree would. The other chapters are true of each tree. Only
- * htb_exchange touches words of other threads.
+ * as deep. What is less than a sub-token in a ns, in all less than a token a second, comes at the end of each WHOLE ns,
+ * for the parts held then. So no rate is rounded, the smallest arrives, and the trees together pass, but for that, at
+ * most what one tree would. The other chapters are true of each tree. Only htb_exchange touches words of other threads.
  *
  *     tree 0          pool          tree 1        shared, for each node:  pool      parts that no tree holds
  *     parts 700 <---- 24 parts <---- 300 parts                            held      by each tree
@@ -4092,16 +4082,6 @@ QOS_PRIV uint32_t htb_priv_from_pool(qos_word_t *pool, uint32_t most)
     return (uint32_t)more;
 }
 
-/* What of the remainder the time since the last whole WHOLE has brought: earned by the old parts, if not `again`, and
- * not to be earned again by the new ones. */
-QOS_PRIV void htb_priv_remainder(struct htb_priv_bucket *b, uint64_t parts, uint64_t now_ns, bool again)
-{
-    const uint64_t some = b->rate == QOS_UNLIMITED ? 0 : b->rate * parts % HTB_PRIV_WHOLE * (now_ns % HTB_PRIV_WHOLE);
-    if (b->rate != 0)
-        b->level = qos_level_charge(b->level, again ? (int64_t)((some + HTB_PRIV_WHOLE - 1) / HTB_PRIV_WHOLE)
-                                                    : -(int64_t)(some / HTB_PRIV_WHOLE));
-}
-
 /* From now on the node has these parts. */
 QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts, uint64_t now_ns)
 {
@@ -4110,15 +4090,9 @@ QOS_PRIV void htb_priv_lease_apply(struct htb *tree, uint32_t id, uint32_t parts
     uint32_t r;
     QOS_ASSERT(parts <= HTB_PRIV_WHOLE);
     htb_priv_refill(tree, id, now_ns);
-    for (r = 0; r < tree->resources; r++) {
-        struct htb_priv_pair *p = htb_priv_pair_of(tree, id, r);
-        htb_priv_remainder(&p->rate, was, now_ns, false);
-        htb_priv_remainder(&p->limit, was, now_ns, false);
-        lease->parts = parts;
+    lease->parts = parts;
+    for (r = 0; r < tree->resources; r++)
         htb_priv_set_pair(tree, id, r, lease->rate[r], lease->limit[r]);
-        htb_priv_remainder(&p->rate, parts, now_ns, true);
-        htb_priv_remainder(&p->limit, parts, now_ns, true);
-    }
     htb_priv_scale_lead(tree, id, was, parts);
 }
 
@@ -4179,10 +4153,14 @@ QOS_PRIV uint64_t htb_priv_interval_cost(const struct htb *tree, uint32_t id)
 QOS_PRIV void htb_priv_use_up(struct htb *tree, uint32_t id)
 {
     struct htb_priv_lease *lease = &tree->joined.lease[id];
-    uint64_t used, lent;
-    htb_priv_use(tree, id); /* group: its counters are 0 */
+    const struct qos_counters *c = &tree->cls[id].counters;
+    const uint64_t granted = qos_wrap_sub(c->granted, lease->granted),
+                   borrowed = qos_wrap_sub(c->borrowed, lease->borrowed), lent = lease->lent + granted - borrowed;
+    uint64_t used;
+    lease->used += granted;
     used = tree->node[id].flags & HTB_PRIV_GROUP ? 0 : lease->used;
-    lent = lease->lent;
+    lease->granted = c->granted;
+    lease->borrowed = c->borrowed;
     lease->lent = 0;
     if ((used | lent) == 0)
         return;
@@ -4809,12 +4787,11 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
-/* The same in a joined tree, where the remainder of the rate comes. */
+/* With the remainder of its rate, in a joined tree. */
 QOS_PRIV_NOINLINE int64_t htb_priv_earned_one(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
-    const struct htb_priv_node *node = &tree->node[id];
-    return htb_priv_earned(&node->pair.rate, node->pair.rate.depth, tree->joined.lease[id].parts,
-                           now_ns / HTB_PRIV_WHOLE - node->last_ns / HTB_PRIV_WHOLE, now_ns - node->last_ns);
+    const struct htb_priv_bucket *b = &tree->node[id].pair.rate;
+    return htb_priv_earned(tree, id, b, b->depth, now_ns);
 }
 
 /* The level of node `id` as of now, which the caller stores once: charged or not. */

@@ -1,6 +1,6 @@
 // proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum. Which trees
 // proves: may join. Terms, admission and live changes in a tree that has joined are as in a single tree. A new tree
-// proves: takes over the tokens of its slot. Any rate from 1/s arrives to a token, wherever the demand is. Trees share
+// proves: takes over the tokens of its slot; what was served before is no demand, and a tree that stops holds none back. Any rate from 1/s arrives to a token, wherever the demand is. Trees share
 // proves: the surplus by weight, however large the requests are that their classes borrow or take of their own tokens
 // variants: native tsan san
 // flags: -pthread
@@ -671,6 +671,79 @@ static void force_without_a_part(void)
     world_close(&w[1]);
 }
 
+/* What tree 0 served before it joined, or for an earlier class of the id, is no demand: both trees that ask get a half,
+ * within the 3 intervals that a move may cost. */
+static void served_before(void)
+{
+    struct htb_config config = world_config();
+    uint64_t now, until, got;
+    uint32_t k, round;
+    open_shared(2, 8);
+    for (k = 0; k < 2; k++) {
+        world_open(&w[k], &config);
+        reserve(&w[k], 1, 0, 400000, 400000, 0);
+    }
+    for (now = MS; now < 100 * S; now += 10 * MS)
+        (void)drain(&w[0], 1, 100, now);
+    for (k = 0; k < 2; k++)
+        CHECK_EQ(htb_join(&w[k].tree, now, shared, k), QOS_OK);
+    for (round = 0; round < 2; round++) {
+        for (until = now + 50 * MS, got = 0; now < until; now += MS) {
+            (void)drain(&w[0], 1, 100, now);
+            got += drain(&w[1], 1, 100, now);
+            (void)htb_exchange(&w[0].tree, now);
+            (void)htb_exchange(&w[1].tree, now);
+        }
+        CHECK_WITHIN((double)got, 0.7 * 10000, 1.3 * 10000);
+        CHECK_EQ(htb_release(&w[0].tree, now, 1), QOS_OK);
+        reserve(&w[0], 1, 0, 400000, 400000, now);
+    }
+    for (k = 0; k < 2; k++)
+        world_close(&w[k]);
+}
+
+/* By flight a tree stops while requests wait in it. The other's clock is not ahead of that one's: it lends as before. */
+static void a_tree_stops(void)
+{
+    enum { MANY = 64 };
+    static struct htb_request request[2][MANY];
+    struct htb_config config = world_config();
+    struct htb_request *r;
+    uint64_t now, end_ns[2][MANY] = {{0}}, done = 0;
+    double done_before = 0;
+    uint32_t k, i;
+    config.bound = HTB_BY_FLIGHT;
+    open_shared(2, 8);
+    for (k = 0; k < 2; k++) {
+        world_open(&w[k], &config);
+        reserve(&w[k], 1, 0, 0, 0, 0);
+        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+        for (i = 0; i < MANY; i++) {
+            memset(&request[k][i], 0, sizeof request[k][i]);
+            request[k][i].class_id = 1;
+            request[k][i].tokens[0] = 100;
+            CHECK_EQ(htb_submit(&w[k].tree, 0, &request[k][i]), QOS_OK);
+        }
+    }
+    for (now = 1; now < 4 * S; now += MS / 10)
+        for (k = 0; k < (now < S ? 2u : 1u); k++) {
+            (void)htb_exchange(&w[k].tree, now);
+            for (i = 0; i < MANY; i++)
+                if (end_ns[k][i] != 0 && end_ns[k][i] <= now) {
+                    end_ns[k][i] = 0;
+                    CHECK_EQ(htb_complete(&w[k].tree, now, HTB_DONE, NULL, &request[k][i]), QOS_OK);
+                    CHECK_EQ(htb_submit(&w[k].tree, now, &request[k][i]), QOS_OK);
+                    done += k == 0 && now > 3 * S;
+                    done_before += k == 0 && now < S;
+                }
+            while ((r = htb_dispatch(&w[k].tree, now)) != NULL)
+                end_ns[k][r - request[k]] = now + MS;
+        }
+    CHECK_WITHIN((double)done / done_before, 0.9, 1.1);
+    for (k = 0; k < 2; k++)
+        world_close(&w[k]);
+}
+
 int main(void)
 {
     static const uint64_t rates[] = {1, 2, 3, 5, 10, 30, 100, 1000};
@@ -686,6 +759,8 @@ int main(void)
         }
     part_of_the_time();
     force_without_a_part();
+    served_before();
+    a_tree_stops();
     both_paths();
     a_move_before_the_exchange();
     weights_over_trees(4);
