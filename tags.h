@@ -486,13 +486,12 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_DUE (UINT64_C(1) << 54)      /* in d: its reservation tag is due */
 
 struct tags_priv_hot {
-    struct qos_u128 tag;      /* work (reward: 1/256 ns) per weight: 66 integer bits, 62 fraction bits */
-    uint64_t unit;            /* floor(2^62 / w) */
-    uint32_t unit_more, rest; /* a large weight: 32 more bits of the unit, and of the tag */
-    uint64_t packed;          /* weight and flags */
+    struct qos_u128 tag; /* work (reward: 1/256 ns) per weight: 66 integer bits, 62 fraction bits */
+    uint64_t unit;       /* floor(2^62 / w) */
+    uint64_t packed;     /* weight and flags */
     uint32_t queued, at_device;
 };
-QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 48, "what a dispatch touches is small");
+QOS_STATIC_ASSERT(sizeof(struct tags_priv_hot) == 40, "what a dispatch touches is small");
 
 /* Limit or reservation tag: tag_ns + rest / rate ns. */
 struct tags_priv_rate {
@@ -596,6 +595,7 @@ struct tags {
     struct tags_priv_node *s;    /* nodes of all pools */
     uint64_t *t;                 /* those of r, d and l of each pool, eight keys each */
     struct tags_priv_hot *hot;
+    uint32_t *rest; /* of a large weight: 32 more bits of the tag */
     struct tags_priv_rate *limit, *reserve;
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
     uint32_t *reserve_units;              /* count_cost: of its last request; of a group: of a large one; else NULL */
@@ -936,7 +936,9 @@ QOS_PRIV uint64_t tags_priv_weight(const struct tags_priv_hot *h)
 /* Of a large weight the unit has few bits: more of them. *rest: what was, and is, below the last bit of the axis. */
 QOS_PRIV_NOINLINE uint64_t tags_priv_per_large(const struct tags_priv_hot *h, uint64_t amount, uint32_t *rest)
 {
-    struct qos_u128 more = qos_add_wide(qos_mul_wide(h->unit_more, amount), tags_priv_wide(0, *rest));
+    const uint64_t weight = tags_priv_weight(h);
+    const uint64_t unit = qos_mul_div_floor((UINT64_C(1) << 62) % weight, UINT64_C(1) << 32, weight);
+    struct qos_u128 more = qos_add_wide(qos_mul_wide(unit, amount), tags_priv_wide(0, *rest));
     *rest = (uint32_t)(more.lo & UINT32_MAX);
     return more.hi << 32 | more.lo >> 32; /* < 2^(32 + 54 - 32) */
 }
@@ -1651,7 +1653,7 @@ QOS_PRIV uint64_t tags_priv_used(struct tags *tags, uint32_t i)
 {
     uint64_t used = qos_wrap_sub(tags->passed, tags->slot[i].entered), others;
     tags->out_of_order -= tags->out_of_order / 64;
-    if (tags->slot[i].flags[0] & TAGS_PRIV_AT_WORK || tags->worked == 0)
+    if (tags->slot[i].flags[0] & TAGS_PRIV_AT_WORK)
         return used;
     tags->out_of_order += 1024;
     others = qos_wrap_sub(tags->passed, tags->slot[tags->oldest].entered);
@@ -1883,6 +1885,7 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     QOS_LAYOUT_SET(layout, tags->s, s_nodes);
     QOS_LAYOUT_SET(layout, tags->t, 24 * t_keys);
     QOS_LAYOUT_SET(layout, tags->hot, n);
+    QOS_LAYOUT_SET(layout, tags->rest, n);
     QOS_LAYOUT_SET(layout, tags->limit, n);
     QOS_LAYOUT_SET(layout, tags->reserve, n);
     if (config->groups) {
@@ -2035,7 +2038,6 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
             tags->surplus[id] = tags_priv_reweigh(tags->surplus[id], pool->surplus_v, old, weight);
     }
     h->unit = (UINT64_C(1) << 62) / weight;
-    h->unit_more = (uint32_t)qos_mul_div_floor((UINT64_C(1) << 62) % weight, UINT64_C(1) << 32, weight);
     if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
         tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
     if (!(h->packed & TAGS_PRIV_RESERVED))
@@ -2560,7 +2562,7 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
                                              enum tags_phase phase)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 by = tags_priv_per_weight(h, amount, &h->rest);
+    struct qos_u128 by = tags_priv_per_weight(h, amount, &tags->rest[id]);
     tags_priv_raise_v(pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
