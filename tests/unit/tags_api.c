@@ -688,8 +688,8 @@ static void cancelled_beyond_the_lead(void)
     close_tags();
 }
 
-/* Two channels, four requests there, the newest of which ends first: the device is taken for a serial one. 65,536 in
- * order later it is not any more, and of two at work each is charged half of the time. */
+/* Two channels, four requests there, the newest of which ends first: the device is taken for a serial one. 65,536
+ * later, none before two older ones, it is not any more, and of two at work each is charged half of the time. */
 static void taken_for_serial(void)
 {
     struct tags_config c = plain(1, TAGS_REWARD);
@@ -713,7 +713,7 @@ static void taken_for_serial(void)
         for (k = 0; k < 4; k++)
             CHECK_EQ(tags_pull(&tags, now, 1, &g[k]), QOS_OK);
         for (k = 0; k < 4; k++)
-            CHECK_EQ(tags_complete(&tags, now += MS, &g[k], 0), QOS_OK);
+            CHECK_EQ(tags_complete(&tags, now += MS, &g[k ^ 1], 0), QOS_OK);
     }
     CHECK_EQ(tags_pull(&tags, now, 1, &g[0]), QOS_OK);
     CHECK_EQ(tags_pull(&tags, now, 1, &g[1]), QOS_OK);

@@ -960,7 +960,8 @@ static void oracle_lag(void)
 }
 
 /* Promise `attribution`: under reward, on a serial device, or where all at the device are served at once, clients that
- * always wait get time by weight within 2 %, in any order of completion; with M channels told, if they take all in order. */
+ * always wait get time by weight within 2 %, in any order of completion; with M channels told, if they take all in order.
+ * On other devices equal ones, those of the first cohort, get the same work within 2 %. */
 static void oracle_attribution(void)
 {
     double least = 0, most = 0, slack = 0;
@@ -968,16 +969,20 @@ static void oracle_attribution(void)
     const struct world_device_config *d = &run.device_config;
     const bool told =
         world_choice(run.w, F_TOLD) && !d->hashed && (run.depth <= d->channels || d->order == WORLD_IN_ORDER);
-    if (run.ps || by_cost() || !(d->channels == 1 || (told && !WORLD_TAGS_V02)) || !run.serial || !run.steady ||
-        run.cancels || run.forces || !run.calm || !run.fifo_clock || grouped())
+    const bool by_time = d->channels == 1 || told;
+    if (run.ps || by_cost() || (WORLD_TAGS_V02 && d->channels > 1) || !run.serial || !run.steady || run.cancels ||
+        run.forces || !run.calm || !run.fifo_clock || grouped())
         return;
     for (i = 0; i < tenants; i++) {
         const struct tenant *t = &tenant[i];
-        double share = t->used_ns / (double)t->terms.weight, one = t->longest_ns / (double)t->terms.weight;
+        double share = (by_time ? t->used_ns : t->given) / (double)t->terms.weight;
+        double one = (by_time ? t->longest_ns : t->largest) / (double)t->terms.weight;
         if (t->reservation > 0 || t->limit > 0 || t->changes || t->client.config.arrivals != WORLD_CLOSED ||
             t->client.config.think_ns || t->client.config.start_ns > 1 || t->client.config.away_every_ns ||
             t->client.config.outstanding <= 2 * run.depth)
             return;
+        if (!by_time && t->cohort != tenant[0].cohort)
+            continue;
         least = i == 0 || share < least ? share : least;
         most = i == 0 || share > most ? share : most;
         slack = one > slack ? one : slack;
@@ -985,7 +990,8 @@ static void oracle_attribution(void)
     /* Estimates are learned in windows of requests; 2 % of what each got after them. */
     slack *= 4 * 60;
     if (most - least > 0.02 * most + slack)
-        world_fail(run.w, "attribution", run.now, "time per weight from %.3f to %.3f ms", least / 1e6, most / 1e6);
+        world_fail(run.w, "attribution", run.now, "%s per weight from %.6g to %.6g", by_time ? "time" : "work", least,
+                   most);
 }
 
 /* Promise `maxmin`: who waits at a limit neither falls behind nor gains: in the long run everybody has at least 0.99 of its
