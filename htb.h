@@ -2220,9 +2220,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
  *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
  *               and until then the others do more. For 64 bounds at most
- *     dive      a wider trial is undone, or requests wait at the knee, and less than half completes as before: too much
- *               in flight may have made the device slower, so that only far less ends it (TCP incast). An eighth of the
- *               knee is tried, as a narrower trial, but nobody's tokens end it; then the search begins anew
+ *     dive      in or after a wider trial, or at the knee, less than half completes as before, though requests wait:
+ *               too much in flight may have made the device slower, so that only far less ends it (TCP incast). An
+ *               eighth of the knee is tried, as a narrower trial, but nobody's tokens end it
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
@@ -2267,7 +2267,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *             the knee, if that is more. A narrower one is for nobody, and loses time when the caller is late. Twice
  *             as wide, if requests wait for room, as long as each time an eighth more is completed, of 64 requests,
  *             or of 8 if these take more than 1 s. If less than half of that completes, or than at the knee of many: a
- *             dive, then half of the bound, or the knee. No other looks: who comes finds the knee as it was for many
+ *             dive, then half of the bound, or the knee. A look counts if the bound was in use, or all are less. No
+ *             other looks: who comes finds the knee as it was for many, but if that makes the device slower, too
  *
  * A request proves nothing if a pause of the device met it, or if it was submitted before the bound of now held. So
  * each class moves by what its own last move did; a hopeless one is undone wholly and masks no other; and a class that
@@ -2292,7 +2293,7 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *
  * Map (without htb_priv_)
  *   the bound       bind, look_begin, break_off; counts_ns, drains
- *   the knee        search, tried, failed; choose, better, judge, look; fell, dive; more_is_asked; ran_dry
+ *   the knee        search, tried, failed; choose, better, judge, look; fell, trial_fell, dive; more_is_asked; ran_dry
  *   the device      run_clock, doubt_pause, hangs; is_filling
  *   a late class    witness: keep_rate, was_late, was_in_time; need, give_up; narrow; hurt
  *   one alone       is_alone, newcomer, look_alone
@@ -2497,15 +2498,28 @@ QOS_PRIV uint64_t htb_priv_speed(const struct htb_priv_flight *f)
     return qos_min(qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, took_ns), UINT64_C(1) << 60);
 }
 
+/* Does less than half complete as before, though requests wait, so that not less is asked for? */
+QOS_PRIV bool htb_priv_fell(const struct htb_priv_flight *f, uint64_t before)
+{
+    return f->n >= 8 && f->waited >= f->n / 4 * 3 && htb_priv_speed(f) < before / 2;
+}
+
+/* The same in a wider trial, or after it. */
+QOS_PRIV bool htb_priv_trial_fell(const struct htb_priv_flight *f)
+{
+    return f->phase != HTB_PRIV_BASE && f->up && htb_priv_fell(f, f->speed[HTB_PRIV_BASE]);
+}
+
 /* Less than half completes as before: too much in flight may have made the device slower. An eighth of it is tried. */
 QOS_PRIV void htb_priv_dive(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    f->base_ns = f->knee_ns;
+    f->base_ns = f->phase == HTB_PRIV_TRIAL ? f->base_ns : f->knee_ns;
     f->speed[HTB_PRIV_BASE] = htb_priv_speed(f);
+    f->longer = 0;
     f->up = f->hurts = false;
     f->phase = HTB_PRIV_TRIAL;
-    htb_priv_look_begin(tree, qos_max(f->knee_ns / 8, htb_priv_least(f)));
+    htb_priv_look_begin(tree, qos_max(qos_min(f->base_ns, f->most_ns) / 8, htb_priv_least(f)));
 }
 
 /* At the bound: begins a trial, or stays. */
@@ -2519,7 +2533,7 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
         f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
         if (f->searching ? f->step >= 2 && f->settled_speed != 0 && apart > qos_min(f->speed[0], f->settled_speed)
                          : apart > f->settled_speed / 4) {
-            fell = f->speed[0] < f->settled_speed / 2 && f->waits_of[0] >= 48; /* and not as less is asked for */
+            fell = htb_priv_fell(f, f->settled_speed);
             htb_priv_search(f, 0); /* another device: what was learned does not count */
             f->settled_speed = f->speed[0];
             f->look_speed = f->speed[0];
@@ -2581,13 +2595,6 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     htb_priv_look_begin(tree, bound_ns);
 }
 
-/* A wider trial is undone: does less than half complete as before it? If that does not show yet: in the trial? */
-QOS_PRIV bool htb_priv_fell(const struct htb_priv_flight *f)
-{
-    return f->phase == HTB_PRIV_AGAIN && f->up &&
-           (f->n >= 8 ? htb_priv_speed(f) : f->speed[HTB_PRIV_TRIAL]) < f->speed[HTB_PRIV_BASE] / 2;
-}
-
 /* The classes' bound has changed: it holds at once. A trial of another knee that it cuts ends. */
 QOS_PRIV void htb_priv_narrow(struct htb *tree)
 {
@@ -2602,7 +2609,7 @@ QOS_PRIV void htb_priv_narrow(struct htb *tree)
     if (f->narrow == HTB_PRIV_WIDE)
         f->by = QOS_NONE;
     if (f->bound_ns > htb_priv_exp2(f->narrow) && f->phase != HTB_PRIV_BASE) {
-        if (htb_priv_fell(f)) {
+        if (htb_priv_trial_fell(f)) {
             htb_priv_dive(tree);
             return;
         }
@@ -2679,12 +2686,12 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     } else if (f->phase == HTB_PRIV_BASE) {
         htb_priv_look_back(tree);
         htb_priv_choose(tree, now_ns);
+    } else if (htb_priv_trial_fell(f)) {
+        htb_priv_dive(tree);
     } else if (f->phase == HTB_PRIV_TRIAL) {
         f->phase = HTB_PRIV_AGAIN;
         htb_priv_look_begin(tree, f->base_ns);
         f->base_ns = tried_ns;
-    } else if (htb_priv_fell(f)) {
-        htb_priv_dive(tree);
     } else {
         htb_priv_judge(tree, now_ns);
     }
@@ -3121,32 +3128,45 @@ QOS_PRIV bool htb_priv_may_end(const struct htb_priv_flight *f)
     return f->later || f->times > 8;
 }
 
-/* One that is alone waits for room: twice the bound, as long as each time an eighth more is completed. */
-QOS_PRIV void htb_priv_look_alone(struct htb *tree)
+/* One that is alone: twice the bound if requests wait for room, as long as each time an eighth more is completed. A
+ * look counts if, by Little's law, three quarters of its bound were in flight in the mean: else less is asked for. */
+QOS_PRIV void htb_priv_look_alone(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t speed = htb_priv_speed(f), bound_ns = qos_max(f->knee_ns, f->lone_ns);
-    const uint64_t before = f->lone_speed != 0 ? f->lone_speed : f->speed[HTB_PRIV_BASE];
-    const bool dives = f->phase == HTB_PRIV_TRIAL, fell = !dives && speed < before / 2;
-    if (!htb_priv_may_end(f) || f->n < (f->active_ns - f->begun_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||
-        f->done_ns < 2 * htb_priv_filled(f, f->bound_ns) || (f->active_ns < f->lone_retry_ns && !dives))
+    const uint64_t took_ns = f->active_ns - f->begun_ns, speed = htb_priv_speed(f);
+    const uint64_t bound_ns = qos_max(f->knee_ns, f->lone_ns),
+                   usual_ns = qos_max(f->knee_ns, qos_min(bound_ns, f->most_ns));
+    const uint64_t before = qos_default(f->lone_speed, f->speed[HTB_PRIV_BASE]);
+    const bool fell = speed < before / 2, again = f->phase == HTB_PRIV_AGAIN;
+    if (!htb_priv_may_end(f) || f->n < (took_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||
+        f->done_ns < 2 * htb_priv_filled(f, f->bound_ns))
         return;
-    if (dives) {
-        htb_priv_break_off(tree);
+    if (f->phase == HTB_PRIV_TRIAL) {
+        htb_priv_look(tree, now_ns);
         return;
     }
-    if (fell || (f->lone_speed != 0 && speed < before + before / 8)) { /* in vain */
-        f->lone_retry_ns = f->active_ns + 64 * (f->active_ns - f->begun_ns);
-        f->lone_ns = f->lone_speed != 0 ? bound_ns / 2 : 0;
-        f->lone_speed = 0;
-    } else if (2 * bound_ns <= f->max_ns) {
-        f->lone_speed = speed;
-        f->lone_ns = 2 * bound_ns;
+    if (again && speed - speed / 4 < f->speed[HTB_PRIV_BASE]) { /* the knee is too wide, too, or the dive was in vain */
+        if (f->speed[HTB_PRIV_TRIAL] / 2 >= f->speed[HTB_PRIV_BASE]) {
+            f->knee_ns = f->base_ns;
+            f->lone_retry_ns = 0;
+        } else if (f->lone_ns == 0)
+            f->lone_ns = htb_priv_newcomer(f);
+    } else if (!again && f->stay >= qos_sat_mul(usual_ns >> 10, took_ns / 4 * 3) && f->active_ns >= f->lone_retry_ns) {
+        if (fell || (f->lone_speed != 0 && speed < before + before / 8)) { /* in vain */
+            f->lone_retry_ns = f->active_ns + 64 * took_ns;
+            f->lone_ns = f->lone_speed != 0 ? bound_ns / 2 : 0;
+            f->lone_speed = 0;
+        } else if (f->full && 2 * bound_ns <= f->max_ns) {
+            f->lone_speed = speed;
+            f->lone_ns = 2 * bound_ns;
+        }
+        if (fell) {
+            htb_priv_dive(tree);
+            return;
+        }
     }
-    if (fell)
-        htb_priv_dive(tree);
-    else
-        htb_priv_look_begin(tree, f->knee_ns);
+    f->phase = HTB_PRIV_BASE;
+    htb_priv_look_begin(tree, f->knee_ns);
 }
 
 /* Does a trial show early in its look that it is worse: by a third after 64 requests, by a sixth after 256? */
@@ -3202,8 +3222,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
         htb_priv_witness(tree, &f->cls[i], r, tokens, now_ns);
     else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns))
         htb_priv_watch_also(tree, r->paid_by);
-    if (htb_priv_is_alone(tree, c) && !f->full)
-        return;
+    (void)htb_priv_is_alone(tree, c);
     if (f->settle_ns > r->flight_ns) {
         f->settle_ns -= r->flight_ns;
         return;
@@ -3218,7 +3237,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
     f->stay = qos_sat_add(f->stay, qos_sat_mul(r->flight_ns >> 10, qos_elapsed_ns(r->sent_ns, now_ns)));
     f->done_ns += tokens == r->tokens ? r->flight_ns : htb_priv_device_ns(tree, tokens);
     if (f->alone)
-        htb_priv_look_alone(tree);
+        htb_priv_look_alone(tree, now_ns);
     else if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&
              ((htb_priv_may_end(f) && f->n >= htb_priv_look_least(f)) || htb_priv_plainly_worse(f)))
         htb_priv_look(tree, now_ns);
