@@ -2296,7 +2296,7 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *   the knee        search, tried, failed; choose, better, judge, look; fell, trial_fell, dive; more_is_asked; ran_dry
  *   the device      run_clock, doubt_pause, hangs; is_filling
  *   a late class    witness: keep_rate, was_late, was_in_time; need, give_up; narrow; hurt
- *   one alone       is_alone, newcomer, look_alone
+ *   one alone       note_alone, newcomer, look_alone
  *   a completion    watch, which calls all of these */
 
 /* Moves the estimate of a quantile: up and down by steps whose ratio is that of the requests on both sides of it. */
@@ -3101,8 +3101,8 @@ QOS_PRIV uint64_t htb_priv_newcomer(const struct htb_priv_flight *f)
     return speed == 0 ? f->alone_ns : qos_min(f->alone_ns, qos_mul_div_floor(f->alone_ns, speed, UINT64_C(1) << 20));
 }
 
-/* Has one class asked alone for lag_ns? What is seen then is no evidence for the knee of several. */
-QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c)
+/* Notes whether one class has asked alone for lag_ns: what is seen then is no evidence for the knee of several. */
+QOS_PRIV void htb_priv_note_alone(struct htb *tree, const struct htb_priv_class *c)
 {
     struct htb_priv_flight *f = &tree->flight;
     /* The request that is complete is outstanding still. Urgent ones that wait are counted for their class only. */
@@ -3118,7 +3118,6 @@ QOS_PRIV bool htb_priv_is_alone(struct htb *tree, const struct htb_priv_class *c
         htb_priv_break_off(tree);
         htb_priv_look_back(tree);
     }
-    return alone;
 }
 
 /* A caller that comes each few ms sees many completions at one time. They took the time since it came before: a look
@@ -3222,7 +3221,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
         htb_priv_witness(tree, &f->cls[i], r, tokens, now_ns);
     else if (r->since_ns >= f->pause_end_ns && htb_priv_seems_late(tree, r, took_ns))
         htb_priv_watch_also(tree, r->paid_by);
-    (void)htb_priv_is_alone(tree, c);
+    htb_priv_note_alone(tree, c);
     if (f->settle_ns > r->flight_ns) {
         f->settle_ns -= r->flight_ns;
         return;
@@ -4872,6 +4871,7 @@ HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id,
     return QOS_OK;
 }
 
+/* Not inlined: the path of htb_take in other trees stays short. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
     return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, true, now_ns);

@@ -329,17 +329,24 @@ static void late(uint64_t late_ns, bool own_timers, uint64_t request_max, enum h
     } while (permute(&l));
 }
 
-/* 1,000 tokens per ms, none at first. A group has one claim beside others, its first; the second stands behind it. */
+/* 1,000 tokens per ms, none at first. Classes 2 and 3 are of group 1. */
+static void open_group(struct world *w)
+{
+    const struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 0, 0);
+    c.group = true;
+    world_open(w, &config);
+    CHECK_EQ(htb_reserve(&w->tree, 0, 1, &c, NULL), QOS_OK);
+    reserve(w, 2, 1, 0, 0, 0);
+    reserve(w, 3, 1, 0, 0, 0);
+}
+
+/* A group has one claim beside others, its first; the second stands behind it. */
 static void first_of_group(void)
 {
-    struct htb_config config = world_config();
-    struct htb_class c = class_of(0, 0, 0);
+    struct htb_class c = class_of(0, 0, 50000);
     struct world w;
-    world_open(&w, &config);
-    c.group = true;
-    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
-    reserve(&w, 2, 1, 0, 0, 0);
-    reserve(&w, 3, 1, 0, 0, 0);
+    open_group(&w);
     reserve(&w, 4, 0, 0, 0, 0);
     CHECK_EQ(htb_take(&w.tree, 0, 2, 500), QOS_EAGAIN);
     CHECK_EQ(htb_take(&w.tree, 0, 3, 200), QOS_EAGAIN);
@@ -351,11 +358,7 @@ static void first_of_group(void)
     CHECK_EQ(htb_next_ns(&w.tree, 0, 3, 200), 200000);
     world_close(&w);
     /* At 24 ms, when the limit of 4 passes, the claim of 2 is over: then that of 3, which is larger, goes before. */
-    world_open(&w, &config);
-    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
-    reserve(&w, 2, 1, 0, 0, 0);
-    reserve(&w, 3, 1, 0, 0, 0);
-    c = class_of(0, 0, 50000);
+    open_group(&w);
     c.burst_ns = 50 * MS;
     CHECK_EQ(htb_reserve(&w.tree, 0, 4, &c, NULL), QOS_OK);
     CHECK_EQ(force(&w, 0, 10000, 0, 0), QOS_OK);
@@ -365,12 +368,7 @@ static void first_of_group(void)
     CHECK_EQ(htb_next_ns(&w.tree, 19 * MS, 4, 1200), 26200000);
     world_close(&w);
     /* Class 2 is behind 3 by three of its requests, and group 1 by three of those of 4 when 2 has them: 50 + 300 + 600. */
-    world_open(&w, &config);
-    c = class_of(0, 0, 0);
-    c.group = true;
-    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
-    reserve(&w, 2, 1, 0, 0, 0);
-    reserve(&w, 3, 1, 0, 0, 0);
+    open_group(&w);
     reserve(&w, 4, 0, 0, 0, 0);
     CHECK_EQ(htb_take(&w.tree, 0, 2, 100), QOS_EAGAIN);
     CHECK_EQ(htb_take(&w.tree, 400000, 3, 300), QOS_OK);
