@@ -296,8 +296,8 @@ QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client,
 /* Cost of the requests that wait in the caller's queue, in tokens. TOKENPOOL_BACKLOGGED: always more. Holds until
  * changed. */
 QOS_API void tokenpool_client_set_queued(struct tokenpool_client *client, uint64_t n);
-/* Takes n tokens, also those that are not held: debt, paid by the next tokens received. QOS_EDEBT, nothing taken: the
- * debt is above debt_max. So it stays below debt_max + n. */
+/* Takes n tokens, also those that are not held: debt, paid by the next tokens received; so are those that need a report
+ * first. QOS_EDEBT, nothing taken: the debt is above debt_max. So it stays below debt_max + n. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_force(struct tokenpool_client *client, uint64_t now_ns,
                                                              uint64_t n);
 /* Tokens of a take in `epoch` whose I/O did not happen, up to what was taken. QOS_ESTALE: that period is over, and with
@@ -1943,21 +1943,24 @@ QOS_API enum qos_status tokenpool_client_take(struct tokenpool_client *client, u
 
 QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, uint64_t now_ns, uint64_t n)
 {
-    uint64_t held;
+    uint64_t held, debt;
+    uint32_t i;
     QOS_ASSERT(client);
     if (n == 0 || n > TOKENPOOL_TOKENS_MAX)
         return QOS_ERANGE;
     now_ns = tokenpool_client_priv_clock(client, now_ns);
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
-    if (client->shared && (!client->span_ns || client->state == TOKENPOOL_PRIV_IN_REST))
-        tokenpool_client_run(client, now_ns,
-                             qos_min(n, tokenpool_client_held(client))); /* perhaps over, or another's */
+    for (i = 0; i < 2 && client->shared && (!client->span_ns || n > client->held); i++) /* a period may begin: again */
+        tokenpool_client_run(client, now_ns, qos_min(n, tokenpool_client_held(client)));
     if (client->state >= TOKENPOOL_PRIV_IN_OUT)
         return QOS_ESTALE;
     held = client->held;
+    debt = client->debt;
+    if (tokenpool_client_priv_has(client)) /* the next engine may have what no report tells of */
+        debt = qos_max(debt, qos_sat_sub(tokenpool_client_priv_spent(client), client->lease_end));
     client->report_due = client->report_due || n > held;
-    if (n > tokenpool_client_held(client) && (client->head.debt_max == 0 || client->debt > client->head.debt_max))
+    if (n > held && (client->head.debt_max == 0 || debt > client->head.debt_max))
         return QOS_EDEBT;
     client->held = qos_sat_sub(held, n);
     if (tokenpool_client_priv_has(client)) { /* what is held behind a report is used before a debt is made */

@@ -681,6 +681,29 @@ static void test_remote(void)
     CHECK_LE(reads, 1);
 }
 
+/* Tokens forced behind a transport that does not answer: at most X beyond what a report says, and then the debt allowed.
+ * So those that attach after deaths do not have R once more. */
+static void test_forced_and_died(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_op op;
+    uint64_t spent = 0, lives, i;
+    rig_config(2, 10, 1000, 0);
+    config.debt_max = QOS_NOTHING;
+    rig_init();
+    rig_join(0, 800, 0);
+    for (lives = 0; lives < 4; lives++) {
+        CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+        rig_run(&monitor, 0);
+        while (tokenpool_client_next(&c, MS + lives * 30 * MS, 0, &op))
+            tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+        for (i = 0; i < 80; i++)
+            spent += tokenpool_client_force(&c, MS + lives * 30 * MS, 10) == QOS_OK ? 10 : 0;
+        CHECK(tokenpool_client_next(&c, MS + lives * 30 * MS, 10, &op)); /* a report, which nobody answers */
+        CHECK_EQ(spent, 100 * (lives + 1));
+    }
+}
+
 /* An engine that attaches while the period runs goes on where the slot's report stands, less X = max(batch, R / 8), and
  * without the tokens that the former one had claimed. The former one is told. */
 static void test_restart(void)
@@ -1179,6 +1202,7 @@ int main(void)
     test_waited_once();
     test_reads_of_who_waits();
     test_remote();
+    test_forced_and_died();
     test_restart();
     test_doubtful_end();
     test_seen_late();

@@ -1009,7 +1009,8 @@ static void x_monitor_call(uint32_t k)
     world_trace(x.now, X_MONITOR + k, "check", shown);
     if (x.set_back && !m->pending && x.now >= m->back_ns && world_chance(&x.clocks, k == x.owner ? 2 : 20)) {
         by = x.check_ns + world_between(&x.clocks, 1, world_chance(&x.clocks, 500) ? x.T / 16 : 3 * x.T);
-        if (by > x.T / 16 + x.check_ns && (x.config.flags & TOKENPOOL_GO_ON)) /* later by T / 8: engines go on alone */
+        if (x.config.flags &
+            TOKENPOOL_GO_ON) /* the clock is set: an epoch that is late by T / 8 leaves engines alone */
             by += x.T / 4;
         if (shown > by) {
             m->offset_ns -= by;
@@ -1289,7 +1290,7 @@ static void x_spend(struct x_engine *g, uint64_t n, bool forced)
     e->of[g->slot].peak = max_of(e->of[g->slot].peak, e->of[g->slot].spent);
     e->forced += forced ? n : 0;
     e->far += forced && s->remote ? n : 0;
-    e->of[g->slot].forced += forced ? n : 0;
+    e->of[g->slot].forced += forced && x.debt_max ? n : 0; /* else of what it held */
     x_judge_cost(e);
     if (x_strayed())
         return;
@@ -1730,6 +1731,8 @@ static void x_force(struct x_engine *g)
 {
     const struct x_slot *s = &x.slot[g->slot];
     uint64_t shown = x.now + g->offset_ns, n = world_between(&x.rng, 1, 2 * s->size), debt, held, report, spent;
+    uint64_t unreported;
+    bool must;
     enum qos_status st;
     report = *x_report(s);
     g->asks = n;
@@ -1739,8 +1742,12 @@ static void x_force(struct x_engine *g)
     held = g->has ? x_sub(min_of(g->info.kept + g->info.gained, g->info.limit), spent) : 0;
     debt = g->has ? x_sub(spent, min_of(g->info.kept + g->info.gained, g->info.limit))
                   : g->carried + g->before - (st == QOS_OK ? n : 0);
-    if (!g->vague && !(x.hit && (s->slow || s->lost)) && /* its debt may be of what a stray store said */
-        (g->info.stale ? st != QOS_ESTALE : (st == QOS_EDEBT) != (n > held && (x.debt_max == 0 || debt > x.debt_max))))
+    must = n > held && (x.debt_max == 0 || debt > x.debt_max);
+    unreported = x_start_costs(g->info.reservation) + x.debt_max; /* behind a transport more needs a report */
+    if (!g->vague && !(x.hit && (s->slow || s->lost)) &&          /* its debt may be of what a stray store said */
+        (g->info.stale        ? st != QOS_ESTALE
+         : s->remote && !must ? st == QOS_EDEBT && spent + n <= unreported
+                              : (st == QOS_EDEBT) != must))
         world_fail(x.w, "debt", x.now,
                    "client %" PRIu32 " forces %" PRIu64 ": %" PRIu64 " held, a debt of %" PRIu64 ": %s", s->id, n, held,
                    debt, qos_strerror(st));
