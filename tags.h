@@ -578,7 +578,7 @@ struct tags {
     uint64_t base_ns;            /* taken off now_ns of the calls: the first one - 1 if that is 2^62 or more, else 0 */
     uint64_t now_ns;             /* latest time seen, on the time line of the tags: now_ns - base_ns + shift_ns */
     uint64_t shift_ns;           /* mod 2^64; not 0 while the caller's clock is behind now_ns, or a year ahead */
-    uint64_t plain_ns;           /* a now_ns less than this after the latest is taken as it is; 0: shifted, or based */
+    uint64_t plain_ns;           /* a now_ns less than this after the latest is as it is; 0: shifted, based, or large */
     uint64_t late_ns;            /* how far the last now_ns was behind that came late */
     uint64_t held_ns, stood_ns;  /* after a setback: for how long time stands still; how long it did so far */
     uint64_t held_step_ns;       /* what one call uses up of held_ns */
@@ -902,7 +902,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
     if (begins || tags->config.shared || near ||
         (tags->held_ns == 0 && tags_priv_follows(tags, now_ns, TAGS_PRIV_NEAR_NS))) {
         if (begins || qos_wrap_sub(now_ns, tags->now_ns) < TAGS_PRIV_LEAP_NS)
-            tags->now_ns = now_ns;
+            tags->now_ns = qos_min(now_ns, TAGS_PRIV_ABSENT - 2);
         tags->shift_ns = tags->held_ns = 0;
     } else if (ahead < TAGS_PRIV_LEAP_NS && tags->held_ns == 0) {
         tags->now_ns = qos_min(qos_sat_add(tags->now_ns, ahead), TAGS_PRIV_ABSENT - 2);
@@ -917,7 +917,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_jump(struct tags *tags, uint64_t now_n
         tags->held_step_ns = tags->held_ns / 16 + 1;
         tags->late_ns = 0;
     }
-    tags->plain_ns = tags->shift_ns || tags->base_ns ? 0 : TAGS_PRIV_LEAP_NS;
+    tags->plain_ns = tags->shift_ns || tags->base_ns || now_ns >= TAGS_PRIV_LONGEST_NS ? 0 : TAGS_PRIV_LEAP_NS;
 }
 
 QOS_PRIV void tags_priv_now(struct tags *tags, uint64_t now_ns)

@@ -1021,6 +1021,12 @@ static void shared_terms(void)
     CHECK_EQ(serve(SECOND, 1), 0);
     CHECK_EQ(serve(SECOND + 100 * MS, 1), 0);
     close_tags();
+    open_tags(&c); /* a time at the end of times, of a clock that is near it: not taken for a tag that is absent */
+    CHECK_EQ(add(UINT64_MAX - SECOND, 2, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, UINT64_MAX, 2, 1, 1), QOS_OK);
+    CHECK_EQ(serve(UINT64_MAX, 1), 2);
+    CHECK_EQ(tags_next_ns(&tags, UINT64_MAX), QOS_NEVER);
+    close_tags();
     CHECK(check_mem_free(&m));
 #endif
 }

@@ -814,42 +814,101 @@ static double lost_ns(const struct tenant *f)
     return sum;
 }
 
+/* Those that compete with each other by weight. c: its largest request; reward: its longest. per_work: device time of its
+ * work. credit: w K of who waited at a limit, the largest request times those that wait over the sum of their weights. */
+struct rivals {
+    double weight[CLIENTS], c[CLIENTS], per_work[CLIENTS], credit[CLIENTS];
+    bool limits[CLIENTS];
+    uint32_t n;
+};
+
+static void find_credit(struct rivals *r)
+{
+    double largest = 0;
+    uint32_t j;
+    for (j = 0; j < r->n; j++)
+        largest = fmax(largest, r->c[j]);
+    for (j = 0; j < r->n; j++)
+        r->credit[j] = r->limits[j] && run.ps ? r->weight[j] * largest * most_per_weight(r->weight, r->n, j) : 0;
+}
+
+/* What others get by weight while f gets `work`: the sum over them of w_j / w_f * work + c_j + w_j K. */
+static double meanwhile(const struct rivals *r, uint32_t f, double work, bool f_too, double *time_ns)
+{
+    double sum = 0, one;
+    uint32_t j;
+    for (j = 0; j < r->n; j++) {
+        one = j == f && !f_too ? 0 : r->weight[j] / r->weight[f] * work + r->c[j] + r->credit[j];
+        sum += one;
+        *time_ns += one * r->per_work[j];
+    }
+    return sum;
+}
+
 /* Promise `wait_weight`: by weight the head of f's queue waits at most the sum over all j of (w_j / w_f * c_f + c_j), and
- * w_j K of who waited at a limit, of device time (PS: w_j / w_f * c_f is work, which takes j's time); pauses are no device time. Reward: mean service times lag by a window. */
+ * w_j K of who waited at a limit, of device time; pauses are no device time. In a group that much goes inside; while its
+ * group gets this, and one of its own requests before, the other groups get as much as two clients would. Reward: mean
+ * service times lag by a window. */
 static void oracle_starve(void)
 {
     static uint64_t since[CLIENTS];
     static bool waits[CLIENTS];
-    static double weight[CLIENTS];
-    double weights = 0, sum = 0, largest = 0, credit = 0;
-    uint32_t i;
+    static struct rivals inside[WORLD_COHORTS], outside;
+    static uint32_t place[CLIENTS];
+    static double allowed[CLIENTS];
+    uint32_t at[WORLD_COHORTS] = {0}, i;
+    double longest = 0, work;
     size_t k;
-    if (run.forces || !run.fifo_clock || run.device_config.hashed || grouped() || (run.ps && run.lies) || run.late)
+    if (run.forces || !run.fifo_clock || run.device_config.hashed || (run.ps && run.lies) || run.late ||
+        (grouped() && run.cancels))
         return;
     if (run.device_config.hangs && run.depth <= 3 * run.device_config.hangs) /* all that the device may have */
         return;
     /* A pause counts up to the lag: a thousand of the others' requests go first, and a part of them is lost. */
     if (!run.ps && !run.calm && run.cancels)
         return;
-    for (i = 0; i < tenants; i++) {
-        if (tenant[i].reservation > 0 || tenant[i].changes)
+    for (i = 0; i < WORLD_COHORTS; i++)
+        inside[i].n = 0;
+    for (i = outside.n = 0; i < tenants; i++) {
+        const struct tenant *t = &tenant[i];
+        const struct group *g = &group[t->group];
+        const uint32_t of = grouped() ? t->group : 0;
+        struct rivals *r = &inside[of];
+        const bool limits = t->limit > 0 || (grouped() && g->limit > 0);
+        if (t->reservation > 0 || t->changes || (world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && limits) ||
+            (grouped() && (g->reservation > 0 || g->changes || g->made_again)))
             return;
-        if (world_choice(run.w, F_AT_LIMIT) == TAGS_ALLOW && tenant[i].limit > 0)
-            return;
-        weights += (double)tenant[i].terms.weight * (run.ps ? tenant[i].longest_ns / tenant[i].largest : 1);
-        sum += tenant[i].longest_ns;
         waits[i] = false;
-        weight[i] = (double)tenant[i].terms.weight;
-        largest = tenant[i].largest > largest ? tenant[i].largest : largest;
+        longest = fmax(longest, t->longest_ns);
+        if (r->n == 0) {
+            at[of] = outside.n++;
+            outside.weight[at[of]] = (double)g->terms.weight;
+            outside.c[at[of]] = outside.per_work[at[of]] = 0;
+            outside.limits[at[of]] = false;
+        }
+        place[i] = r->n++;
+        r->weight[place[i]] = (double)t->terms.weight;
+        r->c[place[i]] = run.ps ? t->largest : t->longest_ns;
+        r->per_work[place[i]] = run.ps ? t->longest_ns / t->largest : 1;
+        r->limits[place[i]] = t->limit > 0;
+        outside.c[at[of]] = fmax(outside.c[at[of]], r->c[place[i]]);
+        outside.per_work[at[of]] = fmax(outside.per_work[at[of]], r->per_work[place[i]]);
+        outside.limits[at[of]] = outside.limits[at[of]] || limits;
     }
-    for (i = 0; i < tenants && run.ps; i++) /* w_j K, in device time */
-        if (tenant[i].limit > 0)
-            credit +=
-                weight[i] * largest * most_per_weight(weight, tenants, i) * tenant[i].longest_ns / tenant[i].largest;
+    for (i = 0; i < WORLD_COHORTS; i++)
+        find_credit(&inside[i]);
+    find_credit(&outside);
+    for (i = 0; i < tenants; i++) {
+        const uint32_t of = grouped() ? tenant[i].group : 0;
+        allowed[i] = 0;
+        work = meanwhile(&inside[of], place[i], inside[of].c[place[i]], true, &allowed[i]);
+        if (grouped())
+            (void)meanwhile(&outside, at[of], work + outside.c[at[of]], false, &allowed[i]);
+    }
     for (k = 0; k < journal_count; k++) {
         const struct event *e = &journal[k];
         const struct tenant *t = &tenant[e->client];
-        double most, gap;
+        double most = allowed[e->client], gap;
         if (e->kind != GIVEN) {
             waits[e->client] = e->kind == WAITS;
             since[e->client] = e->at_ns;
@@ -859,12 +918,12 @@ static void oracle_starve(void)
         if (run.device_config.pause_ns)
             gap = world_device_could_ns(&run.pauses, since[e->client], e->at_ns);
         since[e->client] = e->at_ns;
-        most = weights / (double)t->terms.weight * (run.ps ? t->largest : t->longest_ns) + sum + (run.depth + 1) * sum +
-               credit;
-        if (!run.ps)
-            most += (WORLD_TAGS_V02 ? 60 : 20) * (weights / (double)t->terms.weight * t->longest_ns + sum) +
-                    (run.calm ? 0 : run.lag_ns); /* f may be charged a pause, up to its part of the lag */
-        if (waits[e->client] && t->limit <= 0 && gap > most + lost_ns(t) + (double)run.device_config.pause_ns * 0.01) {
+        if (!waits[e->client] || t->limit > 0 || (grouped() && group[t->group].limit > 0))
+            continue;
+        most += (run.ps ? 0 : (WORLD_TAGS_V02 ? 60 : 20) * most) + (run.depth + 1) * longest;
+        if (!run.ps && !run.calm)
+            most += run.lag_ns; /* f may be charged a pause, up to its part of the lag */
+        if (gap > most + lost_ns(t) + (double)run.device_config.pause_ns * 0.01) {
             world_fail(run.w, run.ps ? "wait_weight" : "wait_reward", e->at_ns,
                        "client %" PRIu32 " waited %.3f ms of device time, allowed %.3f", e->client, gap / 1e6,
                        most / 1e6);
