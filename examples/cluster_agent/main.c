@@ -94,7 +94,7 @@ static void before(bool changes)
         if (!*s.place[k].name)
             continue;
         left = changes ? take(k) : tokens_read(&s.file->tenant[k].word) & (TOKENS_COUNT - 1);
-        serve(k, s.place[k].given - left);
+        serve(k, qos_sat_sub(s.place[k].given, left)); /* a process of the server may write any value */
         s.place[k].given = changes ? 0 : left;
     }
 }
@@ -132,7 +132,7 @@ static uint32_t place_of(const char *name)
 static void leave(uint32_t place)
 {
     struct tokens_tenant *t = &s.file->tenant[place];
-    serve(place, s.place[place].given - take(place));
+    serve(place, qos_sat_sub(s.place[place].given, take(place)));
     wait_in_queue(place, 0);
     tokens_write(&t->id, 0);
     tokens_write(&t->word, ((t->word >> TOKENS_GENERATION) + 1) << TOKENS_GENERATION);
@@ -192,8 +192,9 @@ static void open_file(void)
         tool_die(TOOL_FAILED, "%s: it cannot be given to the group %s", settings.path, settings.group);
     if (fstat(fd, &st) != 0 || (st.st_size != 0 && st.st_size != (off_t)sizeof *s.file))
         tool_die(TOOL_FAILED, "%s: it is no file of tokens: remove it, or name another one", settings.path);
-    if (ftruncate(fd, (off_t)sizeof *s.file) != 0)
-        tool_die(TOOL_FAILED, "%s: %s", settings.path, strerror(errno));
+    errno = posix_fallocate(fd, 0, (off_t)sizeof *s.file); /* on a full disk a write to a hole would end this process */
+    if (errno != 0)
+        tool_die(TOOL_FAILED, "%s: %s: make room for %zu bytes", settings.path, strerror(errno), sizeof *s.file);
     s.file = mmap(NULL, sizeof *s.file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (s.file == MAP_FAILED)
         tool_die(TOOL_FAILED, "%s: %s", settings.path, strerror(errno));

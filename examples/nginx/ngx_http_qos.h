@@ -143,7 +143,7 @@ void qos_zone_leave(struct qos_zone *zone, struct qos_side *side);
 /* A request begins: may it? `reject`: not if it had to wait. If it may not, *wait_ns is the time until its tenant can send
  * a chunk again. Each request that begins ends. */
 enum qos_refusal qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject, uint64_t *wait_ns);
-void qos_zone_end(struct qos_zone *zone, uint32_t id);
+void qos_zone_end(struct qos_zone *zone, uint32_t id, bool accepted);
 uint32_t qos_zone_accounts(struct qos_zone *zone); /* their ids are below this */
 /* Account id; false: there is none. */
 bool qos_zone_report(struct qos_zone *zone, uint32_t id, struct qos_report *report);

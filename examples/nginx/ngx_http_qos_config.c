@@ -526,7 +526,7 @@ static ngx_int_t print_status(ngx_http_request_t *r, bool prometheus)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     for (z = 0; z < main->zones.nelts; z++) {
         ids = qos_zone_accounts(zone[z]);
-        reports[z] = ngx_palloc(r->pool, ids * sizeof(struct qos_report));
+        reports[z] = ngx_pmemalign(r->pool, ids * sizeof(struct qos_report), QOS_CACHE_LINE);
         if (!reports[z])
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         for (id = 0; id < ids; id++)

@@ -31,6 +31,7 @@ struct qos_ctx {
     size_t ahead;             /* chunks that go at once; grows while the client takes them at once */
     bool delayed;             /* c->write->delayed is ours */
     bool begun;               /* counted as a request; not if only a part of it is charged */
+    bool accepted;            /* and not refused as it began: it may take a connection to an upstream */
     bool refused;             /* its answer is free: it must not wait for what its tenant has not */
     bool unread, ends;        /* of its body no more is read than request.credit; then the connection ends at once */
 };
@@ -63,7 +64,7 @@ static void on_cleanup(void *data)
     ctx->delayed = false;
     c->buffered &= ~QOS_BUFFERED & 0xff;
     if (ctx->begun)
-        qos_zone_end(ctx->zone, ctx->id);
+        qos_zone_end(ctx->zone, ctx->id, ctx->accepted);
     ctx->begun = false;
 }
 
@@ -410,7 +411,8 @@ static ngx_int_t on_preaccess(ngx_http_request_t *r)
 
     ctx->begun = true;
     why = qos_zone_begin(ctx->zone, ctx->id, conf->reject != 0, &wait_ns);
-    ctx->refused = why != QOS_ACCEPTED;
+    ctx->accepted = why == QOS_ACCEPTED;
+    ctx->refused = !ctx->accepted;
     rc = ctx->refused ? NGX_DECLINED : qos_zone_admit(ctx->zone, ctx->id, conf->reject != 0, &ctx->request, &wait_ns);
     if (rc == NGX_DECLINED) {
         ctx->refused = true;
@@ -470,7 +472,9 @@ static ngx_int_t header_filter(ngx_http_request_t *r)
         }
         if (!ctx->zone)
             let_read(ctx);
-        else if (qos_zone_begin(ctx->zone, ctx->id, false, &wait_ns) != QOS_ACCEPTED)
+        else
+            ctx->accepted = qos_zone_begin(ctx->zone, ctx->id, false, &wait_ns) == QOS_ACCEPTED;
+        if (ctx->zone && !ctx->accepted)
             read_little(ctx, true);
     }
     if (ctx && r->discard_body) { /* it waited, and an event that came is not told again */

@@ -96,7 +96,7 @@ struct area {
 };
 static struct area *areas;
 
-static ngx_uint_t requests; /* of this process, in all zones */
+static ngx_uint_t requests; /* of this process, in all zones; those that are refused take no more connections */
 
 static uint64_t clock_ns(void)
 {
@@ -938,17 +938,15 @@ void qos_zone_detach(struct qos_zone *zone)
 
 /* ---- requests and reports */
 
-/* Each tenant is served even if others have all their requests wait: one that waits may hold as many requests in this
- * process as it leaves connections free, if each request in progress took one more (to an upstream). Alone it gets a
- * third of them (a quarter with upstreams), two get a fifth each; and one that holds none finds some. A tenant that does
- * not wait may hold 16 of 17. */
+/* Each tenant is served, whatever requests others have. `left`: connections that would be left in this process, if each
+ * request in progress took one more (to an upstream). A tenant that waits may hold as many requests: alone a third of the
+ * connections (a quarter with upstreams), two a fifth each; and one that holds none finds some. A tenant that does not
+ * wait, as its clients are slow, may hold 16 times as many: 16 of 33 connections, of 17 if they are streams of HTTP/2. */
 static bool too_many(struct qos_zone *zone, uint32_t id)
 {
-    const uint64_t left = ngx_cycle->free_connection_n + ngx_cycle->reusable_connections_n;
-    const uint64_t most = __atomic_load_n(&zone->shared->account[id].waiting, __ATOMIC_RELAXED) != 0
-                              ? qos_sat_sub(left, requests)
-                              : 16 * left;
-    return zone->held[id] != 0 && zone->held[id] >= most;
+    const uint64_t left = qos_sat_sub(ngx_cycle->free_connection_n + ngx_cycle->reusable_connections_n, requests);
+    const bool waits = __atomic_load_n(&zone->shared->account[id].waiting, __ATOMIC_RELAXED) != 0;
+    return zone->held[id] != 0 && zone->held[id] >= (waits ? left : 16 * left);
 }
 
 enum qos_refusal qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject, uint64_t *wait_ns)
@@ -976,16 +974,16 @@ enum qos_refusal qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject,
         unlock(zone);
     }
     zone->held[id]++;
-    requests++;
+    requests += why == QOS_ACCEPTED;
     if (why != QOS_ACCEPTED)
         refused(zone, id, why);
     return why;
 }
 
-void qos_zone_end(struct qos_zone *zone, uint32_t id)
+void qos_zone_end(struct qos_zone *zone, uint32_t id, bool accepted)
 {
     zone->held[id]--;
-    requests--;
+    requests -= accepted;
 }
 
 bool qos_zone_is_first(struct qos_zone *zone, uint64_t grant)

@@ -123,6 +123,10 @@ static char *ask(const struct server *s)
         bytes += n > 0 ? (size_t)n : 0;
     }
     close(fd);
+    if (n == 0 && bytes == 0)
+        errno = ECONNRESET;
+    if (n > 0)
+        errno = EMSGSIZE;
     if (n != 0 || bytes == 0) {
         free(text);
         return NULL;

@@ -44,22 +44,24 @@ static bool sub_dir(const struct files *f, const char *name)
 }
 
 /* Reserves room for all records: then a full disk stops data, but not the table. */
-static void keep_room(struct files *f, int log)
+static bool keep_room(struct files *f, int log)
 {
     uint64_t bytes = log == TWOCHOICE_MARK_LOG ? 1024 : f->log_bytes;
-    if (fallocate(f->log_fd[log], FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP)
-        tool_warn("%s: no room for %s of the log: %s", f->dir, human_bytes((double)bytes).text, strerror(errno));
+    if (fallocate(f->log_fd[log], FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) == 0 || errno == EOPNOTSUPP)
+        return true;
+    tool_warn("%s: no room for %s of the log: %s", f->dir, human_bytes((double)bytes).text, strerror(errno));
+    return false;
 }
 
-static bool open_log(struct files *f, int log, const char *name)
+/* first: the server has no log yet; without room for one it does not begin. */
+static bool open_log(struct files *f, int log, const char *name, bool first)
 {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", f->dir, name);
     f->log_fd[log] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (f->log_fd[log] < 0)
         return false;
-    keep_room(f, log);
-    return true;
+    return keep_room(f, log) || !first;
 }
 
 /* Does this name have any bytes? */
@@ -73,15 +75,17 @@ static bool has_bytes(const struct files *f, int log)
 
 bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover)
 {
+    bool first;
     memset(f, 0, sizeof *f);
     f->log_bytes = log_bytes;
     snprintf(f->dir, sizeof f->dir, "%s", dir);
-    if (!recover && (has_bytes(f, 0) || has_bytes(f, TWOCHOICE_MARK_LOG))) {
+    first = !has_bytes(f, 0) && !has_bytes(f, TWOCHOICE_MARK_LOG);
+    if (!recover && !first) {
         tool_warn("%s holds the objects of an earlier run: --recover goes on with them", dir);
         return false;
     }
-    if (!plot_mkdir(dir) || !sub_dir(f, "objects") || !sub_dir(f, "away") || !open_log(f, 0, ACTIVE_NAME) ||
-        !open_log(f, 1, NEXT_NAME) || !open_log(f, TWOCHOICE_MARK_LOG, log_name[TWOCHOICE_MARK_LOG]) ||
+    if (!plot_mkdir(dir) || !sub_dir(f, "objects") || !sub_dir(f, "away") || !open_log(f, 0, ACTIVE_NAME, first) ||
+        !open_log(f, 1, NEXT_NAME, first) || !open_log(f, TWOCHOICE_MARK_LOG, log_name[TWOCHOICE_MARK_LOG], first) ||
         !sync_dir(dir)) {
         tool_warn("%s: %s", dir, strerror(errno));
         return false;
@@ -140,7 +144,7 @@ static int log_create(void *ctx, int log)
     if (unlink(path) != 0 && errno != ENOENT)
         return -1;
     close(f->log_fd[log]);
-    return open_log(f, log, name) && sync_dir(f->dir) ? 0 : -1;
+    return open_log(f, log, name, false) && sync_dir(f->dir) ? 0 : -1;
 }
 
 static int log_swap(void *ctx, int log)

@@ -94,6 +94,18 @@ kills() {
     expect "with an agent it is" serves $((base + 31))
     expect "of two agents with one file the second is refused" grep -q 'another cluster_agent has it' <<<"$(timeout 60 \
         build/examples/cluster_agent --name n1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" --tokens "$d/tokens1" 2>&1)"
+    # A process of the server writes more tokens into bulk's word than it was given; the period ends in half a second.
+    perl -e 'open my $f, "+<:raw", $ARGV[0] or die; my ($id, $all); read $f, $all, 64 + 4096 * 64;
+        { use integer; $id = 0xcbf29ce484222325; $id = ($id ^ ord) * 0x100000001b3 for split //, "bulk"; }
+        for (0 .. 4095) { my ($i, $word) = unpack "q<Q<", substr $all, 64 + 64 * $_, 16; next if $i != $id;
+            seek $f, 72 + 64 * $_, 0; print $f pack "Q<", $word + 1000; close $f; exit 0 } exit 1' "$d/tokens1"
+    expect "a process of the server writes more tokens than there were" [ $? = 0 ]
+    sleep 1
+    expect "the agent goes on" kill -0 "${pid[a1]}"
+    if has mounts; then
+        expect "an agent whose disk is full says so" grep -q 'No space left on device: make room' <<<"$(timeout 60 unshare -m bash -c \
+            'mkdir "$1/full" && mount -t tmpfs -o size=64k tmpfs "$1/full" && exec build/examples/cluster_agent --tokens "$1/full/t" --cluster http://127.0.0.1:1 --name n9' - "$d" 2>&1)"
+    fi
     (while :; do curl -s -m 5 -o "$d/answer" -w '%{http_code}\n' -H 'X-Tenant: bulk' "$(web 1)/small" >>"$d/bulk.seen"; sleep 0.05; done) & pid[bulk]=$!
     within_s 30 grep -qs 200 "$d/bulk.seen"
     kill -9 "$(of c1)"

@@ -46,7 +46,7 @@ for _ in $(seq 16); do echo '<!--#include virtual="/mid" -->'; done >"$d/html/pa
 for _ in $(seq 16); do cat "$d/html/mid"; echo; done >"$d/html/pages"
 [ "$(id -u)" -ne 0 ] || user="user root;"
 
-# Built for later: a copy of the module whose worker kills itself in the middle of a change.
+# Built for later: a copy of the module whose worker kills itself in the middle of a change, and where behaviour is undefined.
 mkdir "$d/src"
 cp examples/nginx/*.[ch] "$d/src/"
 sed -i 's/^#include "ngx_http_qos.h"/&\n#define CRASH(id, n) if (s->account[id].key_len == 5 \&\& requests_of(s, id) == (n)) raise(SIGKILL)/
@@ -54,7 +54,7 @@ sed -i 's/^#include "ngx_http_qos.h"/&\n#define CRASH(id, n) if (s->account[id].
     s/^    must(zone, htb_submit(&s->plan\[s->use\].tree, now_ns, &w->request));/    CRASH(id, 1);\n&\n    CRASH(id, 2);/
     s/^        w->granted = true;/        CRASH(r->class_id, 3);\n&/' "$d/src/ngx_http_qos_zone.c"
 [ "$(grep -c 'CRASH(' "$d/src/ngx_http_qos_zone.c")" -eq 4 ] || bad "the module has changed: plant the crash elsewhere"
-[ "$only" != all ] || OPTIMIZE=-O0 SOURCES="$d/src/*.c" examples/nginx/build.sh build/examples/nginx-crash.so &
+[ "$only" != all ] || OPTIMIZE='-O0 -fsanitize=undefined -fsanitize-undefined-trap-on-error' SOURCES="$d/src/*.c" examples/nginx/build.sh build/examples/nginx-crash.so &
 crash_build=${!:-}
 
 # ---- bad settings: a sentence and the line

@@ -563,8 +563,45 @@ def ids():
     n.stop()
 
 
+def unread_streams(port, tenant):
+    """A connection of HTTP/2 with 128 requests, whose window is 0: nothing of the answers is read."""
+    def frame(kind, flags, stream, body):
+        return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+    def field(name, value):
+        return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+    s = socket.create_connection(("127.0.0.1", port))
+    head = b"\x82\x86" + field(b":path", b"/mib") + field(b":authority", b"a") + field(b"x-tenant", tenant)
+    s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"\0\4\0\0\0\0") + b"".join(frame(1, 5, k, head) for k in range(1, 257, 2)))
+    return s
+
+
+def streams():
+    """A tenant that reads nothing, on a few connections, leaves room for more than one request of a tenant that waits."""
+    n = Nginx("streams", 1, 256)
+    port = free_port()
+    n.write("qos_zone name=z size=4m rate=100m; qos_tenant zone=z key=slow limit=1m; server { listen 127.0.0.1:%d; listen 127.0.0.1:%d http2; root %s; "
+            "location / { qos zone=z key=$http_x_tenant; } }" % (port, port + 1, files))
+    n.start()
+    held = [unread_streams(port + 1, b"evil") for _ in range(4)]
+    time.sleep(0.5)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(fetch(port, "slow", "/mib", 30))) for _ in range(4)]
+    for t in threads:
+        t.start()
+        time.sleep(0.1)
+    for t in threads:
+        t.join()
+    expect("4 requests of a tenant that waits, beside %d connections with streams that nobody reads" % len(held),
+           [x[0] for x in answers] == [200] * 4, str(sorted(x[0] for x in answers)))
+    for s in held:
+        s.close()
+    n.stop()
+
+
 def connections():
     """Three tenants that ask for far more than their limits do not take the connections from a fourth."""
+    streams()
     n = Nginx("connections", 2, 256)
     port, floods = free_port(), ["flood%d" % i for i in range(3)]
     n.write("qos_zone name=z size=4m rate=100m; qos_tenant zone=z key=gold reserve=50m; %s server { listen 127.0.0.1:%d backlog=1024; root %s; "

@@ -168,6 +168,9 @@ else
     full --schedulers fixed --per-process 1M --json "$work/full.json"
     expect "full server, fixed scheduler: fails cleanly" json "$work/full.json" '.runs[0] | .failed > 0'
     expect "full server, fixed scheduler: said" says 'failed: no space left \(home server 1\)'
+    full --schedulers informed --per-process 1M --log 4M
+    expect "no room for the log: the server does not begin" says 'server 1: its I/O process is gone'
+    expect "no room for the log: said" says 'full/server1: no room for 4.00 MiB of the log: No space left'
     # All nodes write the same bytes; the small disk holds objects of its own, pieces of others and a log.
     cat >"$work/overlapping" <<'SH'
 set -u
