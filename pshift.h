@@ -254,7 +254,8 @@ struct pshift_message {
     uint64_t period;       /* grant: the owner's; report: the largest that the server has heard of, 0: none */
     uint64_t seq;          /* of this message; a server and, for each server, a controller count from 1 */
     uint64_t answers;  /* grant: the newest report that was merged; report: the newest grant of this owner, 0: none */
-    uint64_t left_ns;  /* until the owner's period ends; a report's estimates are of this time, T if it has ended */
+    uint64_t left_ns;  /* report: its estimates are of this time, until the period ends, or T if that has ended; grant:
+                        * what the period had left when the report that it answers came, perhaps before the period */
     uint64_t capacity; /* report: operations that the server expects to serve until the period ends; grant: 0 */
     struct pshift_range ack[PSHIFT_RANGES]; /* grant: reports that were merged, the newest first; report: none */
 };
@@ -500,7 +501,8 @@ QOS_API QOS_NODISCARD enum qos_status pshift_agent_close(struct pshift_agent *ag
 QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns);
 /* The next message about the last interval: changes, and what was not acknowledged. Call it until QOS_EAGAIN: no more.
  * Every interval has at least one message. After a grant it answers with what that changed: send this at once, too. The
- * caller may replace message->capacity and the entries' demand by better estimates before encoding. Replace the
+ * caller may replace message->capacity and the entries' demand, from now on until the period ends (pshift_agent_info
+ * says when), by better estimates before encoding. Replace the
  * capacity of an interval in which the server lacked tokens, as before a period's first grant, by what it serves with
  * tokens: without, it served less than it can, and plans made from that overload the others. O(entries). */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
@@ -550,11 +552,12 @@ QOS_API QOS_NODISCARD enum qos_status pshift_controller_change(struct pshift_con
  * server is silent, expire. QOS_ESTALE: not a later period. O(records). */
 QOS_API QOS_NODISCARD enum qos_status pshift_controller_begin(struct pshift_controller *controller, uint64_t start_ns,
                                                               uint64_t period);
-/* Merges what is new in a report. It trusts the server: check first that the server may name these buckets. Entries
- * that find no room are skipped (info.refused). QOS_EAGAIN: from a start of the server that must first answer a grant;
+/* Merges what is new in a report. now_ns: of the owner's clock, read after the report came; its grants say what the
+ * period had left then. It trusts the server: check first that the server may name these buckets. Entries that find no
+ * room are skipped (info.refused). QOS_EAGAIN: from a start of the server that must first answer a grant;
  * QOS_ESTALE: of a larger period or another owner's, or a duplicate; QOS_ENOENT: no such server; QOS_ECORRUPT: a
  * counter fell without a restart. On an error nothing is merged. */
-QOS_API QOS_NODISCARD enum qos_status pshift_controller_report(struct pshift_controller *controller,
+QOS_API QOS_NODISCARD enum qos_status pshift_controller_report(struct pshift_controller *controller, uint64_t now_ns,
                                                                const struct pshift_message *message,
                                                                const struct pshift_report_entry *entry);
 /* A round: plans R- and L-tokens of all buckets from the reports. A silent server gets no new tokens. What it may still
@@ -3074,13 +3077,15 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *      the plan sets it against a capacity that has shrunk by it.
  *   4. Periods never go back. A grant of a smaller period, or of another owner of the same one, is refused. A larger
  *      period voids all tokens before its first grant is installed; then every queue in use is news.
- *   5. Tokens end left_ns after the measurement whose report their grant answers. The owner counted left_ns after that
+ *   5. Tokens end left_ns after the measurement whose report their grant answers. The owner had left_ns left when that
  *      report came, so they end before its period does, whatever delay the messages had and whatever the clocks say.
+ *      They end too early by what passed between the two; the best of the period's grants counts.
  *   6. A restarted server has another boot nonce, no period and no tokens. It refuses grants made for another start.
  *
  *   Estimators (Section III-D leaves them open):
  *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
  *      capacity = service of the last interval, extended to the end of the period
+ *   A report between two measures takes off what was served since. As a period begins, both are extended anew.
  *   Where some arrived, and some waited while three quarters of that service was granted, demand is at least the
  *   capacity: a closed loop, which sends as it is served, would take all of that, and its arrivals show only what it
  *   was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not half: then
@@ -3092,12 +3097,14 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
 #define PSHIFT_PRIV_NEWS 4u   /* to be reported */
 #define PSHIFT_PRIV_SENT 8u   /* reported, not acknowledged */
 #define PSHIFT_PRIV_ENDED 16u /* closed and idle in the period before, too */
+#define PSHIFT_PRIV_LOOP 32u  /* at the last measure taken for a closed loop */
 
 struct pshift_priv_seen {
     uint64_t bucket;
     uint64_t base;      /* paid when the period began */
     uint64_t arrived;   /* served + pending at the last measure */
-    uint64_t demand;    /* at the last measure */
+    uint64_t recent;    /* arrivals of the last interval */
+    uint64_t expected;  /* paid in the period + demand, by the last measure */
     uint64_t told;      /* paid in the period + demand, as last reported */
     uint64_t told_paid; /* the first of the two */
     uint64_t sent_seq;  /* of the last report that named the queue */
@@ -3127,7 +3134,8 @@ struct pshift_agent {
     struct qos_u128 owner;
     uint64_t heard;                                     /* newest grant of this owner */
     uint64_t ends_ns;                                   /* when the period's tokens end; 0: no grant has come */
-    uint64_t capacity, left_ns;                         /* at the last measure: the estimate; the time that it is of */
+    uint64_t granted, interval_ns;                      /* of the last interval */
+    uint64_t capacity, left_ns;                         /* the estimate; the time that it and each demand are of */
     struct pshift_priv_stamp stamp[PSHIFT_PRIV_STAMPS]; /* of the last measurements; the newest is stamps - 1 */
     uint64_t stamps;
     struct pshift_range ack[PSHIFT_RANGES]; /* of the newest grant */
@@ -3222,7 +3230,8 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem,
         agent->slot[q] = QOS_NONE;
     pshift_priv_set_clear(&agent->dirty, config->scheduler->config.queues);
     agent->used = agent->freed_count = agent->open = agent->dirty_count = agent->at = 0;
-    agent->seq = agent->period = agent->capacity = agent->left_ns = agent->heard = agent->ends_ns = agent->stamps = 0;
+    agent->seq = agent->period = agent->heard = agent->ends_ns = agent->stamps = 0;
+    agent->granted = agent->interval_ns = agent->capacity = agent->left_ns = 0;
     agent->first_seq = 1;
     agent->owner.hi = agent->owner.lo = 0;
     for (q = 0; q < PSHIFT_RANGES; q++)
@@ -3255,7 +3264,7 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
     const uint32_t at = pshift_priv_agent_slot(agent, bucket);
     uint32_t q = agent->slot[at];
     if (q == QOS_NONE) {
-        const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
+        const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
         if (agent->used < agent->scheduler->config.queues)
             q = agent->used++;
         else if (agent->freed_count != 0)
@@ -3332,6 +3341,23 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
     }
 }
 
+/* What is expected of left_ns from now on, by the last interval: of the server, then of each queue. */
+QOS_PRIV void pshift_priv_agent_expect(struct pshift_agent *agent, uint64_t left_ns)
+{
+    agent->left_ns = left_ns;
+    agent->capacity = pshift_priv_extend(agent->granted, agent->interval_ns, left_ns);
+}
+
+QOS_PRIV void pshift_priv_agent_demand(struct pshift_agent *agent, uint32_t q)
+{
+    const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
+    struct pshift_priv_seen *s = &agent->seen[q];
+    s->expected = qos_sat_add(queue->pending, pshift_priv_extend(s->recent, agent->interval_ns, agent->left_ns));
+    if (s->flags & PSHIFT_PRIV_LOOP)
+        s->expected = qos_max(s->expected, agent->capacity);
+    s->expected = qos_sat_add(s->expected, qos_sat_add(pshift_priv_paid(queue) - s->base, queue->debt));
+}
+
 /* Invariant 4: a larger period begins. */
 QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_ns, const struct pshift_message *message)
 {
@@ -3344,6 +3370,7 @@ QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_n
     agent->period = message->period;
     agent->ends_ns = 0;
     agent->scheduler->void_ns = qos_sat_add(now_ns, agent->config.period_ns);
+    pshift_priv_agent_expect(agent, qos_min(message->left_ns, agent->config.period_ns));
     pshift_priv_agent_free(agent);
     for (q = 0; q < agent->used; q++) {
         struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
@@ -3354,11 +3381,12 @@ QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_n
         pshift_priv_put_tokens(agent->scheduler, q, 0, agent->config.default_l_tokens);
         s->base = pshift_priv_paid(queue);
         s->told_paid = s->grant_seq = 0;
+        pshift_priv_agent_demand(agent, q);
         /* Demand that ended with the last period is news too, or the controller would grant tokens for it. So is its
          * end, if the owner perhaps did not hear it, or was in this period already. */
         pshift_priv_agent_flag(agent, q,
                                (s->flags & PSHIFT_PRIV_SENT) != 0 ||
-                                       (s->told | s->demand | queue->pending | queue->debt) != 0
+                                       (s->told | s->expected | queue->pending | queue->debt) != 0
                                    ? PSHIFT_PRIV_NEWS
                                    : 0);
     }
@@ -3386,8 +3414,9 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
     uint32_t q;
     stamp->seq = agent->first_seq = agent->seq + 1;
     stamp->at_ns = now_ns;
-    agent->capacity = pshift_priv_extend(granted, interval_ns, left_ns);
-    agent->left_ns = left_ns;
+    agent->granted = granted;
+    agent->interval_ns = interval_ns;
+    pshift_priv_agent_expect(agent, left_ns);
     agent->due = true;
     for (q = pshift_priv_set_from(&agent->dirty, 0, queues); q != QOS_NONE;
          q = pshift_priv_set_from(&agent->dirty, q + 1, queues))
@@ -3398,20 +3427,21 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
         struct pshift_priv_queue *queue = &scheduler->queue[q];
         struct pshift_priv_seen *s = &agent->seen[q];
         uint64_t all = qos_sat_add(queue->served, queue->pending), recent = qos_sat_sub(all, s->arrived), moved;
-        uint64_t paid = pshift_priv_paid(queue) - s->base, total;
+        const uint64_t paid = pshift_priv_paid(queue) - s->base;
         if (!(s->flags & PSHIFT_PRIV_OPEN)) {
             pshift_priv_set_write(&scheduler->touched, q, false);
             continue;
         }
         s->arrived = all;
-        s->demand = qos_sat_add(queue->pending, pshift_priv_extend(recent, interval_ns, left_ns));
+        s->recent = recent;
         queue->idle += queue->pending == 0 ? pshift_priv_idle(scheduler, queue) : 0;
+        s->flags &= ~PSHIFT_PRIV_LOOP;
         if (recent != 0 && queue->idle <= granted / 4)
-            s->demand = qos_max(s->demand, agent->capacity);
+            s->flags |= PSHIFT_PRIV_LOOP;
         queue->idle = 0;
-        s->demand = qos_sat_add(s->demand, queue->debt);
-        total = qos_sat_add(paid, s->demand);
-        moved = qos_max(total > s->told ? total - s->told : s->told - total, qos_sat_sub(paid, s->told_paid));
+        pshift_priv_agent_demand(agent, q);
+        moved = qos_max(s->expected > s->told ? s->expected - s->told : s->told - s->expected,
+                        qos_sat_sub(paid, s->told_paid));
         if (moved > qos_mul_div_floor(s->told, agent->config.unchanged_permille, 1000))
             pshift_priv_agent_flag(agent, q, PSHIFT_PRIV_NEWS);
         if (recent == 0) /* otherwise the next measure must see the arrivals end */
@@ -3433,7 +3463,7 @@ QOS_PRIV void pshift_priv_agent_tell(struct pshift_agent *agent, uint32_t q, str
     QOS_ASSERT(s->base <= pshift_priv_paid(queue) && s->grant_seq <= agent->heard);
     entry->bucket = s->bucket;
     entry->served = pshift_priv_paid(queue) - s->base;
-    entry->demand = qos_max(s->demand, qos_sat_add(queue->pending, queue->debt));
+    entry->demand = qos_max(qos_sat_sub(s->expected, entry->served), qos_sat_add(queue->pending, queue->debt));
     entry->held = qos_sat_add(queue->r_tokens, queue->l_tokens);
     entry->grant_seq = s->grant_seq;
     s->told = qos_sat_add(entry->served, entry->demand);
@@ -3470,7 +3500,7 @@ QOS_API enum qos_status pshift_agent_report(struct pshift_agent *agent, struct p
     message->seq = agent->seq;
     message->answers = agent->heard;
     message->left_ns = agent->left_ns;
-    message->capacity = agent->capacity;
+    message->capacity = qos_sat_sub(agent->capacity, agent->scheduler->counters.granted - agent->scheduler->measured);
     for (n = 0; n < PSHIFT_RANGES; n++)
         message->ack[n] = none;
     return QOS_OK;
@@ -3891,17 +3921,18 @@ struct pshift_priv_pair {
 };
 
 struct pshift_priv_peer {
-    struct qos_u128 boot;       /* the start whose reports are merged; 0: none yet */
-    struct qos_u128 candidate;  /* another one that has reported and must answer a grant first; 0: none */
-    uint64_t challenge;         /* the first grant made for it; 0: none yet */
-    uint64_t candidate_seq;     /* its newest report */
-    uint64_t newest, grant_seq; /* newest report merged; grants made */
-    uint64_t heard;             /* round of the last report */
-    uint64_t capacity, left_ns; /* that it told: the estimate; the time that it is of */
-    uint64_t used;              /* of its records in the last period, when one begins */
-    uint64_t told, asked;       /* tick of the last message sent to it; to the candidate */
-    uint32_t first, last;       /* its records */
-    uint32_t at;                /* record at which the next message begins */
+    struct qos_u128 boot;             /* the start whose reports are merged; 0: none yet */
+    struct qos_u128 candidate;        /* another one that has reported and must answer a grant first; 0: none */
+    uint64_t challenge;               /* the first grant made for it; 0: none yet */
+    uint64_t candidate_seq;           /* its newest report */
+    uint64_t newest, grant_seq;       /* newest report merged; grants made */
+    uint64_t newest_ns, candidate_ns; /* when these two reports came */
+    uint64_t heard;                   /* round of the last report */
+    uint64_t capacity, left_ns;       /* that it told: the estimate; the time that it is of */
+    uint64_t used;                    /* of its records in the last period, when one begins */
+    uint64_t told, asked;             /* tick of the last message sent to it; to the candidate */
+    uint32_t first, last;             /* its records */
+    uint32_t at;                      /* record at which the next message begins */
     uint32_t expected; /* record that the next entry of a report is about, if it comes in the order of the last one */
     bool silent;       /* at the last plan */
     struct pshift_range merged[PSHIFT_RANGES];
@@ -4038,9 +4069,9 @@ QOS_PRIV void pshift_priv_half_init(struct pshift_priv_half *half, const struct 
 QOS_API enum qos_status pshift_controller_init(struct pshift_controller *controller, void *mem, size_t size_bytes,
                                                const struct pshift_controller_config *config)
 {
-    const struct pshift_priv_peer unknown = {{0, 0},   {0, 0},   0,        0,        0,         0,
-                                             0,        0,        0,        0,        QOS_NEVER, QOS_NEVER,
-                                             QOS_NONE, QOS_NONE, QOS_NONE, QOS_NONE, false,     {{0, 0}}};
+    const struct pshift_priv_peer unknown = {{0, 0},   {0, 0},   0,        0,        0,     0,         0,
+                                             0,        0,        0,        0,        0,     QOS_NEVER, QOS_NEVER,
+                                             QOS_NONE, QOS_NONE, QOS_NONE, QOS_NONE, false, {{0, 0}}};
     const struct pshift_controller_state no_info = {0, 0, 0, 0, 0, 0, 0, 0, 0, false};
     struct pshift_controller scratch;
     struct pshift_solver_config sizes;
@@ -4396,7 +4427,7 @@ QOS_PRIV void pshift_priv_merge(struct pshift_priv_record *x, struct pshift_priv
 
 /* Is the report of the start that we talk to? If it is of another one, that becomes the candidate; once it has answered
  * a grant made for it, it takes the place. */
-QOS_PRIV bool pshift_priv_peer_is(struct pshift_controller *c, struct pshift_priv_peer *peer,
+QOS_PRIV bool pshift_priv_peer_is(struct pshift_controller *c, uint64_t now_ns, struct pshift_priv_peer *peer,
                                   const struct pshift_message *message, bool ours)
 {
     const struct qos_u128 none = {0, 0};
@@ -4412,7 +4443,10 @@ QOS_PRIV bool pshift_priv_peer_is(struct pshift_controller *c, struct pshift_pri
         peer->candidate = message->boot;
         peer->candidate_seq = peer->challenge = 0;
     }
-    peer->candidate_seq = qos_max(peer->candidate_seq, message->seq);
+    if (message->seq > peer->candidate_seq) {
+        peer->candidate_seq = message->seq;
+        peer->candidate_ns = now_ns;
+    }
     if (!answers || peer->challenge == 0)
         return false;
     pshift_priv_restarted(c, peer);
@@ -4421,7 +4455,7 @@ QOS_PRIV bool pshift_priv_peer_is(struct pshift_controller *c, struct pshift_pri
     return true;
 }
 
-QOS_API enum qos_status pshift_controller_report(struct pshift_controller *controller,
+QOS_API enum qos_status pshift_controller_report(struct pshift_controller *controller, uint64_t now_ns,
                                                  const struct pshift_message *message,
                                                  const struct pshift_report_entry *entry)
 {
@@ -4441,13 +4475,14 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
     status = pshift_priv_report_check(c, message, entry, pshift_priv_same(peer->boot, message->boot), ours);
     if (status != QOS_OK)
         return status;
-    if (!pshift_priv_peer_is(c, peer, message, ours))
+    if (!pshift_priv_peer_is(c, now_ns, peer, message, ours))
         return QOS_EAGAIN;
     if (message->seq > peer->newest) {
         const uint64_t capacity = qos_min(message->capacity, PSHIFT_COUNT_MAX);
         peer->capacity = early && !ours ? qos_max(capacity, peer->capacity) : capacity;
         peer->left_ns = message->left_ns;
         peer->newest = message->seq;
+        peer->newest_ns = now_ns;
         peer->heard = c->rounds;
     }
     pshift_priv_peer_note(peer, message->seq);
@@ -4734,9 +4769,14 @@ QOS_API enum qos_status pshift_controller_plan(struct pshift_controller *control
     return QOS_OK;
 }
 
+/* What the period has left at now_ns. */
+QOS_PRIV uint64_t pshift_priv_left(const struct pshift_controller *c, uint64_t now_ns)
+{
+    return qos_sat_sub(qos_sat_add(c->start_ns, c->config.period_ns), now_ns);
+}
+
 /* Head of the next grant to a server's start. */
-QOS_PRIV void pshift_priv_grant_head(const struct pshift_controller *c, uint32_t server, uint64_t left_ns,
-                                     struct pshift_message *message)
+QOS_PRIV void pshift_priv_grant_head(const struct pshift_controller *c, uint32_t server, struct pshift_message *message)
 {
     struct pshift_priv_peer *peer = &c->peer[server];
     uint32_t k;
@@ -4747,22 +4787,22 @@ QOS_PRIV void pshift_priv_grant_head(const struct pshift_controller *c, uint32_t
     message->period = c->info.period;
     message->seq = ++peer->grant_seq;
     message->answers = peer->newest;
-    message->left_ns = left_ns;
+    message->left_ns = pshift_priv_left(c, peer->newest_ns);
     message->capacity = 0;
     for (k = 0; k < PSHIFT_RANGES; k++)
         message->ack[k] = peer->merged[k];
 }
 
 /* A grant without entries for a start that must answer it. */
-QOS_PRIV void pshift_priv_challenge(struct pshift_controller *c, uint32_t server, uint64_t left_ns,
-                                    struct pshift_message *message)
+QOS_PRIV void pshift_priv_challenge(struct pshift_controller *c, uint32_t server, struct pshift_message *message)
 {
     const struct pshift_range none = {0, 0};
     struct pshift_priv_peer *peer = &c->peer[server];
     uint32_t k;
-    pshift_priv_grant_head(c, server, left_ns, message);
+    pshift_priv_grant_head(c, server, message);
     message->boot = peer->candidate;
     message->answers = peer->candidate_seq;
+    message->left_ns = pshift_priv_left(c, peer->candidate_ns);
     for (k = 0; k < PSHIFT_RANGES; k++)
         message->ack[k] = none;
     peer->challenge = qos_default(peer->challenge, message->seq);
@@ -4774,7 +4814,6 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
                                                 uint32_t entries_max)
 {
     struct pshift_controller *c = controller;
-    const uint64_t left_ns = qos_sat_sub(qos_sat_add(c->start_ns, c->config.period_ns), now_ns);
     struct pshift_priv_peer *peer;
     uint32_t n = 0, i;
     if (server >= c->config.servers)
@@ -4782,11 +4821,11 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
     if (entries_max == 0)
         return QOS_EINVAL;
     c->granted_ns = now_ns;
-    if (left_ns == 0 || c->info.period == 0)
+    if (pshift_priv_left(c, now_ns) == 0 || c->info.period == 0)
         return QOS_EAGAIN;
     peer = &c->peer[server];
     if (pshift_priv_awaited(peer) && peer->asked != c->tick) {
-        pshift_priv_challenge(c, server, left_ns, message);
+        pshift_priv_challenge(c, server, message);
         return QOS_OK;
     }
     if ((peer->boot.hi | peer->boot.lo) == 0)
@@ -4809,7 +4848,7 @@ QOS_API enum qos_status pshift_controller_grant(struct pshift_controller *contro
     if (n == 0 && peer->told == c->tick)
         return QOS_EAGAIN;
     peer->told = c->tick;
-    pshift_priv_grant_head(c, server, left_ns, message);
+    pshift_priv_grant_head(c, server, message);
     message->count = n;
     return QOS_OK;
 }

@@ -644,8 +644,8 @@ static double wire_round(pshift_controller *controller, std::vector<wire_server>
         while (pshift_agent_report(&s.agent, &m, report, 1024) == QOS_OK) {
             m.capacity = UINT64_C(1) << 40;
             if (m.period != 0) /* else the server makes itself known */
-                must(pshift_controller_report(controller, &m, report));
-            else if (pshift_controller_report(controller, &m, report) != QOS_EAGAIN)
+                must(pshift_controller_report(controller, now_ns, &m, report));
+            else if (pshift_controller_report(controller, now_ns, &m, report) != QOS_EAGAIN)
                 must(QOS_EINVAL);
             bytes += head + m.count * PSHIFT_REPORT_ENTRY_BYTES;
         }
@@ -757,7 +757,7 @@ static controller_times controller_round(pshift_controller *c, std::vector<contr
                                      all ? QOS_UNLIMITED : s.total[at] - s.served[at], s.grant_seq[at]};
             }
             begin = bench_ns();
-            must(pshift_controller_report(c, &m, report));
+            must(pshift_controller_report(c, now_ns, &m, report));
             t.report += static_cast<double>(bench_ns() - begin);
         }
     }

@@ -121,7 +121,7 @@ static void report(uint32_t s)
     while (pshift_agent_report(&server[s].agent, &m, entry, SCENE_TENANTS) == QOS_OK) {
         m.capacity = (PERIOD_NS - now % PERIOD_NS) / TICK_NS;
         if (arrives()) /* the first one of a start only makes the server known */
-            (void)!pshift_controller_report(&controller, &m, entry);
+            (void)!pshift_controller_report(&controller, now, &m, entry);
     }
 }
 

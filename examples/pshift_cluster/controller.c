@@ -107,7 +107,7 @@ static void merge(const struct mail *m)
     enum qos_status st;
     uint32_t k;
     must(pshift_report_decode(m->data, m->bytes, &head, c.entry, c.s->buckets), "a report");
-    st = pshift_controller_report(&c.controller, &head, c.entry);
+    st = pshift_controller_report(&c.controller, tool_now_ns(), &head, c.entry);
     if (st != QOS_OK && st != QOS_ESTALE && st != QOS_EAGAIN) /* late, or the node must answer a grant first */
         must(st, "a report");
     c.run->bytes += m->bytes;

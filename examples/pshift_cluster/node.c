@@ -59,7 +59,7 @@ static struct {
     /* pacing */
     uint64_t used, lost; /* slots since the origin; used: all but the kept ones */
     uint64_t at_backend, finished_ns;
-    uint64_t last_report_ns, report_accrued, report_lost, sent_ns, told_capacity;
+    uint64_t last_report_ns, report_accrued, report_lost, sent_ns, told_capacity, told_left_ns;
     bool waiting; /* for a grant */
     struct request *spare, *again;
     struct log_pick *pick;
@@ -350,9 +350,11 @@ static void report(bool answer)
         pshift_agent_measure(&n.agent, n.now_ns);
     if (pshift_agent_report(&n.agent, &m, n.entry, n.s.buckets) != QOS_OK)
         return; /* nothing new to report */
-    if (!answer)
-        n.told_capacity = expect_capacity(since, remaining());
-    m.capacity = n.told_capacity;
+    if (!answer) {
+        n.told_left_ns = remaining();
+        n.told_capacity = expect_capacity(since, n.told_left_ns);
+    }
+    m.capacity = n.told_left_ns ? qos_mul_div_floor(n.told_capacity, remaining(), n.told_left_ns) : 0;
     for (k = 0; k < m.count; k++) {
         struct pshift_report_entry *e = &n.entry[k];
         uint32_t bucket = (uint32_t)e->bucket;

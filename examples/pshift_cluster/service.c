@@ -129,7 +129,7 @@ static void take_report(uint32_t j, const void *data, size_t bytes)
         c.heard = head.period;
         c.heard_server = j + 1;
     }
-    st = pshift_controller_report(&c.controller, &head, c.entry);
+    st = pshift_controller_report(&c.controller, tool_now_ns(), &head, c.entry);
     c.refused += st != QOS_OK && st != QOS_ESTALE && st != QOS_EAGAIN;
     c.news |= st == QOS_OK || st == QOS_EAGAIN;
     if (c.expected[j]) {

@@ -94,7 +94,7 @@ static void report(uint32_t j, uint64_t remaining)
     pshift_agent_measure(&w.server[j].agent, w.now_ns);
     while (pshift_agent_report(&w.server[j].agent, &head, entry, BUCKETS) == QOS_OK) {
         head.capacity = SPEED * remaining;
-        (void)!pshift_controller_report(&w.controller, &head, entry);
+        (void)!pshift_controller_report(&w.controller, w.now_ns, &head, entry);
     }
 }
 
@@ -132,7 +132,7 @@ static void lie(struct lies *lies, const struct adversary_step *s)
     case SEND:
         lies->head.seq += 1 + s->a * 100;
         lies->head.period = lies->head.owner.lo ? w.period : 0;
-        (void)!pshift_controller_report(&w.controller, &lies->head, lies->entry);
+        (void)!pshift_controller_report(&w.controller, w.now_ns, &lies->head, lies->entry);
         break;
     case CAPACITY: lies->head.capacity = s->a; break;
     case DEMAND: e->demand = s->b; break;

@@ -70,8 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         for (i = 0; i < m.count && (data[0] & 32); i++)
             re[i].bucket %= MOST;
-        if (pshift_controller_report(&controller, &m, re) == QOS_OK)
-            FUZZ_CHECK(pshift_controller_report(&controller, &m, re) == QOS_ESTALE);
+        if (pshift_controller_report(&controller, 0, &m, re) == QOS_OK)
+            FUZZ_CHECK(pshift_controller_report(&controller, 0, &m, re) == QOS_ESTALE);
         if (pshift_controller_plan(&controller, NULL) == QOS_OK)
             (void)!pshift_controller_grant(&controller, 0, m.server, &m, ge, MOST);
     }

@@ -1,6 +1,7 @@
 // proves: reservations where nothing changes, by the agent's own estimates of demand and capacity: clients in closed loops
 // proves: (a request that is served is followed by another one) on random clusters, all of whose servers can do what is
-// proves: reserved there, and clusters to which requests come evenly. Each bucket gets 0.98 of its reservation in each
+// proves: reserved there, and clusters to which requests come evenly, whether servers measure just before a plan or at
+// proves: any other time of an interval, with limits and without. Each bucket gets 0.98 of its reservation in each
 // proves: period, at 0.6 to 0.9 of the capacity reserved; 0.94 where grants come late and one server is full. And who
 // proves: keeps its R-tokens until a period is half over costs others as many as it keeps beyond R / 2, and no more
 // variants: native san
@@ -15,9 +16,10 @@
 
 /* capacity: of a server in a period. waiting: requests of a bucket that always wait where it sends. comes: those that come
  * in a period, in equal parts at each interval's begin; of a bucket that is late, all when half of it is over. least: what
- * it is to get; 0: its reservation. delay: turns from a plan's reports to its grants. */
+ * it is to get; 0: its reservation. delay: turns from a plan's reports to its grants. measures: turn of an interval in which a
+ * server measures; 0: just before the plan. limits: times the reservation; 0: none. */
 static struct cluster {
-    uint32_t servers, buckets, intervals, delay;
+    uint32_t servers, buckets, intervals, delay, measures[SERVERS], limits;
     uint64_t capacity[SERVERS], reservation[BUCKETS], waiting[BUCKETS][SERVERS], comes[BUCKETS][SERVERS];
     uint64_t least[BUCKETS];
     bool late[BUCKETS];
@@ -31,7 +33,7 @@ static void open_all(void)
     now_ns = 1;
     rig_controller(at.servers, at.buckets, at.servers * at.buckets, period_ns);
     for (i = 0; i < at.buckets; i++)
-        CHECK_EQ(pshift_controller_change(&controller, i, at.reservation[i], 0), QOS_OK);
+        CHECK_EQ(pshift_controller_change(&controller, i, at.reservation[i], at.limits * at.reservation[i]), QOS_OK);
     for (j = 0; j < at.servers; j++) {
         rig_server(j, at.buckets, period_ns, 0);
         for (i = 0; i < at.buckets; i++) {
@@ -46,18 +48,18 @@ static void reports_of(uint32_t j)
     struct pshift_message m;
     struct pshift_report_entry report[BUCKETS];
     while (pshift_agent_report(&node[j].agent, &m, report, BUCKETS) == QOS_OK)
-        CHECK_EQ(pshift_controller_report(&controller, &m, report), m.period == 0 ? QOS_EAGAIN : QOS_OK);
+        CHECK_EQ(pshift_controller_report(&controller, now_ns, &m, report), m.period == 0 ? QOS_EAGAIN : QOS_OK);
 }
 
-/* All messages of an interval arrive, answers to grants too. */
-static void plan(void)
+/* All messages arrive, answers to grants too. */
+static void measure(uint32_t turn)
 {
     uint32_t j;
-    for (j = 0; j < at.servers; j++) {
-        pshift_agent_measure(&node[j].agent, now_ns);
-        reports_of(j);
-    }
-    CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
+    for (j = 0; j < at.servers; j++)
+        if (at.measures[j] == turn) {
+            pshift_agent_measure(&node[j].agent, now_ns);
+            reports_of(j);
+        }
 }
 
 static void grants(void)
@@ -73,7 +75,7 @@ static void grants(void)
                 (void)!pshift_agent_install(&node[j].agent, now_ns, &m, grant);
             reports_of(j);
         }
-        if (info.awaited == 0)
+        if (info.awaited == 0 && info.withheld == 0)
             return;
         CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
     }
@@ -111,10 +113,11 @@ static void run(const char *name, uint64_t seed)
         memset(served, 0, sizeof served);
         memcpy(left, at.capacity, sizeof left);
         for (t = 0; t < at.intervals * TURNS; t++, now_ns += TURN_NS) {
-            if (t % TURNS == 0) {
+            if (t % TURNS == 0)
                 arrivals(t / TURNS);
-                plan();
-            }
+            measure(t % TURNS);
+            if (t % TURNS == 0)
+                CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
             if (t % TURNS == at.delay)
                 grants();
             for (j = 0; j < at.servers; j++)
@@ -138,7 +141,8 @@ static void run(const char *name, uint64_t seed)
 static void fixed(void)
 {
     static const struct cluster c = {
-        2, 3, 10, 0, {5650, 2000}, {1800, 1755, 3330}, {{0, 1000}, {1000, 0}, {1000, 1000}}, {{0}}, {0}, {false}};
+        2,     3,   10,     0, {0}, 0, {5650, 2000}, {1800, 1755, 3330}, {{0, 1000}, {1000, 0}, {1000, 1000}},
+        {{0}}, {0}, {false}};
     at = c;
     run("two servers", 0);
     memset(at.waiting, 0, sizeof at.waiting);
@@ -147,6 +151,22 @@ static void fixed(void)
     at.comes[2][0] = 4750;
     at.comes[2][1] = 3550;
     run("two servers, evenly", 0);
+}
+
+/* Two servers that measure as soon as their grants have come. Tokens under a limit must last until the period ends: each
+ * server must serve all that it can. */
+static void limited(void)
+{
+    memset(&at, 0, sizeof at);
+    at.servers = at.buckets = 2;
+    at.intervals = 5;
+    at.limits = 2;
+    at.capacity[0] = at.capacity[1] = 5000;
+    at.reservation[0] = at.reservation[1] = 4900;
+    at.waiting[0][0] = at.waiting[0][1] = at.waiting[1][0] = 200;
+    at.measures[0] = at.measures[1] = 2;
+    at.delay = 1;
+    run("limited", 0);
 }
 
 /* One server; eleven buckets keep 4,000 R-tokens until half of the period is over: 2,000 too many. */
@@ -178,8 +198,10 @@ static void drawn(uint64_t seed)
     at.servers = (uint32_t)check_between(&rng, 2, SERVERS);
     at.buckets = (uint32_t)check_between(&rng, 2, BUCKETS);
     at.intervals = (uint32_t)check_between(&rng, 4, 20);
+    at.limits = (uint32_t)(seed % 2 * 4);
     for (j = 0; j < at.servers; j++) {
         uint64_t left;
+        at.measures[j] = seed % 4 < 2 ? 0 : (uint32_t)check_between(&rng, 0, TURNS - 1);
         at.capacity[j] = check_between(&rng, 1000, 4000);
         left = at.capacity[j] * reserved_permille / 1000;
         for (i = 0; i < at.buckets; i++) {
@@ -226,6 +248,7 @@ int main(void)
     uint64_t seed;
     check_begin("property/pshift_closed");
     fixed();
+    limited();
     late();
     for (seed = 1; seed <= check_scaled(200); seed++)
         drawn(check_seed() * 1000 + seed);

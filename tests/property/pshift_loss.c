@@ -78,7 +78,7 @@ static void round_of_messages(uint32_t interval, uint32_t loss_permille)
         while (pshift_agent_report(&node[j].agent, &m, report, BUCKETS) == QOS_OK) {
             m.capacity = (uint64_t)(at.intervals - interval) * at.slots;
             if (passes(loss_permille))
-                CHECK_EQ(pshift_controller_report(&controller, &m, report),
+                CHECK_EQ(pshift_controller_report(&controller, now_ns, &m, report),
                          m.period == 0 ? QOS_EAGAIN : QOS_OK); /* 0: it has not answered a grant yet */
         }
     }
@@ -198,12 +198,12 @@ static void one_lost(uint32_t permille, bool grant_lost)
     CHECK_EQ(pshift_controller_begin(&controller, now_ns, 1), QOS_OK);
     pshift_agent_measure(&node[0].agent, now_ns);
     CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, BUCKETS), QOS_OK);
-    CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_EAGAIN); /* the server makes itself known */
+    CHECK_EQ(pshift_controller_report(&controller, now_ns, &m, report), QOS_EAGAIN); /* the server makes itself known */
     CHECK_EQ(pshift_controller_grant(&controller, now_ns, 0, &m, grant, BUCKETS), QOS_OK);
     CHECK_EQ(pshift_agent_install(&node[0].agent, now_ns, &m, grant), QOS_OK);
     CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, BUCKETS), QOS_OK); /* a start answers its first grant */
     CHECK_EQ(m.count, 0);
-    CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, now_ns, &m, report), QOS_OK);
     for (k = 0; k < 50; k++) {
         CHECK_EQ(pshift_scheduler_arrive(&node[0].scheduler, 0, 10), QOS_OK);
         now_ns += INTERVAL_NS;
@@ -211,7 +211,7 @@ static void one_lost(uint32_t permille, bool grant_lost)
         CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, BUCKETS), QOS_OK);
         m.capacity = 100000;
         if (k != 0 || grant_lost)
-            CHECK_EQ(pshift_controller_report(&controller, &m, report), QOS_OK);
+            CHECK_EQ(pshift_controller_report(&controller, now_ns, &m, report), QOS_OK);
         CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
         CHECK_EQ(pshift_controller_grant(&controller, now_ns, 0, &m, grant, BUCKETS), QOS_OK);
         if (k != 0 || !grant_lost)

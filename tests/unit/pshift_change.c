@@ -42,7 +42,8 @@ static void interval(void)
         pshift_agent_measure(&node[j].agent, now_ns);
         while (pshift_agent_report(&node[j].agent, &m, report, PART) == QOS_OK) {
             m.capacity = UINT64_C(1) << 40;
-            CHECK_EQ(pshift_controller_report(&controller, &m, report), now_ns == INTERVAL_NS ? QOS_EAGAIN : QOS_OK);
+            CHECK_EQ(pshift_controller_report(&controller, now_ns, &m, report),
+                     now_ns == INTERVAL_NS ? QOS_EAGAIN : QOS_OK);
             count(&m, PSHIFT_REPORT_ENTRY_BYTES);
         }
     }

@@ -48,7 +48,7 @@ static struct pshift_message head(uint32_t server, uint64_t capacity)
 static void say(uint32_t server, uint64_t capacity, struct pshift_report_entry entry)
 {
     const struct pshift_message m = head(server, capacity);
-    CHECK_EQ(pshift_controller_report(&controller, &m, &entry), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &entry), QOS_OK);
 }
 
 static struct pshift_report_entry needs(uint64_t bucket, uint64_t served, uint64_t demand)
@@ -116,7 +116,7 @@ static void acknowledgements(uint64_t stream)
         m.seq = m.seq ? m.seq : 1;
         CHECK_CONTEXT("stream %" PRIu64 ", report %" PRIu64 " after %" PRIu64, stream, m.seq, newest);
         if (!merged[m.seq])
-            CHECK_EQ(pshift_controller_report(&controller, &m, &none), QOS_OK);
+            CHECK_EQ(pshift_controller_report(&controller, 0, &m, &none), QOS_OK);
         merged[m.seq] = true;
         newest = m.seq > newest ? m.seq : newest;
         plan();
@@ -134,7 +134,7 @@ static void acknowledgements(uint64_t stream)
         }
         m.answers = got.seq;
         m.seq = got.answers;
-        CHECK_EQ(pshift_controller_report(&controller, &m, &none), QOS_ESTALE); /* twice */
+        CHECK_EQ(pshift_controller_report(&controller, 0, &m, &none), QOS_ESTALE); /* twice */
     }
     close_controller();
 }
@@ -151,7 +151,7 @@ static void starts(void)
     m = head(0, 100);
     m.period = 0; /* it has not heard of any period */
     m.owner.hi = m.owner.lo = 0;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_EAGAIN);
     CHECK_EQ(state().awaited, 1);
     plan();
     CHECK_EQ(state().silent, 2);
@@ -160,12 +160,12 @@ static void starts(void)
     m = head(0, 100);
     m.answers = 0; /* that grant is not answered */
     m.boot = second_boot;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e),
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e),
              QOS_OK); /* it names this owner and the period: it answers */
     CHECK_EQ(bucket(1).ceiling, 0);
     m.boot = first_boot; /* late */
     m.seq = 7;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_EAGAIN);
     plan();
     CHECK_EQ(state().awaited, 1);
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
@@ -176,7 +176,7 @@ static void starts(void)
     m = head(0, 100);
     m.boot = second_boot; /* this one answers: the other one was late */
     m.answers = late.seq;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_OK);
     CHECK_EQ(state().awaited, 0);
     plan();
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &late, &g, 1), QOS_OK);
@@ -184,47 +184,52 @@ static void starts(void)
     CHECK_EQ(bucket(1).ceiling, 60);
     m.boot = first_boot; /* a restart, with the tokens of the grant: they count as spent */
     m.seq = 1;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_EAGAIN);
     plan();
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, &g, 1), QOS_OK);
     m.seq = 2;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_EAGAIN);
     plan();
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &late, &g, 1), QOS_OK);
     CHECK(late.seq > got.seq && memcmp(&late.boot, &first_boot, sizeof first_boot) == 0);
     m.seq = 3;
     m.answers = got.seq; /* of the grants made for a start each is an answer, not only the newest */
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_OK);
     CHECK_EQ(bucket(1).served, 0);
     CHECK_EQ(bucket(1).ceiling, 60);
     plan();
     CHECK_EQ(granted(0, 1, &n, &m).total, 0);
     m = head(1, 100);
     m.period = 2; /* a period that is not this owner's */
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_ESTALE);
     m.period = 1;
     m.owner.hi++;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_ESTALE);
     close_controller();
 }
 
-/* A period ends T after its start: no grant is made then. A grant tells how much is left. */
+/* A period ends T after its start: no grant is made then. A grant tells how much was left when the report that it
+ * answers came, whenever it is made. */
 static void time_left(uint64_t t_ns)
 {
     const uint64_t T = t_ns ? t_ns : QOS_NS_PER_S;
-    struct pshift_message got = blank;
+    const struct pshift_report_entry entry = needs(1, 0, 1);
+    struct pshift_message got = blank, m;
     struct pshift_grant_entry g;
     period_ns = t_ns;
     open_controller(1, 1, 1);
     say(0, 1, needs(1, 0, 1));
     CHECK_EQ(pshift_controller_begin(&controller, 5 * T, 2), QOS_OK);
     CHECK_EQ(pshift_controller_grant(&controller, 5 * T + 7, 0, &got, &g, 1), QOS_OK);
-    CHECK_EQ(got.left_ns, T - 7);
+    CHECK_EQ(got.left_ns, 6 * T);
     CHECK_EQ(got.period, 2);
+    period = 2;
+    m = head(0, 1);
+    CHECK_EQ(pshift_controller_report(&controller, 5 * T + 9, &m, &entry), QOS_OK);
     plan();
     CHECK_EQ(pshift_controller_grant(&controller, 6 * T, 0, &got, &g, 1), QOS_EAGAIN);
     CHECK_EQ(pshift_controller_grant(&controller, 6 * T - 1, 0, &got, &g, 1), QOS_OK);
-    CHECK_EQ(got.left_ns, 1);
+    CHECK(got.answers == m.seq && got.left_ns == T - 9);
     close_controller();
     period_ns = 0;
 }
@@ -283,7 +288,7 @@ static void expect_after(uint64_t reported, uint64_t capacity)
     plan();
     m = head(0, reported);
     m.left_ns = QOS_NS_PER_S;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &entry), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &entry), QOS_OK);
     next_period();
     plan();
     CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_OK);
@@ -358,13 +363,13 @@ static void restart(uint32_t server, uint64_t capacity, const struct pshift_repo
     m.boot = second_boot;
     m.seq = 1;
     m.answers = m.count = 0;
-    CHECK_EQ(pshift_controller_report(&controller, &m, NULL), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, NULL), QOS_EAGAIN);
     plan();
     CHECK_EQ(pshift_controller_grant(&controller, 0, server, &got, &g, 1), QOS_OK);
     m.answers = got.seq;
     m.seq = 2;
     m.count = entry ? 1 : 0;
-    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, entry), QOS_OK);
     seq[server] = 2;
 }
 
@@ -539,8 +544,8 @@ static void late_capacity(void)
     open_controller(1, 1, 1);
     late = head(0, 5);
     m = head(0, 100);
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
-    CHECK_EQ(pshift_controller_report(&controller, &late, &e), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &late, &e), QOS_OK);
     plan();
     CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_OK);
     CHECK_EQ(p.capacity[0], 100);
@@ -555,7 +560,7 @@ static void room_for_buckets(void)
     open_controller(1, 2, 8);
     m = head(0, 100);
     m.count = 3;
-    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, entry), QOS_OK);
     CHECK(state().records == 2 && state().refused == 1);
     plan();
     CHECK(state().silent == 0 && bucket(2).served == 0);
@@ -565,7 +570,7 @@ static void room_for_buckets(void)
     open_controller(1, 8, 2);
     m = head(0, 100);
     m.count = 3;
-    CHECK_EQ(pshift_controller_report(&controller, &m, entry), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, entry), QOS_OK);
     CHECK(state().records == 2 && state().refused == 1);
     close_controller();
 }
@@ -650,7 +655,7 @@ static void restarted_between(bool late)
     m.seq = 1;
     m.answers = m.period = 0; /* it has not heard of any */
     m.owner = blank.owner;
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_EAGAIN);
     say(1, 40, e);
     plan();
     CHECK(state().silent == 0 && state().awaited == 1);
@@ -664,7 +669,7 @@ static void restarted_between(bool late)
         m.seq = 2;
         m.answers = got.seq;
     }
-    CHECK_EQ(pshift_controller_report(&controller, &m, &e), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, &e), QOS_OK);
     say(1, 40, e);
     plan();
     CHECK_EQ(state().awaited, 0);
@@ -701,7 +706,7 @@ static void what_is_left(void)
     CHECK_EQ(pshift_controller_change(&controller, 2, 0, 100), QOS_OK);
     m = head(0, 100);
     m.count = 2; /* only bucket 1 is on this server */
-    CHECK_EQ(pshift_controller_report(&controller, &m, both), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &m, both), QOS_OK);
     say(1, 100, needs(2, 0, 100));
     plan();
     CHECK_EQ(granted(0, 2, &n, &m).total, 20);

@@ -266,6 +266,24 @@ static void agent_calls(void)
     CHECK_EQ(queue, 2);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* it answers at once */
     CHECK(message.count == 1 && report[0].served == 0 && message.answers == 4 && message.period == 9);
+
+    CHECK_EQ(pshift_scheduler_arrive(&scheduler, 0, 8), QOS_OK);
+    pshift_agent_measure(&agent, 1590); /* shortly before the period ends: 8 arrived and 2 were served in 990 */
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK);
+    CHECK(message.left_ns == 10 && message.capacity == 1 && report[0].demand == 12 + 1);
+    message.answers = message.seq;
+    message.seq = 5;
+    message.period = 10;
+    message.left_ns = 1000;
+    CHECK_EQ(pshift_agent_install(&agent, 1600, &message, &grant), QOS_OK);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* as much in all of the next one */
+    CHECK(message.left_ns == 1000 && message.capacity == 3 && report[0].demand == 12 + 9);
+    CHECK_EQ(pshift_scheduler_pick(&scheduler, 1600, &pick), QOS_OK);
+    message.answers = message.seq;
+    message.seq = 6;
+    CHECK_EQ(pshift_agent_install(&agent, 1600, &message, &grant), QOS_OK);
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* less what was served since */
+    CHECK(message.capacity == 2 && report[0].served == 1 && report[0].demand == 11 + 9);
     CHECK(check_mem_free(&m));
     CHECK(check_mem_free(&n));
 }
@@ -572,28 +590,28 @@ static void controller_calls(void)
     message.owner = nonce;
     message.seq = message.period = 1;
     message.capacity = 100;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_OK);
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_OK); /* before any plan */
     CHECK(got.count == 0 && got.owner.lo == 4 && got.boot.lo == 7 && got.period == 1 && got.answers == 1);
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_EAGAIN);
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE); /* twice */
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_ESTALE); /* twice */
     message.seq = 2;
     report[0].served = 4;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ECORRUPT); /* it fell without a restart */
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_ECORRUPT); /* it fell without a restart */
     report[0].served = 5;
     message.server = 2;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ENOENT);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_ENOENT);
     message.server = 0;
     message.period = 2;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_ESTALE);
     message.period = 1;
     message.boot.lo = 0;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE); /* no nonce */
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_ESTALE); /* no nonce */
     message.boot = boot;
     message.seq = UINT64_MAX;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_ESTALE);
     message.seq = 2;
-    CHECK_EQ(pshift_controller_report(&controller, &message, report), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_OK);
     options.initial_only = true;
     CHECK_EQ(pshift_controller_plan(&controller, &options), QOS_EINVAL);
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_OK);
@@ -619,7 +637,7 @@ static void hear(struct pair *p)
     pshift_agent_measure(&p->agent, ++p->now_ns);
     CHECK_EQ(pshift_agent_report(&p->agent, &message, report, 2), QOS_OK);
     message.capacity = 100;
-    CHECK_EQ(pshift_controller_report(&p->controller, &message, report), QOS_OK);
+    CHECK_EQ(pshift_controller_report(&p->controller, p->now_ns, &message, report), QOS_OK);
 }
 
 static void tell(struct pair *p)
@@ -660,7 +678,7 @@ static void pair_open(struct pair *p, uint64_t default_l_tokens)
     CHECK_EQ(pshift_agent_open(&p->agent, 1, &queue), QOS_OK);
     pshift_agent_measure(&p->agent, 0); /* the first report only says that the server is there */
     CHECK_EQ(pshift_agent_report(&p->agent, &message, NULL, 1), QOS_OK);
-    CHECK_EQ(pshift_controller_report(&p->controller, &message, NULL), QOS_EAGAIN);
+    CHECK_EQ(pshift_controller_report(&p->controller, p->now_ns, &message, NULL), QOS_EAGAIN);
     tell(p);
     CHECK_EQ(pshift_scheduler_arrive(&p->scheduler, 0, 100), QOS_OK);
     hear(p);

@@ -61,7 +61,7 @@ static void report(struct server *s, uint64_t capacity, bool measured)
         (void)pshift_scheduler_info(&s->scheduler, s->queue, &queue);
         m.capacity = capacity;
         entry.demand = queue.pending; /* nothing else will come: the server knows */
-        status = pshift_controller_report(&controller, &m, &entry);
+        status = pshift_controller_report(&controller, now_ns, &m, &entry);
         CHECK(status == QOS_OK || status == QOS_EAGAIN || status == QOS_ESTALE);
     }
 }

@@ -964,7 +964,7 @@ static void controller_receive(uint32_t c, const uint8_t *bytes, size_t size)
     if (pshift_report_decode(bytes, size, &m, entry, 64) != QOS_OK)
         return;
     x->spoke[m.server % SERVERS] = true;
-    if (pshift_controller_report(&x->controller, &m, entry) != QOS_OK)
+    if (pshift_controller_report(&x->controller, clock_of(&x->node), &m, entry) != QOS_OK)
         return;
     confirms(x, &m, entry);
     (void)pshift_controller_info(&x->controller, &info);
