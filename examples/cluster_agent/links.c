@@ -332,6 +332,8 @@ void links_read_key(char key[LINKS_KEY], const char *dir, const char *name, cons
     FILE *f;
     key_path(path, sizeof path, dir, name, half);
     f = fopen(path, "r");
+    if (!f && errno != ENOENT)
+        tool_die(TOOL_FAILED, "%s: %s", path, strerror(errno));
     if (!f || fread(key, 1, LINKS_KEY - 1, f) != LINKS_KEY - 1)
         tool_die(TOOL_FAILED, "%s: no key; pshift_cluster keys makes them", path);
     key[LINKS_KEY - 1] = 0;

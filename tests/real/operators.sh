@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# proves: what operators get works: systemd takes the units, and finds them closed; manuals name exactly the options of the
+# proves: what operators get works: systemd takes the units, finds them closed, and runs them (as root); manuals name exactly the options of the
 # programs; the settings to begin with are right, and a wrong line is named; a Prometheus loads the alerts, which fire when they should, and has data for every query of the dashboard
 # alone: no
 # needs: loopback
@@ -7,8 +7,8 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 here=examples/operators gate=$PWD/build/examples/memcached_gate live=$PWD/build/examples/qos_live agent=$PWD/build/examples/cluster_agent module=$PWD/build/examples/ngx_http_qos_module.so
 PATH=$PATH:/usr/sbin
-for t in "$gate" "$live" "$agent" "$module"; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
-for tool in promtool prometheus systemd-analyze groff jq curl nginx; do
+for t in "$gate" "$live" "$agent" "$module" build/examples/{pshift_cluster,nbdkit-qoskit-filter.so}; do [ -x "$t" ] || make -s "build/examples/$(basename "$t")" || exit 1; done
+for tool in promtool prometheus systemd-analyze groff jq curl nginx nbdkit etcd etcdctl ip; do
     command -v $tool >/dev/null || { echo "$tool is missing: see packages.txt"; exit 1; }
 done
 d=$(work_dir operators) || exit 1
@@ -40,6 +40,65 @@ for unit in memcached_gate cluster_agent pshift_controller nbdkit-qoskit; do
     timeout 60 systemd-analyze security --offline=yes --threshold=35 "$d/$unit.service" >"$d/security" 2>&1
     expect "and finds it closed: $(tail -n 1 "$d/security" | tr -cd ' -~')" [ $? = 0 ]
 done
+# ---- units under a systemd of their own, in namespaces: each goes on; nginx's user can read the agent's tokens, and not its keys
+printf 'd=%s here=%s build=%s\n' "$d" "$PWD/$here" "$PWD/build/examples" >"$d/init"
+cat >>"$d/init" <<'END'
+ip link set lo up
+for t in /run /opt /srv /sys/fs/cgroup; do mount -t tmpfs tmpfs $t; done
+mount -t cgroup2 none /sys/fs/cgroup
+cp -r /etc "$d/etc" && mount --bind "$d/etc" /etc && mount -t tmpfs tmpfs /etc/systemd/system
+mkdir -p /opt/bin /opt/lib/nbdkit/filters /srv/disks /etc/qoskit/keys /etc/nbdkit-qoskit
+cp "$build"/{memcached_gate,cluster_agent,pshift_cluster} /opt/bin/
+cp "$build/nbdkit-qoskit-filter.so" /opt/lib/nbdkit/filters/
+cp "$here/memcached_gate.conf" /etc/ && echo 'qos-class=a,limit=1M' >/etc/nbdkit-qoskit/terms
+export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:2379
+etcd --data-dir "$d/etcd" >"$d/etcd.log" 2>&1 </dev/null &
+until etcdctl endpoint health >/dev/null 2>&1; do sleep 0.1; done
+key() { (umask 077 && /opt/bin/pshift_cluster keys --name "$1" --keys /etc/qoskit/keys); }
+etcdctl put qos/config/period 500ms
+etcdctl put qos/config/controller/c1 "address=127.0.0.1:7000,key=$(key c1)"
+etcdctl put qos/config/server/n1 "number=1,capacity=1000,key=$(key n1)"
+etcdctl put qos/config/tenant/gold limit=100
+echo "CLUSTER_AGENT=\"--name n1 --cluster $ETCDCTL_ENDPOINTS\"" >/etc/qoskit/cluster_agent.env
+echo "PSHIFT_CONTROLLER=\"--name c1 --cluster $ETCDCTL_ENDPOINTS\"" >/etc/qoskit/pshift_controller.env
+units=(cluster_agent pshift_controller memcached_gate nbdkit-qoskit)
+for u in "${units[@]}"; do # without the units of this system
+    sed "s,@PREFIX@,/opt,; /^After=\|^Wants=\|^Before=/d; s/^\[Unit\]/&\nDefaultDependencies=no/; s,^\[Service\],&\nStandardError=file:$d/$u.said," \
+        "$here/$u.service" >/etc/systemd/system/$u.service
+done
+cat >/opt/look <<'LOOK'
+d=$1
+shift
+for _ in $(seq 100); do etcdctl get --print-value-only qos/status/tenant/gold | grep -q 'in force' && break; sleep 0.1; done
+sleep 1
+for u in "$@"; do echo "$u $(systemctl show --value -p ActiveState $u) $(systemctl show --value -p NRestarts $u)"; done >"$d/looked.new"
+as_nginx() { setpriv --reuid www-data --regid www-data --clear-groups cat "$1" >/dev/null; }
+as_nginx /run/qoskit/tokens && echo tokens read >>"$d/looked.new"
+as_nginx /run/qoskit/keys/n1.secret || echo keys closed >>"$d/looked.new"
+mv "$d/looked.new" "$d/looked"
+LOOK
+printf '[Unit]\nDefaultDependencies=no\n[Service]\nEnvironment=ETCDCTL_API=3 ETCDCTL_ENDPOINTS=%s\nExecStart=/bin/bash /opt/look %s %s\nStandardError=file:%s/look.said\n' \
+    "$ETCDCTL_ENDPOINTS" "$d" "${units[*]}" "$d" >/etc/systemd/system/look.service
+printf '[Unit]\nWants=look.service %s\n' "${units[*]/%/.service}" >/etc/systemd/system/all.target
+export container=lxc
+exec /lib/systemd/systemd --system --unit=all.target --show-status=no
+END
+if has root && has namespaces; then
+    chmod 755 "$d"
+    unshare -p -f -n -m -C --kill-child --mount-proc --propagation private bash "$d/init" >"$d/systemd.log" 2>&1 </dev/null &
+    pids+=($!)
+    expect "a systemd runs the units" within_s 60 [ -s "$d/looked" ] || tail -n 3 "$d/systemd.log" "$d/look.said"
+    for unit in cluster_agent pshift_controller memcached_gate nbdkit-qoskit; do
+        expect "$unit.service runs, and was started once" grep -q "^$unit active 0" "$d/looked" || tail -n 3 "$d/$unit.said"
+    done
+    expect "nginx's user can read the agent's tokens" grep -q '^tokens read' "$d/looked"
+    expect "and not its keys" grep -q '^keys closed' "$d/looked"
+    kill -9 "${pids[-1]}"
+else
+    echo "the units did not run: namespaces need root"
+fi
+
+# ---- settings to begin with
 expect "the settings to begin with are right: the gate" "$gate" --check --settings $here/memcached_gate.conf
 echo 'depth many' | cat $here/memcached_gate.conf - >"$d/wrong.conf"
 expect "a wrong line is named" grep -q "wrong.conf:$(wc -l <"$d/wrong.conf"): " <("$gate" --check --settings "$d/wrong.conf" 2>&1)
