@@ -71,7 +71,8 @@ d=$1
 shift
 for _ in $(seq 100); do etcdctl get --print-value-only qos/status/tenant/gold | grep -q 'in force' && break; sleep 0.1; done
 sleep 1
-for u in "$@"; do echo "$u $(systemctl show --value -p ActiveState $u) $(systemctl show --value -p NRestarts $u)"; done >"$d/looked.new"
+show() { systemctl show --value -p "$1" "$u"; }
+for u in "$@"; do echo "$u $(show ActiveState) $(show NRestarts) $(show StartLimitIntervalUSec)"; done >"$d/looked.new"
 as_nginx() { setpriv --reuid www-data --regid www-data --clear-groups cat "$1" >/dev/null; }
 as_nginx /run/qoskit/tokens && echo tokens read >>"$d/looked.new"
 as_nginx /run/qoskit/keys/n1.secret || echo keys closed >>"$d/looked.new"
@@ -89,8 +90,9 @@ if has root && has namespaces; then
     pids+=($!)
     expect "a systemd runs the units" within_s 60 [ -s "$d/looked" ] || tail -n 3 "$d/systemd.log" "$d/look.said"
     for unit in cluster_agent pshift_controller memcached_gate nbdkit-qoskit; do
-        expect "$unit.service runs, and was started once" grep -q "^$unit active 0" "$d/looked" || tail -n 3 "$d/$unit.said"
+        expect "$unit.service runs, and was started once" grep -q "^$unit active 0 " "$d/looked" || tail -n 3 "$d/$unit.said"
     done
+    expect "and would be started again however often it ended" [ "$(grep -c 'active 0 0$' "$d/looked")" = 4 ]
     expect "nginx's user can read the agent's tokens" grep -q '^tokens read' "$d/looked"
     expect "and not its keys" grep -q '^keys closed' "$d/looked"
     kill -9 "${pids[-1]}"
