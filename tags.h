@@ -589,7 +589,6 @@ struct tags {
     uint64_t first_mean;         /* the estimate of a client without history */
     int64_t weight_credit;       /* work that is due to the weight phase, times 1000 */
     uint32_t ids, grouped;       /* clients and groups; clients if there are groups, else 0 */
-    uint32_t levels;             /* 2 with groups, else 1 */
     uint32_t *group;             /* the id of a client's group, or QOS_NONE; NULL without groups */
     struct tags_priv_pool *pool; /* of each group, else NULL */
     struct tags_priv_node *s;    /* nodes of all pools */
@@ -1079,7 +1078,7 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
             tags_priv_s_lower(tags, pool, i);
     }
     for (i = tags->oldest; i != QOS_NONE; i = tags->slot[i].next) {
-        const uint32_t level = pool == &tags->root ? tags->levels - 1 : 0;
+        const uint32_t level = pool == &tags->root && tags->grouped;
         struct qos_u128 *share = &tags_priv_charge_at(tags, i, level)->share;
         if (tags_priv_pool_of(tags, tags_priv_id_at(tags, i, level)) == pool)
             *share = tags_priv_lead(*share, tags_priv_axis_v(pool, tags->slot[i].flags[level]));
@@ -1877,7 +1876,6 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     size_t s_nodes, t_keys;
     tags->ids = (uint32_t)n;
     tags->grouped = config->groups ? config->clients : 0;
-    tags->levels = config->groups ? 2 : 1;
     root->first = tags->grouped;
     root->places = tags->ids - tags->grouped;
     s_nodes = tags_priv_s_at(tags->grouped) + tags_priv_nodes(root->places, 4, &root->s_levels, root->s_base);
@@ -2958,7 +2956,7 @@ QOS_PRIV_NOINLINE void tags_priv_true_cost(struct tags *tags, uint32_t i, const 
     slot->cost = more ? grant->cost - slot->cost : slot->cost - grant->cost;
     amount = tags->mean ? 0 : slot->cost;
     tags_priv_credit_weight(tags, slot, more ? amount : 0, more ? 0 : amount);
-    for (n = tags->levels; n > 0; n--) {
+    for (n = tags->grouped ? 2 : 1; n > 0; n--) {
         const uint32_t level = n - 1;
         const uint16_t flags = slot->flags[level];
         if (!tags->config.count_cost)
@@ -3019,7 +3017,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
         return status;
     id = tags->slot[i].client;
     amount = tags_priv_amount_here(tags, &tags->slot[i]);
-    for (level = tags->levels; level > 0; level--)
+    for (level = tags->grouped ? 2 : 1; level > 0; level--)
         tags_priv_refund(tags, i, level - 1, amount);
     tags_priv_tell_group(tags, id);
     tags_priv_credit_weight(tags, &tags->slot[i], 0, amount);
