@@ -163,7 +163,7 @@ if [ "$status" = 77 ]; then
 else
     cat "$work/out"
     expect "full server: writes go elsewhere, all of them, and read back" json "$work/full.json" \
-        '.runs[0] | .failed == 0 and .wrong_bytes == 0 and .server_bytes[1] <= 3145728'
+        '.runs[0] | .failed == 0 and .wrong_bytes == 0' # what was pulled home made room again: it may get more than it holds
     expect_time "full server: it is filled, and says so" json "$work/full.json" '.runs[0] | .redone > 0 or .said_full > 0'
     full --schedulers fixed --per-process 1M --json "$work/full.json"
     expect "full server, fixed scheduler: fails cleanly" json "$work/full.json" '.runs[0] | .failed > 0'
