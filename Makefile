@@ -256,7 +256,8 @@ tsan_FLAGS := -O1
 tsan_TEST := -O0
 tsan_WHOLE := -O0
 tsan_LD := clang -fsanitize=thread
-tsan_RUN := QOS_TEST_SCALE=8
+# A case of one thread has no race.
+tsan_RUN := QOS_TEST_SCALE=8 QOS_TEST_THREADS=1
 cxx := g++ -x c++ -std=c++17 $(WARNINGS)
 cxx_FLAGS := -O0
 cxx_TEST := -O0
@@ -418,8 +419,11 @@ sanitized: $(SANITIZED)
 $(call verdict,build/coverage): $(SANITIZED)
 $(call verdict,build/plants): $(TEST_OBJECTS) $(WORLD:%.c=$(B)/native/%.o)
 OBJECTS_stack := $(HEADERS:%.h=$(B)/bodies/native_%.o)
+OBJECTS_checks := $(OBJECTS_stack)
+OBJECTS_fuzzers := $(HEADERS:%.h=$(B)/bodies/san_%.o)
+OBJECTS_link := $(HEADERS:%.h=$(B)/bodies/cxx_%.o)
 OBJECTS_freestanding := $(foreach v,native $(CROSS),$(HEADERS:%.h=$(B)/bodies/$v_%.o))
-$(foreach s,stack freestanding,$(eval $(call verdict,build/$s): $(OBJECTS_$s)))
+$(foreach s,stack checks fuzzers link freestanding,$(eval $(call verdict,build/$s): $(OBJECTS_$s)))
 .PHONY: objects-stack objects-freestanding
 objects-stack: $(OBJECTS_stack)
 objects-freestanding: $(OBJECTS_freestanding)

@@ -10,19 +10,25 @@ trap 'rm -rf "$d"' EXIT
 mkdir -p "$d/tests"
 cp tests/run tests/checks.txt "$d/tests/"
 
+# shellcheck disable=SC2046
+${MAKE:-make} --no-print-directory -s $(for h in *.h; do echo "build/bodies/native_${h%.h}.o"; done) || exit 1
 verdict() { # TEST PROGRAM: p or f, as tests/run judges it
     (cd "$d" && tests/run one "native/$1" "$2") >"$d/out" 2>&1
     cut -c1 "$d/build/verdict/native_${1//\//_}" | head -n 1
 }
-for pair in unit/qos_golden: unit/tags_config: unit/twochoice_table: unit/pshift_tight:; do
+for pair in unit/qos_golden: unit/tags_config: unit/twochoice_golden: unit/pshift_tight:; do
     test=${pair%:*} case=${pair#*:} source=tests/${pair%:*}.c
     # Without a name: the last function without arguments before main.
     [ -n "$case" ] || case=$(sed -nE 's/^static void ([a-z_0-9]+)\(void\)$/\1/p' "$source" | tail -n 1)
     if [ -z "$case" ]; then bad "$test has no such function"; continue; fi
     perl -0pe "s/(\nstatic void \Q$case\E\(void\)\n\{\n)/\$1    if (check_state.scale)\n        return;\n/" "$source" >"$d/planted.c"
     ! cmp -s "$source" "$d/planted.c" || bad "$test: no place for a return in $case"
+    bodies=
+    # shellcheck disable=SC2046
+    has_own_bodies "$source" || bodies="-DQOS_DECLARE_ONLY $(printf 'build/bodies/native_%s.o ' $(bodies_of_test "$source"))"
     for which in "$source" "$d/planted.c"; do
-        gcc -std=gnu11 -O0 -w -I. -Itests -o "$d/program" $(says "$source" flags) "$which" || { bad "$test does not compile"; continue 2; }
+        # shellcheck disable=SC2046,SC2086
+        gcc -std=gnu11 -O0 -w -I. -Itests -Itests/unit -o "$d/program" $(says "$source" flags) "$which" $bodies || { bad "$test does not compile"; continue 2; }
         got=$(cd "$PWD" && verdict "$test" "cd $PWD && $d/program")
         case $which:$got in
         "$source":p) ;;

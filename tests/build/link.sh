@@ -64,12 +64,17 @@ for cc in gcc clang; do
     else $cc -std=c11 $C_WARNINGS -I. -O0 -c -o "$out/bodies_$cc.o" "$out/bodies.c" || fail=1; fi
     $cc -std=c11 $C_WARNINGS -I. -I"$out" -O0 -o "$out/c_$cc" "$out/main.c" "$out/bodies_$cc.o" && "$out/c_$cc" || say "C, $cc"
 done
+# shellcheck disable=SC2046
+${MAKE:-make} --no-print-directory -s $(printf 'build/bodies/cxx_%s.o ' ${headers//.h/}) || exit 1
 for cc in g++ clang++; do
     # extern "C" names: the bodies were compiled as C.
     $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O0 -o "$out/cxx_$cc" "$out/main.c" -x none "$out/bodies_gcc.o" &&
         "$out/cxx_$cc" || say "C++, $cc"
-    $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O0 -c -o "$out/bodies_$cc.o" "$out/bodies.c" || fail=1
-    gcc -std=c11 -I. -I"$out" -o "$out/from_$cc" "$out/main.c" "$out/bodies_$cc.o" || say "bodies of $cc, C program"
+    # Those of g++ are the objects of the variant cxx.
+    if [ $cc = g++ ]; then bodies=$(printf 'build/bodies/cxx_%s.o ' ${headers//.h/})
+    else bodies=$out/bodies_$cc.o; $cc -x c++ -std=c++17 $WARNINGS -I. -I"$out" -O0 -c -o "$bodies" "$out/bodies.c" || fail=1; fi
+    # shellcheck disable=SC2086
+    gcc -std=c11 -I. -I"$out" -o "$out/from_$cc" "$out/main.c" $bodies || say "bodies of $cc, C program"
 done
 echo "$(wc -l <"$out/declared") prototypes, $(wc -l <"$out/defined") definitions"
 finish $fail

@@ -159,8 +159,8 @@ if ($command eq 'list') {
         mkdir $to or die "cannot make $to: two bugs of one name?\n";
         my $new = eval { planted($file, $bug, $text{"$header.h"}) };
         spew("$to/plant.log", $@) unless defined $new;
-        spew("$to/$_", $text{$_}) for keys %text;
-        spew("$to/$header.h", $new) if defined $new;
+        $_ eq "$header.h" or symlink("../$_", "$to/$_") or die "cannot link $to/$_\n" for keys %text;
+        spew("$to/$header.h", $new // $text{"$header.h"});
     }
 } else {
     die "usage: plant.pl list FILE... | plant.pl apply FILE NAME DIRECTORY | plant.pl apply_all FILE DIRECTORY\n";

@@ -116,7 +116,7 @@ static void moving_demand(uint32_t trees, uint64_t seed)
     open_trees(trees, HTB_BY_RATE, 0, 0);
     for (id = 0; id <= CLASSES; id++)
         lowest[id] = 0;
-    for (phase = 0; phase < 12; phase++) {
+    for (phase = 0; phase < (check_state.scale < 20 ? 12 : 4); phase++) {
         for (k = 0; k < trees; k++)
             for (id = 1; id < CLASSES; id++)
                 demand[k][id] = id != 5 && check_between(&rng, 0, trees) == 0;

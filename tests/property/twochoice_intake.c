@@ -599,12 +599,12 @@ int main(void)
     check_rng_init(&rng, check_seed());
     any_calls(check_scaled(200000));
     for (silent = check_state.scale < 20 ? 0 : 8; silent < 12; silent += 4)
-        for (parallel = 1; parallel <= 4; parallel *= 4) {
+        for (parallel = check_state.scale < 20 ? 1 : 4; parallel <= 4; parallel *= 4) {
             constant(1000000, 100000, parallel, silent);
             constant(100000, 100000, parallel, silent);
             constant(50000, 200000, parallel, silent);
         }
-    for (parallel = 1; parallel <= 8; parallel *= 2) {
+    for (parallel = check_state.scale < 20 ? 1 : 4; parallel <= 8; parallel *= 2) {
         never_writes(10000000, 100000, parallel);
         never_writes(1000000, 100000, parallel);
     }

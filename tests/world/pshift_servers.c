@@ -1,5 +1,6 @@
 // proves: pshift.h between servers that each run tags.h or htb.h keeps the promises of both, as docs/which-header.md
 // proves: joins them: limits and reservations hold over the cluster, surplus goes by weight, no device idles
+// scale: 2
 #define WORLD_SERVERS 1
 #define WORLD_HEADER "pshift_servers"
 #define WORLD_LATER F_SEEK

@@ -1,5 +1,6 @@
 // proves: tokenpool.h on several data nodes, with reservations and limits that pshift.h splits over them as
 // proves: docs/which-header.md says: limits and reservations hold for the sum, and what others leave is used
+// scale: 2
 #define WORLD_HEADER "tokenpool_nodes"
 #define WORLD_FIELDS(X)                                                                                                \
     X(LENGTH, "periods", "24 10 60")                                                                                   \

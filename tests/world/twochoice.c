@@ -2,6 +2,7 @@
 // proves: sync, killed process, lost or repeated message, for a reader that is late, too; recovery gives a prefix of the
 // proves: changes; a write counts at most once, and not before it is bound; nothing writes at home beside another. Also in worlds
 // proves: of clients, servers that hang, lie and fail, and a maintainer: where writes go, who is asked, and when bytes come home
+// scale: 2
 #define WORLD_HEADER "twochoice"
 #define WORLD_REFERENCE
 #define WORLD_AGAIN "no shifted permuted"

@@ -740,7 +740,8 @@ static WORLD_UNUSED int world_main(int argc, char **argv, const char *file, uint
             broken = true;
         return broken;
     }
-    world_file(file);
+    if (check_state.scale < 100) /* build/compilers.sh compares what is drawn */
+        world_file(file);
     last = last / check_state.scale + 1;
     for (seed = 1; seed <= last; seed++) {
         const struct world_open *o = open;
