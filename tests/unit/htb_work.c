@@ -2,7 +2,8 @@
 // proves: 100 times as many classes that ask for nothing, but did so once, may cost 1.2 times as much. A take in a joined
 // proves: tree costs at most twice what one costs in a tree alone; O(depth) while nothing waits, else O(64 * depth * depth)
 // proves: however many classes wait, once more for each claim that ends first; a queued request O(depth * (depth + log
-// proves: classes)). An expiry of a class with tokens of its own looks at such classes only.
+// proves: classes)). An expiry of a class with tokens of its own looks at such classes only. Of 100,000 classes that wait
+// proves: htb_reserve, htb_release and an expiry cost what the logarithm of their number says, in any order.
 // flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
@@ -188,6 +189,75 @@ static double expiry(uint32_t classes)
     return (double)before / ACTIVE;
 }
 
+/* Blocks of a call of each kind, of so many classes with a request each and no tokens yet: all are reserved, of two one
+ * is released and one expires, each in this order. The most of any htb_reserve and htb_release, an expiry in the mean. */
+enum order { ASCENDING, DESCENDING, SHUFFLED, AT_ONCE };
+struct ends {
+    double reserve, release, expired;
+};
+static uint32_t in_order(uint32_t i, uint32_t classes, enum order order)
+{
+    return 1 + (order == DESCENDING ? classes - 1 - i : order == SHUFFLED ? i * 7919 % classes : i);
+}
+
+static struct ends ends(uint32_t classes, enum order order)
+{
+    static struct htb_request request[100000];
+    struct htb_config config;
+    struct htb_class c;
+    struct check_mem memory;
+    struct ends out = {0, 0, 0};
+    uint64_t before;
+    uint32_t i, id, count = 0;
+    memset(&config, 0, sizeof config);
+    memset(&c, 0, sizeof c);
+    memset(request, 0, sizeof request);
+    config.classes = classes + 1;
+    config.rate_per_s[0] = 1000000;
+    c.rate_per_s[0] = 1; /* the first token comes after a second */
+    check_mem_new(&memory, htb_memsize(&config), 64, 0);
+    CHECK_EQ(htb_init(&tree[0], memory.mem, memory.size, &config), QOS_OK);
+    for (i = 0; i < classes; i++) {
+        id = in_order(i, classes, order);
+        c.expires_ns = i % 2 == 0 ? 0 : MS + (order == AT_ONCE ? 1 : i);
+        before = blocks;
+        CHECK_EQ(htb_reserve(&tree[0], 0, id, &c, NULL), QOS_OK);
+        out.reserve = blocks - before > out.reserve ? (double)(blocks - before) : out.reserve;
+        request[i].class_id = id;
+        request[i].tokens[0] = 1;
+        CHECK_EQ(htb_submit(&tree[0], 0, &request[i]), QOS_OK);
+    }
+    before = blocks;
+    for (i = 0; i <= classes; i++)
+        while (htb_expired(&tree[0], i == classes ? 2 * MS : MS + i) != QOS_NONE)
+            count++;
+    out.expired = (double)(blocks - before) / (double)classes * 2;
+    CHECK_EQ(count, classes / 2);
+    for (i = 0; i < classes; i += 2) {
+        before = blocks;
+        CHECK_EQ(htb_release(&tree[0], 2 * MS, in_order(i, classes, order)), QOS_OK);
+        out.release = blocks - before > out.release ? (double)(blocks - before) : out.release;
+    }
+    CHECK(check_mem_free(&memory));
+    return out;
+}
+
+static void costs_of_ends(void)
+{
+    static const char *const name[] = {"ascending", "descending", "shuffled", "at once"};
+    enum order order;
+    for (order = ASCENDING; order <= AT_ONCE; order++) {
+        const struct ends few = ends(100, order), many = ends(100000, order);
+        CHECK_CONTEXT("classes come and go, %s", name[order]);
+        printf("%-10s of 100 classes: reserve %4.0f, release %4.0f, an expiry %4.0f blocks; of 100,000: %4.0f, %4.0f, "
+               "%4.0f\n",
+               name[order], few.reserve, few.release, few.expired, many.reserve, many.release, many.expired);
+        CHECK_WITHIN(many.reserve / few.reserve, 0, 3); /* log 100,000 is 2.5 times log 100 */
+        CHECK_WITHIN(many.release / few.release, 0, 3);
+        CHECK_WITHIN(many.expired / few.expired, 0, 3);
+    }
+}
+
 /* Blocks of htb_next_ns for a class beside claims, both at the ends of chains that meet half way. If they end first: the
  * claims are where these meet, and a quarter of them ends one after the other before the class's turn. */
 static double beside(uint32_t depth, uint32_t claims, bool end_first)
@@ -266,6 +336,7 @@ int main(void)
     CHECK_WITHIN(joined / alone, 0, 2);
     costs();
     costs_beside();
+    costs_of_ends();
     for (moves = 0; moves < 2; moves++) {
         const double few = exchange(ACTIVE * 10, moves != 0), many = exchange(ACTIVE * 1000, moves != 0);
         printf("demand %-20s %7.1f blocks an exchange, %7.1f with 100 times as many classes\n",
