@@ -1,6 +1,7 @@
 // proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on serial and
 // parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts;
-// a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus
+// a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus;
+// a class whose latency_ns is out of reach masks no other one
 // flags: -O2
 // scale: 2
 // variants: native
@@ -35,11 +36,14 @@ struct world {
     uint64_t later_ns;
     uint64_t burst_ns;    /* not 0: full and half capacity in turn, each for this time */
     uint64_t comes_ns;    /* not 0: the second tenant asks for nothing before, and then for 3 of 4 times 109 ms */
+    uint64_t latency_ns[3]; /* promised */
     uint64_t understates; /* not 0: the first tenant's requests are said to cost so many times less than they do */
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
     uint64_t free_ns[CHANNELS_MAX]; /* when the channel's request is done */
     uint64_t done[3];
+    uint64_t came_ns[REQUESTS];
     double busy, reservation[2], limited; /* results, as parts of: capacity; rates; the backup's limit */
+    double timely[2];                     /* of those with latency_ns, whose rate is more than they can ask for */
     uint64_t bound_ns;
 };
 
@@ -83,7 +87,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     struct htb_class terms;
     struct check_rng rng;
     uint64_t now = 1, end = seconds * S, before[3] = {0, 0, 0};
-    double offered = 0;
+    double offered = 0, timely[2] = {0, 0}, ended[2] = {0, 0};
     uint32_t i, k, id;
     bool judged = false;
     check_rng_init(&rng, 7);
@@ -106,6 +110,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
         memset(&terms, 0, sizeof terms);
         terms.rate_per_s[0] = tenant[id].rate;
         terms.limit_per_s[0] = tenant[id].limit;
+        terms.latency_ns = w->latency_ns[id];
         CHECK_EQ(htb_reserve(&w->tree, now, id + 1, &terms, NULL), QOS_OK);
         for (i = 0; i < tenant[id].requests; i++, k++) {
             w->owner[k] = id;
@@ -117,8 +122,10 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
         uint64_t next;
         for (i = 0; i < k; i++)
             if (w->request[i].state == HTB_IDLE &&
-                (w->owner[i] != 1 || (now >= w->comes_ns && (w->comes_ns == 0 || now / (109 * MS) % 4 != 0))))
+                (w->owner[i] != 1 || (now >= w->comes_ns && (w->comes_ns == 0 || now / (109 * MS) % 4 != 0)))) {
+                w->came_ns[i] = now;
                 CHECK_EQ(htb_submit(&w->tree, now, &w->request[i]), QOS_OK);
+            }
         feed(w, &rng, now);
         next = htb_dispatch_next_ns(&w->tree, now);
         for (i = 0; i < w->channels; i++)
@@ -139,10 +146,16 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
                 w->head[i] = (w->head[i] + 1) % REQUESTS;
                 w->count[i]--;
                 w->done[w->owner[q]] += tenant[w->owner[q]].cost;
+                if (judged && w->owner[q] < 2) {
+                    ended[w->owner[q]]++;
+                    timely[w->owner[q]] += now - w->came_ns[q] <= w->latency_ns[w->owner[q]];
+                }
                 CHECK_EQ(htb_complete(&w->tree, now, HTB_DONE, &tenant[w->owner[q]].cost, &w->request[q]), QOS_OK);
             }
     }
     w->busy = (double)(w->done[0] - before[0] + w->done[1] - before[1] + w->done[2] - before[2]) / offered;
+    for (i = 0; i < 2; i++)
+        w->timely[i] = timely[i] / ended[i];
     for (i = 0; i < 2; i++)
         w->reservation[i] =
             (double)(w->done[i] - before[i]) / ((double)tenant[i].rate * (double)(end - from_ns) / (double)S);
@@ -325,6 +338,35 @@ static void alone_on_slow_channels(struct world *w)
     tenant = demo;
 }
 
+/* Two tenants with latency_ns, one request each at a time, beside one that borrows, on channels that serve only their
+ * own. If no bound keeps both, one is hopeless, and does not mask the other; else the one that needs the least decides. Those
+ * of keeps (bits) are in time as under the best fixed bound that keeps them, and the device is as busy, but for moves. */
+static void two_latencies(struct world *w, uint64_t first_ns, uint64_t second_ns, uint32_t keeps)
+{
+    static const struct tenant mix[3] = {{1, 8000, 140000000, 0}, {1, 20000, 160000000, 0}, {96, 72900, 0, 0}};
+    static const uint64_t bounds[] = {70000, 100000, 150000, 200000, 500000, 1000000};
+    double best = 0;
+    uint32_t i;
+    CHECK_CONTEXT("latencies %" PRIu64 " and %" PRIu64 " ns", first_ns, second_ns);
+    set_up(w, mix, 8, true, 1.2);
+    w->latency_ns[0] = first_ns;
+    w->latency_ns[1] = second_ns;
+    for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        run(w, bounds[i], S, 4);
+        if ((!(keeps & 1) || w->timely[0] >= 0.985) && (!(keeps & 2) || w->timely[1] >= 0.985) && w->busy > best)
+            best = w->busy;
+        CHECK((keeps & 1) || w->timely[0] < 0.985);
+    }
+    run(w, 0, 3 * S, 9);
+    printf(" 8 channels hashed, latencies of %.2f and %.2f ms: %.3f and %.3f in time, busy %.3f; a fixed bound %.3f\n",
+           (double)first_ns / 1e6, (double)second_ns / 1e6, w->timely[0], w->timely[1], w->busy, best);
+    CHECK(best > 0);
+    CHECK(!(keeps & 1) || w->timely[0] >= 0.985);
+    CHECK(!(keeps & 2) || w->timely[1] >= 0.985);
+    CHECK_WITHIN(w->busy, 0.85 * best, 2);
+    tenant = demo;
+}
+
 int main(void)
 {
     static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
@@ -333,6 +375,9 @@ int main(void)
     size_t i, k;
     int hashed;
     check_begin("property/htb_flight");
+    two_latencies(&w, 20000, 1000000, 2);
+    two_latencies(&w, 500000, 3000000, 2);
+    two_latencies(&w, 1000000, 3000000, 3);
     for (i = 0; i<sizeof few / sizeof *few; i += check_state.scale> 1 ? 3 : 1) {
         few_requests(&w, few[i][0], few[i][1], false);
         few_requests(&w, few[i][0], few[i][1], true);
