@@ -3,6 +3,7 @@
 // a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus;
 // a class whose latency_ns is out of reach masks no other one
 // flags: -O2
+// links: -lm
 // scale: 2
 // variants: native
 // coverage: report
@@ -10,11 +11,13 @@
 // The device and its clients are simulated here; the best fixed bound is found by a sweep in the same test.
 #include "htb.h"
 #include "check.h"
+#include <math.h>
 
 #define S UINT64_C(1000000000)
 #define MS UINT64_C(1000000)
 #define CHANNELS_MAX 64
 #define REQUESTS 112
+#define BOUNDS 1024
 
 /* Closed loops; costs in ns of device time. */
 struct tenant {
@@ -34,10 +37,10 @@ struct world {
     double capacity; /* device time of the profile per unit of real time */
     double later;    /* the same, from later_ns on */
     uint64_t later_ns;
-    uint64_t burst_ns;    /* not 0: full and half capacity in turn, each for this time */
-    uint64_t comes_ns;    /* not 0: the second tenant asks for nothing before, and then for 3 of 4 times 109 ms */
+    uint64_t burst_ns;      /* not 0: full and half capacity in turn, each for this time */
+    uint64_t comes_ns;      /* not 0: the second tenant asks for nothing before, and then for 3 of 4 times 109 ms */
     uint64_t latency_ns[3]; /* promised */
-    uint64_t understates; /* not 0: the first tenant's requests are said to cost so many times less than they do */
+    uint64_t understates;   /* not 0: the first tenant's requests are said to cost so many times less than they do */
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
     uint64_t free_ns[CHANNELS_MAX]; /* when the channel's request is done */
     uint64_t done[3];
@@ -45,6 +48,7 @@ struct world {
     double busy, reservation[2], limited; /* results, as parts of: capacity; rates; the backup's limit */
     double timely[2];                     /* of those with latency_ns, whose rate is more than they can ask for */
     uint64_t bound_ns;
+    uint64_t at_ns[BOUNDS]; /* for how long the bound was 2^(i / 16) ns */
 };
 
 static double capacity_at(const struct world *w, uint64_t t)
@@ -97,6 +101,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     memset(w->free_ns, 0, sizeof w->free_ns);
     memset(w->head, 0, sizeof w->head);
     memset(w->done, 0, sizeof w->done);
+    memset(w->at_ns, 0, sizeof w->at_ns);
     config.classes = 4;
     config.rate_per_s[0] = 900000000; /* below 10^9 ns/s: a conservative profile */
     config.burst_ns = 20 * MS;
@@ -139,6 +144,11 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
             offered = 0;
         }
         offered += capacity_at(w, now) * (double)(next - now);
+        if (judged) {
+            struct htb_state report;
+            CHECK_EQ(htb_info(&w->tree, &report), QOS_OK);
+            w->at_ns[qos_min((uint64_t)(log2((double)report.flight_bound_ns) * 16), BOUNDS - 1)] += next - now;
+        }
         now = next;
         for (i = 0; i < w->channels; i++)
             if (w->count[i] && w->free_ns[i] <= now) {
@@ -367,6 +377,25 @@ static void two_latencies(struct world *w, uint64_t first_ns, uint64_t second_ns
     tenant = demo;
 }
 
+/* When the knee is found, trials take 1/64 of the time at most. */
+static void probes_are_rare(struct world *w, uint32_t channels)
+{
+    static const struct tenant mix[3] = {{16, 90000, 1, 0}, {16, 90000, 1, 0}, {80, 90000, 0, 0}};
+    uint64_t all = 0, most = 0;
+    uint32_t i;
+    CHECK_CONTEXT("probes, %u channels", channels);
+    set_up(w, mix, channels, false, 1);
+    run(w, 0, 10 * S, 30);
+    for (i = 0; i < BOUNDS; i++) {
+        all += w->at_ns[i];
+        most = qos_max(most, w->at_ns[i]);
+    }
+    printf("%2u channels, the knee is found: trials take %.4f of the time; busy %.3f\n", channels,
+           (double)(all - most) / (double)all, w->busy);
+    CHECK_LE((all - most) * 64, all);
+    tenant = demo;
+}
+
 int main(void)
 {
     static const double capacity[] = {0.2, 0.5, 1.0, 1.31, 2.0};
@@ -375,6 +404,8 @@ int main(void)
     size_t i, k;
     int hashed;
     check_begin("property/htb_flight");
+    probes_are_rare(&w, 1);
+    probes_are_rare(&w, 8);
     two_latencies(&w, 20000, 1000000, 2);
     two_latencies(&w, 500000, 3000000, 2);
     two_latencies(&w, 1000000, 3000000, 3);
