@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# proves: uring_files' tenants ask when their settings say, whatever the disk does: at a constant rate to the microsecond, in bursts,
-# proves: after a pause; their latency counts from when a request was wanted; who is late is late. Judged from the log of events and from the
+# proves: uring_files' tenants ask when their settings say, whatever the disk does: at a constant rate to the microsecond, at a random one,
+# proves: in bursts, after a pause; their latency counts from when a request was wanted; who is late is late. Judged from the log of events and from the
 # proves: settings alone, in numbers that no speed of the disk changes
 # needs: io_uring
 # uses: examples/uring_files
@@ -17,10 +17,10 @@ run() {
     status=$?
 }
 
-# steady: 4 KiB each 3.90625 ms. bursts: eight of 4 KiB each 15.625 ms. thinker: 20 ms after each request. scan: all that it can get; it has
+# steady: 4 KiB each 3.90625 ms. poisson: 4 KiB each 976,562.5 ns in the mean. bursts: eight of 4 KiB each 15.625 ms. thinker: 20 ms after each request. scan: all that it can get; it has
 # more places than the others, so that without a scheduler they wait behind it.
 tenants=(--tenant steady:bs=4k,rate=1M,arrivals=constant,reserve=2M,latency=5ms --tenant bursts:bs=4k,rate=2M,arrivals=constant,burst=8,depth=4
-    --tenant thinker:bs=4k,depth=1,think=20ms --tenant scan:bs=128k,depth=96)
+    --tenant thinker:bs=4k,depth=1,think=20ms --tenant scan:bs=128k,depth=96 --tenant poisson:bs=4k,rate=4M,depth=16)
 for scheduler in none htb; do
     flight=()
     [ "$scheduler" = none ] || flight=(--flight)
@@ -47,6 +47,7 @@ for scheduler in none htb; do
                 if ((wanted[t] - 1) % 8 == 0) {if (wanted[t] > 1) {d = $2 - last - 15625000; if (d < 0) d = -d; if (d > apart) apart = d}; last = $2}
                 else if ($2 != last) alone++
             }
+            if (t == "poisson") {if (wanted[t] > 1) {gaps += $2 - before; over += $2 - before > 976562; far += $2 - before > 3 * 976562}; before = $2}
             if (t == "thinker") {if (finished && $2 - finished < 20000000) early++}
         }
         # A place of a tenant has one request at a time. The turn of each request of `steady` is when it was wanted, as it asks for half of
@@ -58,7 +59,8 @@ for scheduler in none htb; do
         }
         $3 == "failed" {++lost}
         END {
-            printf "{\"off\": %d, \"apart\": %d, \"alone\": %d, \"early\": %d, \"lost\": %d, \"late\": %d", off, apart, alone, early, lost, late
+            printf "{\"gaps\": %.0f, \"over\": %d, \"far\": %d, ", gaps, over, far
+            printf "\"off\": %d, \"apart\": %d, \"alone\": %d, \"early\": %d, \"lost\": %d, \"late\": %d", off, apart, alone, early, lost, late
             for (t in wanted) printf ", \"%s\": {\"wanted\": %d, \"done\": %d, \"after\": %d, \"mean\": %.0f}", t, wanted[t], done[t], after[t], done[t] == wanted[t] ? sum[t] / done[t] : -1
             print "}"
         }' "$work/$scheduler.csv" >"$work/seen.json" || bad "$scheduler: the log cannot be read"
@@ -71,6 +73,9 @@ for scheduler in none htb; do
     unmade='($t[0].timely + $t[0].late - $s.steady.done) as $unmade'
     expect "$scheduler: it asks for 2 s" both "$unmade | \$unmade >= 0 and \$s.steady.wanted + \$unmade >= 505 and \$s.steady.wanted + \$unmade <= 513"
     expect "$scheduler: bursts of eight, at equal distances" seen '.alone == 0 and .apart < 1000 and .bursts.wanted > 300'
+    # of exponential gaps 0.368 are above the mean, and 0.050 above three of it; of 2,000 to four deviations
+    expect "$scheduler: poisson arrivals at this rate" seen '(.poisson.wanted - 1) as $n | $n > 1000 and (.gaps / $n / 976562.5 - 1 | fabs) < 4 / ($n | sqrt) and
+        (.over / $n - 0.368 | fabs) < 2 / ($n | sqrt) and (.far / $n - 0.05 | fabs) < 1 / ($n | sqrt)'
     expect "$scheduler: who thinks asks 20 ms after a request at the earliest" seen '.early == 0 and .thinker.wanted <= 101 and .thinker.wanted > 2'
     expect "$scheduler: each latency counts from when the request was wanted" both '[0, 1, 2] | map(. as $i | $s[["steady", "bursts", "thinker"][$i]].mean as $m |
         $m < 0 or ($t[$i].mean_ns / $m > 0.98 and $t[$i].mean_ns / $m < 1.02)) | all'
