@@ -1,7 +1,6 @@
-// proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on serial and
-// parallel devices, with channels that serve any request or only their own, at any capacity, after steps and in bursts;
-// a class that has too few requests to use its reservation takes nothing from the other reservations or the surplus;
-// a class whose latency_ns is out of reach masks no other one
+// proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on any channels,
+// proves: at any capacity, after steps and in bursts; a class that has too few requests to use its reservation takes
+// proves: nothing from others; one whose latency_ns is out of reach masks no other one
 // flags: -O2
 // links: -lm
 // scale: 2

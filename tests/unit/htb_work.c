@@ -1,9 +1,7 @@
-// proves: an exchange of joined trees costs O(classes with demand), counted in basic blocks that are run, not in time:
-// proves: 100 times as many classes that ask for nothing, but did so once, may cost 1.2 times as much. A take in a joined
-// proves: tree costs at most twice what one costs in a tree alone; O(depth) while nothing waits, else O(64 * depth * depth)
-// proves: however many classes wait, once more for each claim that ends first; a queued request O(depth * (depth + log
-// proves: classes)). An expiry of a class with tokens of its own looks at such classes only. Of 100,000 classes that wait
-// proves: htb_reserve, htb_release and an expiry cost what the logarithm of their number says, in any order.
+// proves: what calls cost, counted in basic blocks that are run, not in time: an exchange of joined trees O(classes with
+// proves: demand); a take there twice one in a tree alone, O(depth) while nothing waits, else O(64 * depth * depth), once
+// proves: more for each claim that ends first; a queued request O(depth * (depth + log classes)); htb_reserve, htb_release
+// proves: and an expiry the logarithm of 100,000 classes, in any order, or a look at those with tokens of their own
 // flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
