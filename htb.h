@@ -424,7 +424,8 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *     request_max_tokens   a bucket holds      threshold     so
  *       0                  two bursts          one burst     a caller that is up to burst_ns late loses no tokens
  *       m                  one burst and m     all of it     a request up to that leaves no debt
- *       QOS_NOTHING        one burst           all of it     at once goes one burst, or one larger request
+ *       QOS_NOTHING        one burst           all of it     at once goes one burst, or one larger request; two beside
+ *                                                            claims for one (see the gate)
  *
  * A class that has tokens waits for its turn in the queues. Meanwhile its rate bucket earns above its depth, for up
  * to lag_ns, so a slow device costs no class its rate. A limit bucket does not: to catch up, a class needs a limit
@@ -448,7 +449,8 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *     60-90 s   5         15        20        the root has nothing to lend: exactly the reservations
  *
  * Invariants
- *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set; level >= the floor of debt (qos_level_charge).
+ *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set, or as much again (htb_priv_hold), until it is
+ *      spent; level >= the floor of debt (qos_level_charge).
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
  *      then the debt carried over, as a level (0: none).
  *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over, its depth 0; in a
@@ -776,7 +778,8 @@ struct htb_priv_way {
 
 /* Defined in later chapters. */
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
-                                           uint32_t limit, int64_t level_sub, uint64_t some);
+                                           int64_t level_sub, uint64_t some);
+QOS_PRIV_NOINLINE void htb_priv_hold(const struct htb *tree, uint32_t id, uint64_t now_ns);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
@@ -918,7 +921,7 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
         p->rate.level = htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns);
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
             p->limit.level = htb_priv_earned(tree, id, &p->limit, p->limit.depth, now_ns);
-        QOS_ASSERT(p->limit.level <= p->limit.depth); /* without a limit: 0 */
+        QOS_ASSERT(p->limit.level / 2 <= p->limit.depth); /* without a limit: 0 */
     }
     node->last_ns = now_ns;
 }
@@ -972,9 +975,8 @@ HTB_PRIV_INLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, 
         int64_t level_sub = htb_priv_gate(tree, b, n[r]);
         if (n[r] == 0 || b->rate == QOS_UNLIMITED)
             continue;
-        if (QOS_UNLIKELY(some != 0) &&
-            (level_sub = htb_priv_claimed(tree, b, r, limit ? id : tree->classes, level_sub, some)) == INT64_MAX)
-            return QOS_NEVER;
+        if (QOS_UNLIKELY(some != 0))
+            level_sub = htb_priv_claimed(tree, b, r, level_sub, some);
         if (b->level < level_sub)
             ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
     }
@@ -1011,6 +1013,8 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
     bool pays = false;
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
         pays = pays || at == payer;
+        if (QOS_UNLIKELY(tree->claims != 0))
+            htb_priv_hold(tree, at, now_ns);
         htb_priv_refill(tree, at, now_ns); /* before the charge, so that overflow is lost, not spent */
         for (r = 0, p = &tree->node[at].pair; p; p = htb_priv_next_pair(tree, at, &r)) {
             const int64_t n_sub = (int64_t)qos_wrap_sub(n[r], before[r]) * QOS_SUBTOKENS;
@@ -4480,8 +4484,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * whatever order they are asked, and the device stays busy if one of them does not come back.
  *
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
- *                      the claims before it need there; or is full, as claims may be more than it can hold: but not
- *                      if one of them needs it full, too, and waits for no other limit and no other resource
+ *                      the claims before it need there; or is full, as claims may be more than it can hold. Those that
+ *                      need a whole threshold do so together, not each. While a claim needs all that a bucket holds,
+ *                      which the default never does, it earns as much again: so its rate is in use meanwhile
  *     a claim needs    its n; and again for each request of that size that would go before the taker if the class had
  *                      so many, up to half the bucket for all claims: so who is late and asks first leaves the others
  *                      their part of what gathered meanwhile
@@ -4498,11 +4503,10 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * in size, part two by four of the largest n / w of all more: a claim tells one size, and who jumped ahead leaves no
  * part.
  *
- * Nobody is woken. A claim that nobody comes for delays others by burst_ns at most. What it leaves then, at most one
- * bucket, goes to who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX
- * classes wait, the first in the order have the claims. With request_max_tokens set, a request may need the whole
- * bucket: such claims do so one after the other, while nothing passes and the full bucket gains nothing. Of 100 MB/s,
- * beside 30 that asked for one bucket each 60 ms and did not come when told, one that did had 0.5, and 16 were used. */
+ * Nobody is woken. Claims that nobody comes for delay others by burst_ns at most, or until the bucket has what they
+ * need; who needs a whole threshold, too, until those before it end. What they leave then, at most one bucket, goes to
+ * who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX classes wait, the
+ * first in the order have the claims. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
 QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id)
@@ -4526,26 +4530,57 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
     return tree->node[c->reach].depth > tree->node[group].depth ? QOS_NONE : htb_priv_child_to(tree, group, c->id);
 }
 
-/* level_sub, and what some claims need in resource r of the bucket; not more than it holds, or nothing would pass,
- * and half of it for more than one request of each, or all would wait until most claims are over.
- * INT64_MAX: one of them needs all that it holds, and waits for nothing else: for no limit, or that of node `limit`. */
+/* level_sub, and what some claims need in resource r of the bucket: those of a whole threshold one together; not more
+ * than it holds, or nothing would pass; half of it for more than one request of each, or all would wait until most
+ * claims are over. */
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
-                                           uint32_t limit, int64_t level_sub, uint64_t some)
+                                           int64_t level_sub, uint64_t some)
 {
+    const int64_t whole_sub = b->depth >> tree->half;
     uint64_t more_sub = 0;
+    bool whole = false;
     for (; b->rate != 0 && some != 0; some &= some - 1) {
         const struct htb_priv_claim *c = &tree->claim[qos_ctz64(some)];
         const int64_t needs_sub = htb_priv_gate(tree, b, c->n[r]);
         if (c->times > 1)
             more_sub = qos_sat_add(more_sub, qos_sat_mul(c->n[r] * QOS_SUBTOKENS, c->times - 1));
-        if (needs_sub != 0 && needs_sub >= b->depth && tree->resources == 1 &&
-            (c->reach == tree->classes || c->reach == limit))
-            return INT64_MAX;
-        level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
+        if (needs_sub != 0 && needs_sub == whole_sub)
+            whole = true;
+        else
+            level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
     }
+    if (whole)
+        level_sub = level_sub < whole_sub ? level_sub + whole_sub : 2 * whole_sub;
     if (more_sub != 0 && level_sub < b->depth / 2)
         level_sub += (int64_t)qos_min(more_sub, (uint64_t)(b->depth / 2 - level_sub));
     return level_sub;
+}
+
+/* The depth of a bucket of the group; twice that while a claim needs all that it holds. */
+QOS_PRIV int64_t htb_priv_held(const struct htb *tree, uint32_t group, const struct htb_priv_bucket *b, uint32_t r)
+{
+    uint32_t i;
+    for (i = 0; i < tree->claims && b->rate != 0; i++)
+        if (tree->claim[i].until_ns > tree->now_ns && htb_priv_gate(tree, b, tree->claim[i].n[r]) == b->depth &&
+            htb_priv_claims_from(tree, &tree->claim[i], group) != QOS_NONE)
+            return 2 * b->depth;
+    return b->depth;
+}
+
+/* Refills a group so, if nothing is queued that it earns more for. */
+QOS_PRIV_NOINLINE void htb_priv_hold(const struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    struct htb_priv_node *node = &tree->node[id];
+    struct htb_priv_pair *p;
+    uint32_t r = 0;
+    if (tree->half || (node->flags & (HTB_PRIV_GROUP | HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) != HTB_PRIV_GROUP)
+        return;
+    for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
+        p->rate.level = htb_priv_earned(tree, id, &p->rate, htb_priv_held(tree, id, &p->rate, r), now_ns);
+        if (p->limit.rate != QOS_UNLIMITED)
+            p->limit.level = htb_priv_earned(tree, id, &p->limit, htb_priv_held(tree, id, &p->limit, r), now_ns);
+    }
+    node->last_ns = now_ns;
 }
 
 QOS_PRIV uint64_t htb_priv_tag_of(const struct htb *tree, uint32_t id)
@@ -4753,8 +4788,10 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
     struct htb_priv_claim *c;
     if (way->blocked == id || way->send_ns == QOS_NEVER)
         return;
-    for (at = id; at != tree->classes; at = tree->node[at].parent)
+    for (at = id; at != tree->classes; at = tree->node[at].parent) {
         tree->turn[at].tag = htb_priv_tag_of(tree, at);
+        htb_priv_hold(tree, tree->node[at].parent, now_ns);
+    }
     if (tree->claims == qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX)) {
         for (i = 1; i < tree->claims; i++)
             if (htb_priv_goes_before(tree, tree->claim[last].id, tree->claim[i].id))

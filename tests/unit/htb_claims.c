@@ -184,51 +184,37 @@ static void whole_buckets(enum htb_bound bound, uint64_t size, uint64_t limit_pe
     } while (permute(&l));
 }
 
-/* A tenant whose burst is a hundred times the tree's, and whose requests need more than the root's bucket holds, waits
- * beside one of small requests: its claim lasts no longer than others' do. */
-static void long_burst(enum htb_bound bound)
+/* Tenants of a group (of this limit; 0: none) that ask every 60 ms, one after the other, and never come back cost nobody
+ * much, also if each asks for all that a bucket holds: two beside them share what is left, and all is used. */
+static void never_come_back(uint32_t count, uint64_t size, uint32_t weight, uint64_t limit_per_s, uint64_t request_max,
+                            enum htb_bound bound)
 {
     struct htb_config config = config_of(bound);
-    struct htb_class c = class_of(0, 0, 0);
-    struct loop l;
-    config.request_max_tokens = QOS_NOTHING;
-    first_order(&l, 2, 1);
-    do {
-        CHECK_CONTEXT("bound %d; first %u", (int)bound, l.id[0]);
-        open_loop(&l, &config, 2);
-        reserve_weight(&l, 1, 0, 1);
-        reserve_weight(&l, 2, 0, 1);
-        l.own_timers = true;
-        c.burst_ns = S;
-        CHECK_EQ(htb_change(&l.w.tree, 0, 2, &c, NULL), QOS_OK);
-        l.size[1] = 4096;
-        l.size[2] = 1000000;
-        loop_until(&l, 0, 3 * S);
-        CHECK_GE(l.got[1] + l.got[2] + l.size[2], 120000000);
-        world_close(&l.w);
-    } while (permute(&l));
-}
-
-/* A tenant that asks every 50 ms and never comes back costs its claim alone. */
-static void never_comes_back(enum htb_bound bound)
-{
-    const struct htb_config config = config_of(bound);
-    const uint64_t seconds = check_state.scale > 2 ? 2 : 10;
+    struct htb_class c = class_of(0, 0, limit_per_s);
+    const uint64_t seconds = check_state.scale > 2 ? 2 : 6, rate = limit_per_s != 0 ? limit_per_s : 40000000;
     struct loop l;
     uint64_t now;
+    uint32_t id = 0;
+    CHECK_CONTEXT("%u that ask for %llu, weight %u, limit %llu, bound %d", count, (unsigned long long)size, weight,
+                  (unsigned long long)limit_per_s, (int)bound);
+    config.request_max_tokens = request_max;
     first_order(&l, 2, 1);
     open_loop(&l, &config, 2);
-    reserve_weight(&l, 1, 0, 1);
-    reserve_weight(&l, 2, 0, 1);
-    reserve_weight(&l, 3, 0, 1);
-    l.weight[3] = 0;
-    l.size[1] = l.size[2] = 65536;
-    for (now = 0; now < seconds * S; now += 50 * MS) {
-        enum qos_status status = htb_take(&l.w.tree, now, 3, 65536);
-        CHECK(status == QOS_OK || status == QOS_EAGAIN);
-        loop_until(&l, now, now + 50 * MS);
+    c.group = true;
+    CHECK_EQ(htb_reserve(&l.w.tree, 0, TENANTS - 1, &c, NULL), QOS_OK);
+    l.size[1] = l.size[2] = 16384;
+    for (id = 1; id < 3 + count; id++) {
+        reserve_weight(&l, id, TENANTS - 1, id < 3 ? 1 : weight);
+        l.weight[id] = 0;
     }
-    CHECK_GE(stats_of(&l.w, QOS_NONE).granted, seconds * 39920000); /* of 40,000,000 a second */
+    for (now = 0, id = 0; now < seconds * S; now += 60 * MS / count, id++) {
+        enum qos_status status = htb_take(&l.w.tree, now, 3 + id % count, size);
+        CHECK(status == QOS_OK || status == QOS_EAGAIN);
+        loop_until(&l, now, now + 60 * MS / count);
+    }
+    CHECK_GE(stats_of(&l.w, QOS_NONE).granted + size, seconds * rate * 998 / 1000);
+    CHECK_GE(l.got[1] + l.got[2], seconds * rate / 10 * 8);
+    CHECK_WITHIN((double)l.got[1], (double)l.got[2] - 2 * 16384, (double)l.got[2] + 2 * 16384);
     world_close(&l.w);
 }
 
@@ -519,8 +505,12 @@ int main(void)
         whole_buckets(b, 400000, 0);
         whole_buckets(b, 1000000, 0);
         whole_buckets(b, 1000000, 20000000);
-        long_burst(b);
-        never_comes_back(b);
+        never_come_back(1, 65536, 1, 0, 0, b);
+        never_come_back(30, 400000, 1, 0, 0, b);
+        never_come_back(1, 400000, 4, 0, QOS_NOTHING, b);
+        never_come_back(8, 600000, 1, 0, 200000, b);
+        never_come_back(30, 400000, 4, 0, QOS_NOTHING, b);
+        never_come_back(100, 200000, 1, 20000000, QOS_NOTHING, b);
         behind_the_queues(b, 1);
         behind_the_queues(b, 2);
         groups(true, b);

@@ -169,6 +169,19 @@ static bool acc_queued_below(uint32_t id)
     return false;
 }
 
+static bool acc_claims(uint32_t c, uint32_t i, uint64_t ns);
+static wide acc_cost(const uint64_t *n);
+
+/* A bucket may hold as much again while a claim needs all of it: so long it earns above its depth. */
+static uint64_t acc_held_ns(uint32_t i, const struct acc_bucket *b, uint32_t r)
+{
+    uint32_t c;
+    for (c = 0; c < acc.classes && b->on && b->rate != 0; c++)
+        if (acc.node[c].claim.on && acc_claims(c, i, 0) && acc_need(b, acc.node[c].claim.n[r]) >= b->depth)
+            return (uint64_t)(b->depth / (wide)b->rate) + 1;
+    return 0;
+}
+
 /* Time goes on. Who waits in a queue may earn up to lag_ns above its depth. */
 static void acc_advance(uint64_t now)
 {
@@ -183,9 +196,9 @@ static void acc_advance(uint64_t now)
             more = acc.config.lag_ns;
         for (r = 0; r < acc.resources; r++) {
             c->rate[r].low = acc_fill(&c->rate[r], c->rate[r].low, ns, 0);
-            c->rate[r].high = acc_fill(&c->rate[r], c->rate[r].high, ns, more);
+            c->rate[r].high = acc_fill(&c->rate[r], c->rate[r].high, ns, more + acc_held_ns(i, &c->rate[r], r));
             c->limit[r].low = acc_fill(&c->limit[r], c->limit[r].low, ns, 0);
-            c->limit[r].high = acc_fill(&c->limit[r], c->limit[r].high, ns, 0);
+            c->limit[r].high = acc_fill(&c->limit[r], c->limit[r].high, ns, acc_held_ns(i, &c->limit[r], r));
         }
     }
     acc.now += ns;
@@ -194,8 +207,6 @@ static void acc_advance(uint64_t now)
             acc.node[i].terms.expires_ns <= acc.now)
             acc.node[i].over = true;
 }
-
-static wide acc_cost(const uint64_t *n);
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
 
@@ -303,8 +314,9 @@ static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns, wid
 
 static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint32_t id, uint64_t n, uint64_t ns)
 {
+    const wide most = acc.half ? b->depth / 2 : b->depth; /* who goes first need so much each: all so much together */
     wide low = acc_need(b, n), high = low, more_low = 0, more_high = 0, level;
-    bool whole = false, may_whole = false; /* who goes first needs all that the bucket holds, to borrow it at once */
+    bool whole = false, may_whole = false;
     uint32_t c;
     if (b->rate == 0)
         return NO;
@@ -313,31 +325,26 @@ static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint
             wide few, many;
             enum tri first = acc_counts(c, id, i, ns, &few, &many);
             wide need = acc_need(b, acc.node[c].claim.n[r]);
-            uint32_t reach = acc.node[c].claim.reach; /* it waits for nothing else: no limit, or this one */
-            bool all = acc.resources == 1 && (reach == acc.root || (reach == i && b == &acc.node[i].limit[r])) &&
-                       need != 0 && need >= b->depth;
             if (first != NO) {
-                high += need;
+                high += need == most ? 0 : need;
                 more_high += (many - 1) * (wide)acc.node[c].claim.n[r] * ACC_TOKEN;
-                may_whole = may_whole || all;
+                may_whole = may_whole || (need == most && need != 0);
             }
             if (first == YES && acc.node[c].claim.sure && !acc_ends_by(c, ns)) {
-                low += need;
+                low += need == most ? 0 : need;
                 more_low += (few - 1) * (wide)acc.node[c].claim.n[r] * ACC_TOKEN;
-                whole = whole || all;
+                whole = whole || (need == most && need != 0);
             }
         }
-    if (whole)
-        return NO;
-    low = acc_least(low, b->depth);
-    high = acc_least(high, b->depth);
+    low = whole ? acc_least(low + most, 2 * most) : acc_least(low, b->depth);
+    high = may_whole ? acc_least(high + most, 2 * most) : acc_least(high, b->depth);
     /* all but the first ones of each count up to half the bucket */
     low = acc_largest(low, acc_least(low + more_low, b->depth / 2));
     high = acc_largest(high, acc_least(high + more_high, b->depth / 2));
     level = acc_fill(b, b->low, ns, 0);
-    if (level >= high && !may_whole)
+    if (level >= high)
         return YES;
-    return acc_fill(b, b->high, ns, 0) < low ? NO : MAYBE;
+    return acc_fill(b, b->high, ns, acc_held_ns(i, b, r)) < low ? NO : MAYBE;
 }
 
 static enum tri acc_passes(uint32_t i, bool limit, uint32_t id, const uint64_t *n, uint64_t ns)
@@ -1943,7 +1950,8 @@ static void acc_look(bool violated)
             ACC_FAIL("maximizer",
                      "step %" PRIu32 ": the root's rate goes from %" PRIu64 " to %" PRIu64 ", expected %" PRIu64,
                      acc.step, was, is, expect);
-        acc_set(&acc.node[acc.root].rate[r], true, is, acc.node[acc.root].terms.burst_ns);
+        if (is != was) /* else what is above the depth stays */
+            acc_set(&acc.node[acc.root].rate[r], true, is, acc.node[acc.root].terms.burst_ns);
     }
     if (!looks)
         return;
