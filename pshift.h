@@ -4468,7 +4468,7 @@ QOS_API enum qos_status pshift_controller_report(struct pshift_controller *contr
     uint32_t k;
     if (message->server >= c->config.servers)
         return QOS_ENOENT;
-    if ((message->period >= c->info.period && !ours && message->period != 0) ||
+    if ((message->period >= c->info.period && !ours && message->period != 0 && c->info.period != 0) ||
         (message->boot.hi | message->boot.lo) == 0)
         return QOS_ESTALE;
     peer = &c->peer[message->server];

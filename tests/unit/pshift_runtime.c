@@ -580,8 +580,15 @@ static void controller_calls(void)
     CHECK_EQ(pshift_controller_plan(&controller, NULL), QOS_EAGAIN); /* no period */
     CHECK_EQ(pshift_controller_certificate(&controller, &p, &s), QOS_EAGAIN);
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_EAGAIN);
+    message.server = 1; /* it is heard in the period of another owner: the first grant asks it to answer */
+    message.boot.lo = message.owner.lo = message.period = 99;
+    message.seq = 3;
+    CHECK_EQ(pshift_controller_report(&controller, 0, &message, report), QOS_EAGAIN);
     CHECK_EQ(pshift_controller_begin(&controller, 0, 1), QOS_OK);
     CHECK_EQ(pshift_controller_begin(&controller, 0, 1), QOS_ESTALE);
+    CHECK_EQ(pshift_controller_grant(&controller, 0, 1, &got, grant, 3), QOS_OK);
+    CHECK(got.count == 0 && got.boot.lo == 99 && got.answers == 3);
+    message = blank;
     CHECK_EQ(pshift_controller_grant(&controller, 0, 2, &got, grant, 3), QOS_ENOENT);
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 0), QOS_EINVAL);
     CHECK_EQ(pshift_controller_grant(&controller, 0, 0, &got, grant, 3), QOS_EAGAIN); /* nobody is known */
