@@ -136,11 +136,12 @@ struct tokenpool_client;
 struct tokenpool_config {
     uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
     uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
+                               * If the pool holds less for each slot, that, but at least 1000 (the paper's), or batch.
                                * What its client leaves of a claim ends with the period;
                                * TOKENPOOL_ORDERED: weight x batch, or if more, the client's part by weight of what
                                * the estimate has for T / 64, or for two checks; but at most half of its part of the
                                * pool of a period, where that is taken for at least an eighth of the period's tokens;
-                               * default capacity / (7 x clients), rounded up, at most 1000 (the paper's) */
+                               * default capacity / (7 x clients), rounded up; TOKENPOOL_GUARD: at most 1000 */
     uint32_t flags;           /* TOKENPOOL_GUARD | ... */
     uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
     uint32_t alert_periods;   /* periods in a row with an unused reservation until alert is set; default 10 */
@@ -422,7 +423,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_MAGIC 0x7174706cu
 #define TOKENPOOL_PRIV_VERSION 7u
 #define TOKENPOOL_PRIV_REPORT_IOS 128u /* spent between two reports, at least, so that they are below 1 % of the I/Os */
-#define TOKENPOOL_PRIV_SMALL 2048u     /* a smaller reservation is reported in fewer steps */
+#define TOKENPOOL_PRIV_BATCH 1000u     /* the paper's */
 #define TOKENPOOL_PRIV_CROWD 50u       /* more clients than that, if they wait, read an empty pool less often */
 #define TOKENPOOL_PRIV_SHORT_NS UINT64_C(10000000) /* a period in which a drifting clock is looked after each time */
 #define TOKENPOOL_PRIV_EARLY 0u                    /* phase of a report */
@@ -611,7 +612,8 @@ QOS_PRIV void tokenpool_priv_fill(struct tokenpool_config *out, const struct tok
 {
     uint64_t capacity = config->capacity, parts = 7 * qos_max((uint64_t)config->clients, 1), batch;
     *out = *config;
-    batch = qos_min(qos_sat_add(capacity, parts - 1) / parts, 1000);
+    batch = qos_min(qos_sat_add(capacity, parts - 1) / parts,
+                    config->flags & TOKENPOOL_GUARD ? TOKENPOOL_PRIV_BATCH : TOKENPOOL_BATCH_MAX);
     out->batch = config->batch ? config->batch : (uint32_t)batch;
     out->history = config->history ? config->history : 5;
     out->alert_periods = config->alert_periods ? config->alert_periods : 10;
@@ -1144,23 +1146,22 @@ QOS_PRIV_NOINLINE bool tokenpool_client_priv_behind(const struct tokenpool_clien
            tokenpool_client_priv_demand(client, 0, client->completed) >= 2;
 }
 
-/* Decides at each tick whether a report is due: K, K - N or S is much other than the monitor knows. Of a small
- * reservation reports are a part of all operations that counts, so there are fewer; but the guard needs fresh ones. */
+/* Decides at each tick whether a report is due: K or K - N is much other than the monitor knows. The guard needs fresh
+ * ones, from those who have no reservation, too. */
 QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
 {
-    bool small = client->reservation < TOKENPOOL_PRIV_SMALL, guard = (client->head.flags & TOKENPOOL_GUARD) != 0;
-    uint64_t spent = tokenpool_client_priv_spent(client), step = client->reservation / (small ? 32 : 128);
+    bool guard = (client->head.flags & TOKENPOOL_GUARD) != 0;
+    uint64_t spent = tokenpool_client_priv_spent(client), step = client->reservation / 32;
     uint64_t returned = client->reported_kept - client->kept, left = qos_sat_sub(client->kept, spent);
     uint64_t reported_left = qos_sat_sub(client->reported_kept, client->reported_spent);
-    uint64_t ios = guard ? TOKENPOOL_PRIV_REPORT_IOS : small ? QOS_UNLIMITED : client->reservation / 64;
+    uint64_t ios = guard ? TOKENPOOL_PRIV_REPORT_IOS : QOS_UNLIMITED;
     bool turns = client->state == TOKENPOOL_PRIV_IN_REST /* to work, or to rest, as the report would say */
                      ? !tokenpool_client_priv_still(client, 0)
                      : !tokenpool_client_priv_demand(client, 0, client->completed);
     bool behind = tokenpool_client_priv_behind(client, step);
     bool early = client->phase == TOKENPOOL_PRIV_FINAL && /* its clock jumped ahead: N goes on */
                  qos_sat_sub(client->completed, client->report & TOKENPOOL_TOKENS_MAX) > client->completed / 8;
-    if ((returned > step && returned >= reported_left / 3) ||
-        (reported_left > step && left <= reported_left / (small ? 4 : 2)) ||
+    if ((returned > step && returned >= reported_left / 3) || (reported_left > step && left <= reported_left / 4) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
         early || turns || behind || tokenpool_client_priv_ends(client))
         client->report_due = true;
@@ -1769,6 +1770,16 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
            (rises ? TOKENPOOL_PRIV_RISES : phase << 54 | demand << 52);
 }
 
+/* Tokens of a claim: near the end of a pool fewer, so that little of it ends unspent in the hands of clients. */
+QOS_PRIV uint64_t tokenpool_client_priv_batch(const struct tokenpool_client *client)
+{
+    uint64_t batch = client->head.batch, least = qos_min(batch, TOKENPOOL_PRIV_BATCH);
+    int64_t count = tokenpool_word_count(client->pool);
+    if (tokenpool_word_epoch(client->pool) != client->epoch || count <= 0)
+        return batch;
+    return qos_max(qos_min(batch, (uint64_t)count / client->head.clients), least);
+}
+
 QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tokenpool_priv_pending what, uint64_t need,
                                        struct tokenpool_op *op)
 {
@@ -1793,7 +1804,8 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
             op->operand = client->writing;
         }
     } else if (what == TOKENPOOL_PRIV_CLAIM) { /* C1 */
-        client->claim = qos_min(client->share ? client->share : client->head.batch, tokenpool_client_priv_room(client));
+        client->claim = qos_min(client->share ? client->share : tokenpool_client_priv_batch(client),
+                                tokenpool_client_priv_room(client));
         op->kind = TOKENPOOL_FETCH_ADD;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
         op->operand = client->claim << 32;

@@ -139,7 +139,7 @@ static void short_periods(uint64_t period_ns)
 
 /* Some want all and are called each T / 520, the others nothing: what these leave is used, in each period but for one part in
  * a hundred, and what the backlogged ones got of the pool, by weight, differs by two claims at most: batches, or what the
- * estimate has for T / 64. Requests are of `size` tokens. */
+ * estimate has for T / 64, but not more than half of a client's part. Requests are of `size` tokens. */
 static void few(uint64_t period_ns, uint64_t capacity, unsigned wants, const uint64_t *weight, uint64_t own,
                 uint64_t theirs, uint64_t size)
 {
@@ -153,7 +153,7 @@ static void few(uint64_t period_ns, uint64_t capacity, unsigned wants, const uin
         next[i] = i * (period_ns / 7000);
         sum += i < wants ? weight[i] : 0;
     }
-    claim = qos_max(capacity / (64 * sum) + 1, 1000);
+    claim = qos_min(qos_max(capacity / (64 * sum), capacity / (7 * MOST)), capacity / (2 * sum)) + 1;
     for (now = 0; now < 12 * period_ns; now += period_ns / 8000) {
         if (tokenpool_monitor_next_ns(&monitor, now) <= now)
             tokenpool_monitor_run(&monitor, now);

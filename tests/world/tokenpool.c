@@ -920,7 +920,9 @@ static void draw_config(void)
     c->period_ns = run.T;
     c->batch = (uint32_t)world_value(w, F_BATCH);
     run.batch = c->batch ? c->batch : (run.C + 7 * c->clients - 1) / (7 * c->clients);
-    run.batch = run.batch < 1 ? 1 : run.batch > 1000 ? 1000 : run.batch;
+    run.batch = run.batch < 1 ? 1 : run.batch;
+    if (world_choice(w, F_GUARD) && !c->batch && run.batch > 1000)
+        run.batch = 1000;
     c->check_ns = parts ? run.T / parts : 0;
     run.check_ns = c->check_ns ? c->check_ns : min_of(1000000, run.T / (world_choice(w, F_ORDERED) ? 128 : 8));
     run.overrun = world_choice(w, F_OVERRUN) == 0 ? 0 : world_choice(w, F_OVERRUN) == 1 ? run.C / 20 : run.C / 5;

@@ -486,7 +486,7 @@ static void x_judge_potential(void)
                    e->epoch, e->bound + e->far);
 }
 
-/* Who wants nothing claims nothing; who wants claims a batch, less only up to its limit. Ordered: at most a batch for
+/* Who wants nothing claims nothing; who wants claims a batch, less only up to its limit, and of 1000 or more near the end of a pool. Ordered: at most a batch for
  * each of its weight, or what the estimate has for T / 64 or two checks, and at least half of its part, by weight among all, of an eighth of the period's tokens. A request above the batch is
  * claimed in one piece. */
 static void x_judge_claim(const struct x_engine *g, uint64_t n)
@@ -510,6 +510,7 @@ static void x_judge_claim(const struct x_engine *g, uint64_t n)
     }
     if (x.ordered)
         most = min_of(most, max_of(1, x_of(x.shown)->bound / 8 * s->weight / max_of(2 * weights, 1)));
+    most = x.ordered ? most : min_of(most, 1000); /* near the end of a pool */
     if (g->has && g->epoch == x.shown && n < min_of(most, room) && !s->changed && !x.taken &&
         (!x.ordered || (same && info->limit == TOKENPOOL_TOKENS_MAX)))
         world_fail(x.w, "claims", x.now,
@@ -1743,8 +1744,9 @@ static void x_force(struct x_engine *g)
     debt = g->has ? x_sub(spent, min_of(g->info.kept + g->info.gained, g->info.limit))
                   : g->carried + g->before - (st == QOS_OK ? n : 0);
     must = n > held && (x.debt_max == 0 || debt > x.debt_max);
-    unreported = x_start_costs(g->info.reservation) + x.debt_max; /* behind a transport more needs a report */
-    if (!g->vague && !(x.hit && (s->slow || s->lost)) &&          /* its debt may be of what a stray store said */
+    /* behind a transport more needs a report, and of who rests all */
+    unreported = x.debt_max + (s->slow || s->lost || !(report >> 52 & 3) ? 0 : x_start_costs(g->info.reservation));
+    if (!g->vague && !(x.hit && (s->slow || s->lost)) && /* its debt may be of what a stray store said */
         (g->info.stale        ? st != QOS_ESTALE
          : s->remote && !must ? st == QOS_EDEBT && spent + n <= unreported
                               : (st == QOS_EDEBT) != must))
@@ -2097,7 +2099,8 @@ static void x_draw(void)
     c->clients = x.clients;
     c->capacity = x.C;
     c->period_ns = x.T;
-    x.batch = min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)), 1000);
+    x.batch = min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)),
+                     world_choice(w, F_GUARD) ? 1000 : TOKENPOOL_BATCH_MAX);
     x.batch = c->batch ? c->batch : x.batch;
     c->check_ns = parts ? x.T / parts : 0;
     x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / (world_choice(w, F_ORDERED) ? 128 : 8));
