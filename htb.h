@@ -2733,8 +2733,9 @@ QOS_PRIV_NOINLINE void htb_priv_doubt_pause(struct htb *tree, uint64_t now_ns)
 }
 
 /* The active clock: it stands still while the device pauses: longer than a ms, than four of the longest gaps between
- * the latest completions, and than twice what requests of this size take. (Under a bound below one large request this
- * is alone at the device: the gap is what the bound costs.) */
+ * the times of the latest completions (of many at one time the first shows the gap), and than twice what requests of
+ * this size take. (Under a bound below one large request this is alone at the device: the gap is what the bound
+ * costs.) */
 QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
@@ -2768,7 +2769,7 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
     }
     if (f->gap_ns == 0)
         f->gap_ns = gap_ns; /* the first one shows what is usual */
-    else if (!htb_priv_hangs(f, r))
+    else if (f->later && !htb_priv_hangs(f, r))
         f->gap_ns = qos_max(f->gap_ns - f->gap_ns / 64, qos_min(gap_ns, 2 * f->gap_ns + 1000));
     f->last_ns = now_ns;
     if (gap_ns <= most_ns && f->had != 0 && r->sent_ns < f->gap_end_ns && --f->had == 0)

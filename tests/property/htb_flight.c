@@ -39,6 +39,7 @@ struct world {
     uint64_t burst_ns;      /* not 0: full and half capacity in turn, each for this time */
     uint64_t comes_ns;      /* not 0: the second tenant asks for nothing before, and then for 3 of 4 times 109 ms */
     uint64_t latency_ns[3]; /* promised */
+    uint64_t clock_ns;      /* not 0: the tree is told the time of a clock that goes on each time by so much */
     uint64_t understates;   /* not 0: the first tenant's requests are said to cost so many times less than they do */
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
     uint64_t free_ns[CHANNELS_MAX]; /* when the channel's request is done */
@@ -63,11 +64,16 @@ static void start(struct world *w, uint32_t ch, uint64_t now)
     w->free_ns[ch] = now + (uint64_t)((double)cost * w->channels / speed) + 1;
 }
 
+static uint64_t told(const struct world *w, uint64_t now)
+{
+    return w->clock_ns ? now - now % w->clock_ns : now;
+}
+
 static void feed(struct world *w, struct check_rng *rng, uint64_t now)
 {
     struct htb_request *r;
     uint32_t i;
-    while ((r = htb_dispatch(&w->tree, now)) != NULL) {
+    while ((r = htb_dispatch(&w->tree, told(w, now))) != NULL) {
         uint32_t ch = 0;
         if (w->hashed)
             ch = (uint32_t)check_between(rng, 0, w->channels - 1);
@@ -128,10 +134,12 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
             if (w->request[i].state == HTB_IDLE &&
                 (w->owner[i] != 1 || (now >= w->comes_ns && (w->comes_ns == 0 || now / (109 * MS) % 4 != 0)))) {
                 w->came_ns[i] = now;
-                CHECK_EQ(htb_submit(&w->tree, now, &w->request[i]), QOS_OK);
+                CHECK_EQ(htb_submit(&w->tree, told(w, now), &w->request[i]), QOS_OK);
             }
         feed(w, &rng, now);
-        next = htb_dispatch_next_ns(&w->tree, now);
+        next = htb_dispatch_next_ns(&w->tree, told(w, now));
+        if (w->clock_ns && next < told(w, now) + w->clock_ns)
+            next = told(w, now) + w->clock_ns;
         for (i = 0; i < w->channels; i++)
             if (w->count[i] && w->free_ns[i] < next)
                 next = w->free_ns[i];
@@ -159,7 +167,8 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
                     ended[w->owner[q]]++;
                     timely[w->owner[q]] += now - w->came_ns[q] <= w->latency_ns[w->owner[q]];
                 }
-                CHECK_EQ(htb_complete(&w->tree, now, HTB_DONE, &tenant[w->owner[q]].cost, &w->request[q]), QOS_OK);
+                CHECK_EQ(htb_complete(&w->tree, told(w, now), HTB_DONE, &tenant[w->owner[q]].cost, &w->request[q]),
+                         QOS_OK);
             }
     }
     w->busy = (double)(w->done[0] - before[0] + w->done[1] - before[1] + w->done[2] - before[2]) / offered;
@@ -322,6 +331,20 @@ static void costs_known_at_the_end(struct world *w)
     tenant = demo;
 }
 
+/* A clock that is cached for 5 ms shows 50 completions at one time, and then none for 5 ms: no pause of the device. */
+static void cached_clock(struct world *w)
+{
+    static const struct tenant mix[3] = {{16, 100000, 300000000, 0}, {32, 100000, 1, 0}, {64, 100000, 0, 0}};
+    CHECK_CONTEXT("%s", "a clock that is cached");
+    set_up(w, mix, 1, false, 1);
+    w->clock_ns = 5 * MS;
+    run(w, 0, 2 * S, 12);
+    printf(" 1 channel, a clock that is cached for 5 ms: %.3f of its rate; busy %.3f\n", w->reservation[0], w->busy);
+    CHECK_WITHIN(w->reservation[0], 0.98, 10);
+    CHECK_WITHIN(w->busy, 0.98, 1.01);
+    tenant = demo;
+}
+
 /* Demand that comes while the first search for the knee has not ended is seen. */
 static void one_comes_later(struct world *w)
 {
@@ -417,6 +440,7 @@ int main(void)
     alone_on_slow_channels(&w);
     one_comes_later(&w);
     costs_known_at_the_end(&w);
+    cached_clock(&w);
     for (hashed = check_state.scale > 2; hashed < 2; hashed++) /* in the shortest form: the harder device */
         for (k = 1; k < (check_state.scale > 1 ? 2 : 3); k++) {
             few_beside_a_victim(&w, channels[k], hashed != 0, 1);
