@@ -95,7 +95,7 @@ static void before(bool changes)
             continue;
         left = changes ? take(k) : tokens_read(&s.file->tenant[k].word) & (TOKENS_COUNT - 1);
         serve(k, qos_sat_sub(s.place[k].given, left)); /* a process of the server may write any value */
-        s.place[k].given = changes ? 0 : left;
+        s.place[k].given = changes ? 0 : qos_min(s.place[k].given, left);
     }
 }
 

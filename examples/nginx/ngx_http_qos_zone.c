@@ -938,15 +938,16 @@ void qos_zone_detach(struct qos_zone *zone)
 
 /* ---- requests and reports */
 
-/* Each tenant is served, whatever requests others have. `left`: connections that would be left in this process, if each
- * request in progress took one more (to an upstream). A tenant that waits may hold as many requests: alone a third of the
- * connections (a quarter with upstreams), two a fifth each; and one that holds none finds some. A tenant that does not
- * wait, as its clients are slow, may hold 16 times as many: 16 of 33 connections, of 17 if they are streams of HTTP/2. */
+/* Each tenant is served, whatever requests others have. `left`: connections that are left in this process. A tenant that
+ * waits may hold as many requests as there would be if each request in progress took one more (to an upstream): alone a
+ * third of the connections (a quarter with upstreams), two a fifth each; and a sixteenth of what is left in any case. One
+ * that holds none finds some. A tenant that does not wait, as its clients are slow, may hold 16 times what is left. */
 static bool too_many(struct qos_zone *zone, uint32_t id)
 {
-    const uint64_t left = qos_sat_sub(ngx_cycle->free_connection_n + ngx_cycle->reusable_connections_n, requests);
+    const uint64_t left = ngx_cycle->free_connection_n + ngx_cycle->reusable_connections_n;
     const bool waits = __atomic_load_n(&zone->shared->account[id].waiting, __ATOMIC_RELAXED) != 0;
-    return zone->held[id] != 0 && zone->held[id] >= (waits ? left : 16 * left);
+    const uint64_t most = waits ? qos_max(qos_sat_sub(left, requests), left / 16) : 16 * left;
+    return zone->held[id] != 0 && zone->held[id] >= most;
 }
 
 enum qos_refusal qos_zone_begin(struct qos_zone *zone, uint32_t id, bool reject, uint64_t *wait_ns)

@@ -563,27 +563,41 @@ def ids():
     n.stop()
 
 
-def unread_streams(port, tenant):
-    """A connection of HTTP/2 with 128 requests, whose window is 0: nothing of the answers is read."""
+def unread_streams(port, tenant, count):
+    """A connection of HTTP/2 with so many requests, whose window is 0: nothing of the answers is read but their heads."""
     def frame(kind, flags, stream, body):
         return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
 
     def field(name, value):
         return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
-    s = socket.create_connection(("127.0.0.1", port))
+    s = socket.create_connection(("127.0.0.1", port), timeout=30)
     head = b"\x82\x86" + field(b":path", b"/mib") + field(b":authority", b"a") + field(b"x-tenant", tenant)
-    s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"\0\4\0\0\0\0") + b"".join(frame(1, 5, k, head) for k in range(1, 257, 2)))
+    s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"\0\4\0\0\0\0") +
+              b"".join(frame(1, 5, 2 * k + 1, head) for k in range(count)))
     return s
 
 
+def accepted_streams(s, count):
+    """How many of the first `count` answers are 200."""
+    f, good = s.makefile("rb"), 0
+    while count:
+        head = f.read(9)
+        body = f.read(int.from_bytes(head[:3], "big"))
+        if head[3] == 1:
+            count -= 1
+            good += b"\x88" in body[:2]
+    return good
+
+
 def streams():
-    """A tenant that reads nothing, on a few connections, leaves room for more than one request of a tenant that waits."""
+    """A tenant that reads nothing, on a few connections, leaves room for more than one request of a tenant that waits. Slow
+    clients with a few streams each are all answered, though together they have more requests than there are connections."""
     n = Nginx("streams", 1, 256)
     port = free_port()
-    n.write("qos_zone name=z size=4m rate=100m; qos_tenant zone=z key=slow limit=1m; server { listen 127.0.0.1:%d; listen 127.0.0.1:%d http2; root %s; "
+    n.write("qos_zone name=z size=4m rate=1000m; qos_tenant zone=z key=slow limit=1m; server { listen 127.0.0.1:%d; listen 127.0.0.1:%d http2; root %s; "
             "location / { qos zone=z key=$http_x_tenant; } }" % (port, port + 1, files))
     n.start()
-    held = [unread_streams(port + 1, b"evil") for _ in range(4)]
+    held = [unread_streams(port + 1, b"evil", 128) for _ in range(4)]
     time.sleep(0.5)
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(fetch(port, "slow", "/mib", 30))) for _ in range(4)]
@@ -594,6 +608,12 @@ def streams():
         t.join()
     expect("4 requests of a tenant that waits, beside %d connections with streams that nobody reads" % len(held),
            [x[0] for x in answers] == [200] * 4, str(sorted(x[0] for x in answers)))
+    for s in held:
+        s.close()
+    time.sleep(0.5)
+    held = [unread_streams(port + 1, b"slow clients", 10) for _ in range(32)]
+    good = [accepted_streams(s, 10) for s in held]
+    expect("320 streams of 32 slow clients, of 256 connections: all are answered", sum(good) == 320, str(good))
     for s in held:
         s.close()
     n.stop()

@@ -41,16 +41,19 @@ for unit in memcached_gate cluster_agent pshift_controller nbdkit-qoskit; do
     expect "and finds it closed: $(tail -n 1 "$d/security" | tr -cd ' -~')" [ $? = 0 ]
 done
 # ---- units under a systemd of their own, in namespaces: each goes on; nginx's user can read the agent's tokens, and not its keys
-printf 'd=%s here=%s build=%s\n' "$d" "$PWD/$here" "$PWD/build/examples" >"$d/init"
+printf 'd=%s kit=%s\n' "$d" "$PWD" >"$d/init"
 cat >>"$d/init" <<'END'
 ip link set lo up
-for t in /run /opt /srv /sys/fs/cgroup; do mount -t tmpfs tmpfs $t; done
+mount -t tmpfs tmpfs /run && mkdir -p /run/{work,kit} /srv && mount --bind "$d" /run/work && mount --bind "$kit" /run/kit && mount --bind -o ro /proc/sys /proc/sys
+d=/run/work here=/run/kit/examples/operators build=/run/kit/build/examples
+for t in /opt /srv /tmp /var/tmp /dev/shm /sys/fs/cgroup; do mount -t tmpfs -o mode=1777 tmpfs $t; done
 mount -t cgroup2 none /sys/fs/cgroup
-cp -r /etc "$d/etc" && mount --bind "$d/etc" /etc && mount -t tmpfs tmpfs /etc/systemd/system
+cp -r /etc /run/etc && mount --bind /run/etc /etc && mount -t tmpfs tmpfs /etc/systemd/system
 mkdir -p /opt/bin /opt/lib/nbdkit/filters /srv/disks /etc/qoskit/keys /etc/nbdkit-qoskit
 cp "$build"/{memcached_gate,cluster_agent,pshift_cluster} /opt/bin/
 cp "$build/nbdkit-qoskit-filter.so" /opt/lib/nbdkit/filters/
-cp "$here/memcached_gate.conf" /etc/ && echo 'qos-class=a,limit=1M' >/etc/nbdkit-qoskit/terms
+printf '%s\n' "cluster http://127.0.0.1:2379" "name n2" "keys /run/memcached_gate/keys" | sed 's/reserve=[^,]*,*\|limit=[^,]*//g; s/,$//' "$here/memcached_gate.conf" - >/etc/memcached_gate.conf
+echo 'qos-class=a,limit=1M' >/etc/nbdkit-qoskit/terms
 export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:2379
 etcd --data-dir "$d/etcd" >"$d/etcd.log" 2>&1 </dev/null &
 until etcdctl endpoint health >/dev/null 2>&1; do sleep 0.1; done
@@ -58,6 +61,7 @@ key() { (umask 077 && /opt/bin/pshift_cluster keys --name "$1" --keys /etc/qoski
 etcdctl put qos/config/period 500ms
 etcdctl put qos/config/controller/c1 "address=127.0.0.1:7000,key=$(key c1)"
 etcdctl put qos/config/server/n1 "number=1,capacity=1000,key=$(key n1)"
+etcdctl put qos/config/server/n2 "number=2,capacity=1000,key=$(key n2)"
 etcdctl put qos/config/tenant/gold limit=100
 echo "CLUSTER_AGENT=\"--name n1 --cluster $ETCDCTL_ENDPOINTS\"" >/etc/qoskit/cluster_agent.env
 echo "PSHIFT_CONTROLLER=\"--name c1 --cluster $ETCDCTL_ENDPOINTS\"" >/etc/qoskit/pshift_controller.env
@@ -75,7 +79,7 @@ show() { systemctl show --value -p "$1" "$u"; }
 for u in "$@"; do echo "$u $(show ActiveState) $(show NRestarts) $(show StartLimitIntervalUSec)"; done >"$d/looked.new"
 as_nginx() { setpriv --reuid www-data --regid www-data --clear-groups cat "$1" >/dev/null; }
 as_nginx /run/qoskit/tokens && echo tokens read >>"$d/looked.new"
-as_nginx /run/qoskit/keys/n1.secret || echo keys closed >>"$d/looked.new"
+for u in qoskit pshift_controller memcached_gate; do [ -s /run/$u/keys/n1.secret ] && ! as_nginx /run/$u/keys/n1.secret && echo $u keys closed >>"$d/looked.new"; done
 mv "$d/looked.new" "$d/looked"
 LOOK
 printf '[Unit]\nDefaultDependencies=no\n[Service]\nEnvironment=ETCDCTL_API=3 ETCDCTL_ENDPOINTS=%s\nExecStart=/bin/bash /opt/look %s %s\nStandardError=file:%s/look.said\n' \
@@ -84,9 +88,14 @@ printf '[Unit]\nWants=look.service %s\n' "${units[*]/%/.service}" >/etc/systemd/
 export container=lxc
 exec /lib/systemd/systemd --system --unit=all.target --show-status=no
 END
-if has root && has namespaces; then
+# Its cgroup is removed behind it.
+in_cgroup='mount -t cgroup2 none /sys/fs/cgroup && cd "/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)"' group=qoskit-$$
+begin_group() { unshare -m bash -c "$in_cgroup && mkdir $group"; }
+end_group() { unshare -m bash -c "$in_cgroup && find $group -depth -type d -exec rmdir {} +" 2>/dev/null; }
+if has root && has namespaces && [ -x /lib/systemd/systemd ] && getent group www-data >/dev/null && begin_group; then
     chmod 755 "$d"
-    unshare -p -f -n -m -C --kill-child --mount-proc --propagation private bash "$d/init" >"$d/systemd.log" 2>&1 </dev/null &
+    unshare -m bash -c "$in_cgroup && echo 0 >$group/cgroup.procs && cd / && exec unshare -p -f -n -m -C -u -i --kill-child --mount-proc bash $d/init" \
+        >"$d/systemd.log" 2>&1 </dev/null &
     pids+=($!)
     expect "a systemd runs the units" within_s 60 [ -s "$d/looked" ] || tail -n 3 "$d/systemd.log" "$d/look.said"
     for unit in cluster_agent pshift_controller memcached_gate nbdkit-qoskit; do
@@ -94,10 +103,12 @@ if has root && has namespaces; then
     done
     expect "and would be started again however often it ended" [ "$(grep -c 'active 0 0$' "$d/looked")" = 4 ]
     expect "nginx's user can read the agent's tokens" grep -q '^tokens read' "$d/looked"
-    expect "and not its keys" grep -q '^keys closed' "$d/looked"
+    expect "and no copies of keys" [ "$(grep -c 'keys closed$' "$d/looked")" = 3 ]
     kill -9 "${pids[-1]}"
+    wait "${pids[-1]}" 2>/dev/null
+    expect "nothing is left of them" within_s 20 end_group
 else
-    echo "the units did not run: namespaces need root"
+    echo "the units did not run: that needs root, namespaces, a mount of cgroup2, /lib/systemd/systemd and a group www-data"
 fi
 
 # ---- settings to begin with
