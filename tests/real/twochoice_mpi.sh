@@ -163,8 +163,12 @@ if [ "$status" = 77 ]; then
 else
     cat "$work/out"
     expect "full server: writes go elsewhere, all of them, and read back" json "$work/full.json" \
-        '.runs[0] | .failed == 0 and .wrong_bytes == 0' # what was pulled home made room again: it may get more than it holds
+        '.runs[0] | .failed == 0 and .wrong_bytes == 0'
     expect_time "full server: it is filled, and says so" json "$work/full.json" '.runs[0] | .redone > 0 or .said_full > 0'
+    # What is pulled home makes room again; without that a server gets no more than it holds.
+    full --schedulers informed --no-pull --per-process 1M --json "$work/full.json"
+    expect "full server, nothing is pulled: it takes what its disk holds" json "$work/full.json" \
+        '.runs[0] | .failed == 0 and .wrong_bytes == 0 and .server_bytes[1] > 0 and .server_bytes[1] <= 3145728'
     full --schedulers fixed --per-process 1M --json "$work/full.json"
     expect "full server, fixed scheduler: fails cleanly" json "$work/full.json" '.runs[0] | .failed > 0'
     expect "full server, fixed scheduler: said" says 'failed: no space left \(home server 1\)'
