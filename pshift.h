@@ -3085,7 +3085,8 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *   Estimators (Section III-D leaves them open):
  *      demand = requests that wait + (arrivals of the last interval, extended to the end of the period)
  *      capacity = service of the last interval, extended to the end of the period
- *   A report between two measures takes off what was served since. As a period begins, both are extended anew.
+ *   A report between two measures takes off what was served since. As a period begins, both are extended anew, to what
+ *   is left of it when its first grant comes.
  *   Where some arrived, and some waited while three quarters of that service was granted, demand is at least the
  *   capacity: a closed loop, which sends as it is served, would take all of that, and its arrivals show only what it
  *   was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not half: then
@@ -3132,10 +3133,10 @@ struct pshift_agent {
     uint64_t first_seq; /* of this interval's reports */
     uint64_t period;    /* the largest heard of */
     struct qos_u128 owner;
-    uint64_t heard;                                     /* newest grant of this owner */
-    uint64_t ends_ns;                                   /* when the period's tokens end; 0: no grant has come */
-    uint64_t granted, interval_ns;                      /* of the last interval */
-    uint64_t capacity, left_ns;                         /* the estimate; the time that it and each demand are of */
+    uint64_t heard;                /* newest grant of this owner */
+    uint64_t ends_ns;              /* when the period's tokens end; 0: no grant has come */
+    uint64_t granted, interval_ns; /* of the last interval */
+    uint64_t expected, left_ns; /* granted in all + capacity, by the last measure; the time that the estimates are of */
     struct pshift_priv_stamp stamp[PSHIFT_PRIV_STAMPS]; /* of the last measurements; the newest is stamps - 1 */
     uint64_t stamps;
     struct pshift_range ack[PSHIFT_RANGES]; /* of the newest grant */
@@ -3231,7 +3232,7 @@ QOS_API enum qos_status pshift_agent_init(struct pshift_agent *agent, void *mem,
     pshift_priv_set_clear(&agent->dirty, config->scheduler->config.queues);
     agent->used = agent->freed_count = agent->open = agent->dirty_count = agent->at = 0;
     agent->seq = agent->period = agent->heard = agent->ends_ns = agent->stamps = 0;
-    agent->granted = agent->interval_ns = agent->capacity = agent->left_ns = 0;
+    agent->granted = agent->interval_ns = agent->expected = agent->left_ns = 0;
     agent->first_seq = 1;
     agent->owner.hi = agent->owner.lo = 0;
     for (q = 0; q < PSHIFT_RANGES; q++)
@@ -3341,11 +3342,24 @@ QOS_PRIV void pshift_priv_agent_free(struct pshift_agent *agent)
     }
 }
 
+/* What the estimates are of, if the period's tokens end at ends_ns. */
+QOS_PRIV uint64_t pshift_priv_agent_left(const struct pshift_agent *agent, uint64_t now_ns, uint64_t ends_ns)
+{
+    return ends_ns > now_ns ? qos_min(ends_ns - now_ns, agent->config.period_ns) : agent->config.period_ns;
+}
+
 /* What is expected of left_ns from now on, by the last interval: of the server, then of each queue. */
 QOS_PRIV void pshift_priv_agent_expect(struct pshift_agent *agent, uint64_t left_ns)
 {
     agent->left_ns = left_ns;
-    agent->capacity = pshift_priv_extend(agent->granted, agent->interval_ns, left_ns);
+    agent->expected = qos_sat_add(agent->scheduler->counters.granted,
+                                  pshift_priv_extend(agent->granted, agent->interval_ns, left_ns));
+}
+
+/* How much of that is still to come. */
+QOS_PRIV uint64_t pshift_priv_agent_capacity(const struct pshift_agent *agent)
+{
+    return qos_sat_sub(agent->expected, agent->scheduler->counters.granted);
 }
 
 QOS_PRIV void pshift_priv_agent_demand(struct pshift_agent *agent, uint32_t q)
@@ -3354,12 +3368,13 @@ QOS_PRIV void pshift_priv_agent_demand(struct pshift_agent *agent, uint32_t q)
     struct pshift_priv_seen *s = &agent->seen[q];
     s->expected = qos_sat_add(queue->pending, pshift_priv_extend(s->recent, agent->interval_ns, agent->left_ns));
     if (s->flags & PSHIFT_PRIV_LOOP)
-        s->expected = qos_max(s->expected, agent->capacity);
+        s->expected = qos_max(s->expected, pshift_priv_agent_capacity(agent));
     s->expected = qos_sat_add(s->expected, qos_sat_add(pshift_priv_paid(queue) - s->base, queue->debt));
 }
 
-/* Invariant 4: a larger period begins. */
-QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_ns, const struct pshift_message *message)
+/* Invariant 4: a larger period begins, of which left_ns is left. */
+QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_ns, uint64_t left_ns,
+                                      const struct pshift_message *message)
 {
     uint32_t q;
     if (qos_cmp_wide(agent->owner, message->owner) != 0)
@@ -3370,7 +3385,7 @@ QOS_PRIV void pshift_priv_agent_begin(struct pshift_agent *agent, uint64_t now_n
     agent->period = message->period;
     agent->ends_ns = 0;
     agent->scheduler->void_ns = qos_sat_add(now_ns, agent->config.period_ns);
-    pshift_priv_agent_expect(agent, qos_min(message->left_ns, agent->config.period_ns));
+    pshift_priv_agent_expect(agent, left_ns);
     pshift_priv_agent_free(agent);
     for (q = 0; q < agent->used; q++) {
         struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
@@ -3408,7 +3423,6 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
     const uint32_t queues = scheduler->config.queues;
     const uint64_t last_ns = agent->stamps ? agent->stamp[(agent->stamps - 1) % PSHIFT_PRIV_STAMPS].at_ns : now_ns;
     const uint64_t interval_ns = qos_sat_sub(now_ns, last_ns);
-    const uint64_t left_ns = agent->ends_ns > now_ns ? agent->ends_ns - now_ns : agent->config.period_ns;
     const uint64_t granted = scheduler->counters.granted - scheduler->measured;
     struct pshift_priv_stamp *stamp = &agent->stamp[agent->stamps++ % PSHIFT_PRIV_STAMPS];
     uint32_t q;
@@ -3416,7 +3430,7 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
     stamp->at_ns = now_ns;
     agent->granted = granted;
     agent->interval_ns = interval_ns;
-    pshift_priv_agent_expect(agent, left_ns);
+    pshift_priv_agent_expect(agent, pshift_priv_agent_left(agent, now_ns, agent->ends_ns));
     agent->due = true;
     for (q = pshift_priv_set_from(&agent->dirty, 0, queues); q != QOS_NONE;
          q = pshift_priv_set_from(&agent->dirty, q + 1, queues))
@@ -3500,7 +3514,7 @@ QOS_API enum qos_status pshift_agent_report(struct pshift_agent *agent, struct p
     message->seq = agent->seq;
     message->answers = agent->heard;
     message->left_ns = agent->left_ns;
-    message->capacity = qos_sat_sub(agent->capacity, agent->scheduler->counters.granted - agent->scheduler->measured);
+    message->capacity = pshift_priv_agent_capacity(agent);
     for (n = 0; n < PSHIFT_RANGES; n++)
         message->ack[n] = none;
     return QOS_OK;
@@ -3539,7 +3553,7 @@ QOS_API enum qos_status pshift_agent_install(struct pshift_agent *agent, uint64_
                                              const struct pshift_grant_entry *entry)
 {
     const bool newer = message->period > agent->period;
-    uint64_t ends_ns;
+    const uint64_t ends_ns = pshift_priv_agent_ends(agent, message->answers, message->left_ns);
     uint32_t k, applied = 0;
     if (message->server != agent->config.server)
         return QOS_ENOENT;
@@ -3547,13 +3561,12 @@ QOS_API enum qos_status pshift_agent_install(struct pshift_agent *agent, uint64_
         message->period == 0 || (!newer && qos_cmp_wide(message->owner, agent->owner) != 0))
         return QOS_ESTALE;
     if (newer)
-        pshift_priv_agent_begin(agent, now_ns, message);
+        pshift_priv_agent_begin(agent, now_ns, pshift_priv_agent_left(agent, now_ns, ends_ns), message);
     if (message->seq > agent->heard) {
         agent->heard = message->seq;
         for (k = 0; k < PSHIFT_RANGES; k++)
             agent->ack[k] = message->ack[k];
     }
-    ends_ns = pshift_priv_agent_ends(agent, message->answers, message->left_ns);
     if (ends_ns <= now_ns)
         return QOS_ESTALE;
     if (ends_ns > agent->ends_ns) {

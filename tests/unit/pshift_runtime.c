@@ -274,7 +274,7 @@ static void agent_calls(void)
     message.answers = message.seq;
     message.seq = 5;
     message.period = 10;
-    message.left_ns = 1000;
+    message.left_ns = 1010;
     CHECK_EQ(pshift_agent_install(&agent, 1600, &message, &grant), QOS_OK);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* as much in all of the next one */
     CHECK(message.left_ns == 1000 && message.capacity == 3 && report[0].demand == 12 + 9);
@@ -284,6 +284,13 @@ static void agent_calls(void)
     CHECK_EQ(pshift_agent_install(&agent, 1600, &message, &grant), QOS_OK);
     CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* less what was served since */
     CHECK(message.capacity == 2 && report[0].served == 1 && report[0].demand == 11 + 9);
+    message.answers = message.seq;
+    message.seq = 7;
+    message.period = 11;
+    message.left_ns = 1010;
+    CHECK_EQ(pshift_agent_install(&agent, 2100, &message, &grant), QOS_OK); /* half of that period is over */
+    CHECK_EQ(pshift_agent_report(&agent, &message, report, 3), QOS_OK); /* not less what was served before it began */
+    CHECK(message.left_ns == 500 && message.capacity == 2 && report[0].served == 0 && report[0].demand == 11 + 5);
     CHECK(check_mem_free(&m));
     CHECK(check_mem_free(&n));
 }
