@@ -714,7 +714,7 @@ static void write_again(struct part *p, uint64_t status)
             return;
         }
     }
-    if (p->target != p->home && status != ST_DOWN && p->attempts < ATTEMPTS) {
+    if (p->target != p->home && status != ST_DOWN) { /* once: it may have room by now */
         p->attempts = ATTEMPTS;
         p->target = p->home;
         client_counts.tally.redone++;
