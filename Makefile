@@ -304,7 +304,7 @@ fuzz_VARIANTS := native san
 interleave_VARIANTS := native
 world_VARIANTS := native
 # The world's numbers are the same on every machine: no fused products, no longer registers.
-$(foreach v,$(VARIANTS),$(eval $v_world_TEST := $(if $(filter native,$v),-O2,$($v_TEST)) -ffp-contract=off $(if $(filter i386,$v),-msse2 -mfpmath=sse)))
+$(foreach v,$(VARIANTS),$(eval $v_world_TEST := $($v_TEST) -ffp-contract=off $(if $(filter i386,$v),-msse2 -mfpmath=sse)))
 
 variants = $(or $(call says,$(1),variants),$(if $(filter tests/unit/htb_% tests/unit/tags_% tests/property/htb_% tests/property/tags_%,$(1)),$(filter-out s390x,$($(call kind,$(1))_VARIANTS)),$($(call kind,$(1))_VARIANTS)))
 
@@ -318,10 +318,10 @@ $(B)/bodies/$(1)_%.o: $(B)/bodies/%.c Makefile
 	@rm -f $$@
 	@$($(1)) -I. $($(1)_FLAGS) $(if $(filter native,$(1)),$(callgraph)) -MMD -MP -MF $$@.d -MT $$@ -c -o $$@ $$<
 endef
-# The worlds run with assertions: a false one traps.
+# The worlds run with assertions: a false one traps. To optimise them more costs seven times what it saves.
 ASSERTING := '-DQOS_ASSERT(x)=((x) ? (void)0 : __builtin_trap())'
 asserting := $(native) $(ASSERTING)
-asserting_FLAGS := $(native_FLAGS)
+asserting_FLAGS := -O1
 $(foreach v,$(VARIANTS) asserting,$(eval $(call bodies_object,$v)))
 -include $(wildcard $(B)/bodies/*.d)
 .SECONDARY:
@@ -407,7 +407,8 @@ $(call verdict,$(1)): $(B)/$(1)
 	@printf '%s\n' 'p 0 0' '$(1)' >$$@
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
-# Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a tenth of a processor.
+# Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a sixth of a processor, or
+# take it at the lowest priority.
 # All other tests get the remaining processor time, by the scheduling policy `behind`, one more at a time than there are cores;
 # so no core idles while a test waits for a disk, a clock or a browser. First the long ones and those that coverage.sh, which is
 # long, waits for: make starts what has to wait last. A real test that is still inconclusive runs once more at the end, alone.

@@ -1,6 +1,6 @@
 // proves: the decoders of pshift.h read and write nothing outside their arguments, whatever the bytes are (value
 // analysis: Eva). Every length up to that of 2 entries, each at the end of its array, with room for one entry; in make
-// test every 21st of those that end before the entries, and of the others those near the end of a field.
+// test every 42nd of those that end before the entries, and of the others those that end with a field or a byte before.
 // eva: -eva-precision 1 -eva-split-return auto
 // without: pshift.h solver
 // slow plants

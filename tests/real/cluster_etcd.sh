@@ -202,7 +202,7 @@ here etcdctl --cacert "$work/ca.pem" --endpoints "${urls[0]}" --user root:root-s
 old=$(number)
 
 # ---- contracts change
-sleep 2
+sleep 1
 begin=$(date +%s%3N)
 watch_mark
 sleep 2

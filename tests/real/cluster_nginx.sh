@@ -68,9 +68,9 @@ kills() {
     sleep 1
     before=$(served) at=$(date +%s%3N)
     watch_mark
-    wrk -t1 -c8 -d6 -H 'X-Tenant: gold' "$(web 1)/small" >"$d/wrk" &
+    wrk -t1 -c8 -d4 -H 'X-Tenant: gold' "$(web 1)/small" >"$d/wrk" &
     wrk=$!
-    sleep 3
+    sleep 2
     begun=$(($(date +%s%3N) - at))
     contract gold limit=800 400
     wait $wrk
@@ -137,7 +137,7 @@ bytes() {
     watch_mark # of what is judged by time, not of all before it
     at=$(date +%s%3N)
     for k in 1 2; do
-        curl -s -m 5 -o "$d/large$k" -H 'X-Tenant: files' "$(web $k)/large" & pid[large$k]=$!
+        curl -s -m 3 -o "$d/large$k" -H 'X-Tenant: files' "$(web $k)/large" & pid[large$k]=$!
     done
     wait "${pid[large1]}" "${pid[large2]}"
     got=$(($(stat -c %s "$d/large1") + $(stat -c %s "$d/large2")))
@@ -145,7 +145,7 @@ bytes() {
     echo "a limit of 8 MiB a second, in blocks of 64 KiB: $got bytes in $at ms at two servers"
     # the two periods at its ends, and a block of each worker
     expect "a limit of bytes holds over both servers" [ "$got" -le $(((at + 1000) * 8388608 / 1000 + 4 * 65536)) ]
-    expect_time "and is used" [ "$got" -ge $((5 * 8388608 * 8 / 10)) ]
+    expect_time "and is used" [ "$got" -ge $((3 * 8388608 * 8 / 10)) ]
     for t in bulk files; do
         contract $t "$([ $t = bulk ] || echo reserve=40M,)token=64k"
     done

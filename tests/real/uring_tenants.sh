@@ -3,6 +3,7 @@
 # proves: in bursts, after a pause; their latency counts from when a request was wanted; who is late is late. Judged from the log of events and from the
 # proves: settings alone, in numbers that no speed of the disk changes
 # needs: io_uring
+# alone: no
 # uses: examples/uring_files
 set -u
 . "$(dirname "$0")/../lib.sh"

@@ -8,7 +8,7 @@ work=$(work_dir uring_trees) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 failed=0 unsure=
-seconds=3
+seconds=2
 [ -z "${QOS_LONG:-}" ] || seconds=30
 # shellcheck disable=SC2086
 gcc -std=gnu11 -O2 $C_WARNINGS -D_GNU_SOURCE -I. -pthread -o "$work/trees" tests/real/peers/uring_trees.c -luring || exit 1
