@@ -407,8 +407,7 @@ $(call verdict,$(1)): $(B)/$(1)
 	@printf '%s\n' 'p 0 0' '$(1)' >$$@
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
-# Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a sixth of a processor, or
-# take it at the lowest priority.
+# Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a sixth of a processor.
 # All other tests get the remaining processor time, by the scheduling policy `behind`, one more at a time than there are cores;
 # so no core idles while a test waits for a disk, a clock or a browser. First the long ones and those that coverage.sh, which is
 # long, waits for: make starts what has to wait last. A real test that is still inconclusive runs once more at the end, alone.

@@ -2,7 +2,6 @@
 # proves: the examples in the tools' help texts work exactly as printed (status 0, or 3 where the tool judges the
 # machine); those that need only a processor are in build/help
 # needs: io_uring loopback
-# alone: no
 #
 # They are run in a directory of their own, with the tools in the PATH and the environment that the help text asks for.
 # Each tool's own test judges promises. So a tool that finds a reservation missed (status 1, with its verdict on stdout
@@ -57,17 +56,12 @@ examples() { # TOOL: those of its help, one after the other
     [ -s "$work/list" ] || bad "$1 --help shows no example"
     while read -r line <&4; do run_one "$line"; done 4<"$work/list"
 }
-# No verdict here depends on how fast a tool is, so the tools run side by side, at the lowest priority, which takes no processor
-# from other real tests; but uring_files asks what the disk gives.
+# No verdict here depends on how fast a tool is, so the tools run side by side; but uring_files asks what the disk gives.
 tools=$(for main in examples/*/main.c; do basename "$(dirname "$main")"; done)
 beside=()
 for tool in $tools; do
     [ "$tool" != uring_files ] || continue
-    (
-        renice -n 19 "$BASHPID" >/dev/null
-        chrt -i -p 0 "$BASHPID"
-        examples "$tool"
-    ) >"$work/$tool.log" 2>&1 </dev/null & beside+=($!)
+    examples "$tool" >"$work/$tool.log" 2>&1 </dev/null & beside+=($!)
 done
 wait "${beside[@]}"
 examples uring_files >"$work/uring_files.log" 2>&1
