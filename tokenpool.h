@@ -136,7 +136,8 @@ struct tokenpool_client;
 struct tokenpool_config {
     uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
     uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
-                               * If the pool holds less for each slot, that, but at least 1000 (the paper's), or batch.
+                               * The first one of an epoch is of batch / clients, later ones, if the pool holds less for
+                               * each slot, of that; but at least of an eighth, and 1000 (the paper's), or batch.
                                * What its client leaves of a claim ends with the period;
                                * TOKENPOOL_ORDERED: weight x batch, or if more, the client's part by weight of what
                                * the estimate has for T / 64, or for two checks; but at most half of its part of the
@@ -286,7 +287,7 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_client_attach_remote(struct toke
 /* n tokens, 1..client_capacity. QOS_EAGAIN: none now; see tokenpool_client_next_ns, and with a transport first
  * tokenpool_client_next. QOS_ELIMIT: at the limit until the next period. QOS_ERANGE: n cannot be granted (0, above
  * client_capacity, above the client's limit, above its reservation and the pool of this period together). QOS_ESTALE:
- * attach again. A request above the batch is claimed in one piece, once the pool holds all of it. */
+ * attach again. A request above the least claim (see batch) is claimed in one piece, once the pool holds all of it. */
 QOS_API QOS_NODISCARD enum qos_status tokenpool_client_take(struct tokenpool_client *client, uint64_t now_ns,
                                                             uint64_t n);
 /* n I/Os (tokens' worth) completed. */
@@ -815,8 +816,8 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *     - In the paper clients claim from an empty pool again and again, which lowers the count without end. It does not
  *       say what a claim across a period boundary gets: here tokens of the old pool are void, tokens of the new pool
  *       are kept for the new period.
- *     - A request above the batch is taken from the pool in one piece by compare-and-swap, or not at all: a request
- *       that cannot be served costs others nothing.
+ *     - A request above the least claim is taken from the pool in one piece by compare-and-swap, or not at all: a
+ *       request that cannot be served costs others nothing.
  *     - Ordered mode: the pool word counts tickets upwards, one per token; a claim of b tokens owns tickets [v, v + b)
  *       and may spend those below the `served` word, which the monitor moves (Reed and Kanodia, CACM 22(2), 1979).
  *
@@ -1655,12 +1656,19 @@ QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, 
 
 /* -- operations */
 
+/* The least claim. A larger request is claimed in one piece: of several, each may get a part that it cannot use. */
+QOS_PRIV uint64_t tokenpool_client_priv_least(const struct tokenpool_client *client)
+{
+    return qos_min(client->head.batch, qos_max(client->head.batch / 8, TOKENPOOL_PRIV_BATCH));
+}
+
 /* The operation that gets `need` tokens, and when it is due: QOS_NEVER if none does. */
 QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *client, uint64_t need,
                                              enum tokenpool_priv_pending *what)
 {
     uint64_t lack = tokenpool_client_priv_lack(client, need), room = tokenpool_client_priv_room(client);
-    bool large = qos_sat_sub(need, tokenpool_client_held(client)) > client->head.batch; /* a debt is paid in batches */
+    bool large = /* a debt is paid in batches */
+        qos_sat_sub(need, tokenpool_client_held(client)) > tokenpool_client_priv_least(client);
     if (lack == 0 || room == 0 || (large && lack > client->surplus))
         return QOS_NEVER;
     *what = TOKENPOOL_PRIV_SURPLUS;
@@ -1770,14 +1778,17 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
            (rises ? TOKENPOOL_PRIV_RISES : phase << 54 | demand << 52);
 }
 
-/* Tokens of a claim: near the end of a pool fewer, so that little of it ends unspent in the hands of clients. */
+/* Tokens of a claim: the first of an epoch, which tells what the pool holds, and near its end fewer, so that who comes
+ * next finds some, and little ends unspent in the hands of clients. */
 QOS_PRIV uint64_t tokenpool_client_priv_batch(const struct tokenpool_client *client)
 {
-    uint64_t batch = client->head.batch, least = qos_min(batch, TOKENPOOL_PRIV_BATCH);
+    uint64_t batch = client->head.batch, clients = client->head.clients;
     int64_t count = tokenpool_word_count(client->pool);
-    if (tokenpool_word_epoch(client->pool) != client->epoch || count <= 0)
-        return batch;
-    return qos_max(qos_min(batch, (uint64_t)count / client->head.clients), least);
+    if (client->gained == 0)
+        batch /= clients;
+    else if (tokenpool_word_epoch(client->pool) == client->epoch && count > 0)
+        batch = qos_min(batch, (uint64_t)count / clients);
+    return qos_max(batch, tokenpool_client_priv_least(client));
 }
 
 QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tokenpool_priv_pending what, uint64_t need,
@@ -1929,7 +1940,8 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
     lack = tokenpool_client_priv_lack(client, n);
     if (lack == 0)
         return QOS_EAGAIN; /* a report is under way, or a read */
-    if (n > client->limit || (n > client->head.batch && n > qos_sat_add(client->reservation, client->surplus)))
+    if (n > client->limit ||
+        (n > tokenpool_client_priv_least(client) && n > qos_sat_add(client->reservation, client->surplus)))
         return QOS_ERANGE;
     if (!client->waiting) /* counted once for each request, not for each try */
         qos_counter_add(&client->counters.refused, 1);

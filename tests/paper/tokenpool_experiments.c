@@ -106,8 +106,8 @@ static void test_reserved_share(void)
             CHECK_EQ(haechi_missed(&h, 0), 4);
             CHECK(h.done[2][0] < h.reservation[0] && h.done[2][1] < h.reservation[1]);
         }
-        if (percent == 90) { /* Definition 2: 196 K of 236 K */
-            CHECK_WITHIN(haechi_mean_of(&h, 0, 1), 0.98 * 196e3, 1.02 * 196e3);
+        if (percent == 90) { /* Definition 2: 196 K of 236 K; a little more, as others begin with small claims */
+            CHECK_WITHIN(haechi_mean_of(&h, 0, 1), 0.98 * 196e3, 1.03 * 196e3);
             CHECK_WITHIN(h.reservation[0], 235e3, 237e3);
         }
         h.flags |= TOKENPOOL_GUARD;

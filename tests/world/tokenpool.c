@@ -1169,7 +1169,7 @@ static void judge_quiet(void)
         often = min_of(often, calls);
         reserved += t->reservation;
         /* behind a slow transport a claim takes T / 4096, seed 834684 */
-        greedy |= t->wants == ALL && t->limit == 0 && t->size <= run.batch && t->io_ns == 0 &&
+        greedy |= t->wants == ALL && t->limit == 0 && t->size <= min_of(run.batch, 1000) && t->io_ns == 0 &&
                   (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) != 2 || run.batch * 2048 >= run.C);
         plain &= t->joined && !t->uncertain && t->wants < BURSTS &&
                  world_choice(run.w, world_of(t->cohort, F_LOST)) == 0 &&

@@ -96,7 +96,7 @@ static struct {
     struct world *w;
     struct world_rng rng;
     struct tokenpool_config config;
-    uint64_t T, C, batch, check_ns, lease_ns, client_capacity, debt_max, overrun, silent_periods, alert_periods;
+    uint64_t T, C, batch, least, check_ns, lease_ns, client_capacity, debt_max, overrun, silent_periods, alert_periods;
     uint32_t slots, clients, actor, engines, owner;
     bool ordered, guard, fixed, twins, lies, lied, churns, two, weighs; /* two: monitors; weighs: weights change */
     struct x_slot slot[X_SLOTS];
@@ -252,7 +252,7 @@ static bool x_backlogged(const struct x_slot *s)
     const struct x_engine *g = s->engine == X_NOBODY ? NULL : &x.engine[s->engine];
     return g && g->has && g->epoch == x.shown && s->wants == ALL && !s->remote && s->joined && !s->changed &&
            !s->weighed && s->limit == TOKENPOOL_TOKENS_MAX && s->gap_ns <= x.T / 512 && !s->forced && !s->runs &&
-           !s->lies && g->attached_ns < x.before_ns && g->rare_ns < x.before_ns && s->size <= x.batch &&
+           !s->lies && g->attached_ns < x.before_ns && g->rare_ns < x.before_ns && s->size <= x.least &&
            g->called_ns + x.T / 256 > x.now && (!g->back_ns || g->back_ns + 2 * x.T < x.now) &&
            !world_choice(x.w, world_of(s->cohort, F_PAUSE));
 }
@@ -276,7 +276,7 @@ static void x_judge_surplus(const struct x_monitor *m)
         if (!g || !g->has || g->epoch != x.began || g->seldom_ns >= x.before_ns || g->called_ns + x.T / 512 < x.now ||
             g->attached_ns + x.T / 8 >= x.before_ns || s->slow || s->lost || s->lies || s->many || g->vague ||
             g->debt_ns + 3 * x.T > x.now || (g->back_ns && g->back_ns + 2 * x.T > x.now) || e->of[i].forced ||
-            s->size > x.batch || world_choice(x.w, world_of(s->cohort, F_PAUSE)))
+            s->size > x.least || world_choice(x.w, world_of(s->cohort, F_PAUSE)))
             return;
         greedy |= s->wants == ALL && s->limit == TOKENPOOL_TOKENS_MAX;
         size += s->size + 1 + (x.ordered ? s->weight * x.batch / 4 : 0); /* tickets that are not served at the end */
@@ -1327,7 +1327,7 @@ static void x_judge_status(const struct x_engine *g, uint64_t n, enum qos_status
     uint64_t debt = x_sub(g->spent, min_of(info->kept + info->gained, info->limit));
     uint64_t lack = n + debt - min_of(info->held, n), room = x_sub(info->limit, info->kept + info->gained);
     bool never = n > info->limit;
-    if (n > x.batch && n > info->reservation + x_sub(e->capacity, e->reserved))
+    if (n > x.least && n > info->reservation + x_sub(e->capacity, e->reserved))
         never = true;
     if (status == QOS_ERANGE && !never)
         world_fail(x.w, "range", x.now, "client %" PRIu32 ": %" PRIu64 " tokens are out of range", s->id, n);
@@ -2102,6 +2102,7 @@ static void x_draw(void)
     x.batch = min_of(max_of(1, (x.C + 7 * c->clients - 1) / (7 * c->clients)),
                      world_choice(w, F_GUARD) ? 1000 : TOKENPOOL_BATCH_MAX);
     x.batch = c->batch ? c->batch : x.batch;
+    x.least = min_of(x.batch, max_of(1000, x.batch / 8)); /* a larger request is claimed in one piece */
     c->check_ns = parts ? x.T / parts : 0;
     x.check_ns = c->check_ns ? c->check_ns : min_of(1000000, x.T / (world_choice(w, F_ORDERED) ? 128 : 8));
     x.overrun = world_choice(w, F_OVERRUN) == 0 ? 0 : max_of(x.C / 5, 1);
