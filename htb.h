@@ -449,7 +449,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *     60-90 s   5         15        20        the root has nothing to lend: exactly the reservations
  *
  * Invariants
- *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set, or as much again (htb_priv_hold), until it is
+ *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set, or as much again (htb_priv_held), until it is
  *      spent; level >= the floor of debt (qos_level_charge).
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
  *      then the debt carried over, as a level (0: none).
@@ -779,7 +779,8 @@ struct htb_priv_way {
 /* Defined in later chapters. */
 QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                            int64_t level_sub, uint64_t some);
-QOS_PRIV_NOINLINE void htb_priv_hold(const struct htb *tree, uint32_t id, uint64_t now_ns);
+QOS_PRIV_NOINLINE int64_t htb_priv_held(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
+                                        uint32_t r);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
@@ -914,13 +915,13 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
         more_ns = htb_priv_part_ns(tree, id, more_ns);
     for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
-        uint64_t depth = (uint64_t)p->rate.depth;
+        uint64_t depth = (uint64_t)htb_priv_held(tree, id, &p->rate, r);
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
             depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
                             QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
         p->rate.level = htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns);
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
-            p->limit.level = htb_priv_earned(tree, id, &p->limit, p->limit.depth, now_ns);
+            p->limit.level = htb_priv_earned(tree, id, &p->limit, htb_priv_held(tree, id, &p->limit, r), now_ns);
         QOS_ASSERT(p->limit.level / 2 <= p->limit.depth); /* without a limit: 0 */
     }
     node->last_ns = now_ns;
@@ -1013,8 +1014,6 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
     bool pays = false;
     for (at = id; at != QOS_NONE; at = tree->node[at].parent) {
         pays = pays || at == payer;
-        if (QOS_UNLIKELY(tree->claims != 0))
-            htb_priv_hold(tree, at, now_ns);
         htb_priv_refill(tree, at, now_ns); /* before the charge, so that overflow is lost, not spent */
         for (r = 0, p = &tree->node[at].pair; p; p = htb_priv_next_pair(tree, at, &r)) {
             const int64_t n_sub = (int64_t)qos_wrap_sub(n[r], before[r]) * QOS_SUBTOKENS;
@@ -2297,7 +2296,7 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *
  * Map (without htb_priv_)
  *   the bound       bind, look_begin, break_off; counts_ns, drains
- *   the knee        search, tried, failed; choose, better, judge, look; fell, trial_fell, dive; more_is_asked; ran_dry
+ *   the knee        search, tried, failed; choose, better, judge, look; trial_fell, dive; more_is_asked; ran_dry
  *   the device      run_clock, doubt_pause, hangs; is_filling
  *   a late class    witness: keep_rate, was_late, was_in_time; need, give_up; narrow; hurt
  *   one alone       note_alone, newcomer, look_alone
@@ -2502,16 +2501,12 @@ QOS_PRIV uint64_t htb_priv_speed(const struct htb_priv_flight *f)
     return qos_min(qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, took_ns), UINT64_C(1) << 60);
 }
 
-/* Does less than half complete as before, though requests wait, so that not less is asked for? */
-QOS_PRIV bool htb_priv_fell(const struct htb_priv_flight *f, uint64_t before)
-{
-    return f->n >= 8 && f->waited >= f->n / 4 * 3 && htb_priv_speed(f) < before / 2;
-}
-
-/* The same in a wider trial, or after it. */
+/* Does less than half complete as before, in a wider trial or after it, though requests wait, so that not less is asked
+ * for? */
 QOS_PRIV bool htb_priv_trial_fell(const struct htb_priv_flight *f)
 {
-    return f->phase != HTB_PRIV_BASE && f->up && htb_priv_fell(f, f->speed[HTB_PRIV_BASE]);
+    return f->phase != HTB_PRIV_BASE && f->up && f->n >= 8 && f->waited >= f->n / 4 * 3 &&
+           htb_priv_speed(f) < f->speed[HTB_PRIV_BASE] / 2;
 }
 
 /* Less than half completes as before: too much in flight may have made the device slower. An eighth of it is tried. */
@@ -2531,13 +2526,11 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
     uint64_t bound_ns = f->knee_ns, tried_ns = bound_ns;
-    bool fell = false;
     if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart = htb_priv_apart(f->speed[0], f->settled_speed);
         f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
         if (f->searching ? f->step >= 2 && f->settled_speed != 0 && apart > qos_min(f->speed[0], f->settled_speed)
                          : apart > f->settled_speed / 4) {
-            fell = htb_priv_fell(f, f->settled_speed);
             htb_priv_search(f, 0); /* another device: what was learned does not count */
             f->settled_speed = f->speed[0];
             f->look_speed = f->speed[0];
@@ -2546,12 +2539,8 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
         } else if (!f->searching && now_ns >= f->probe_ns) {
             htb_priv_search(f, HTB_PRIV_FINE);
         }
-        while (!fell && f->searching && (tried_ns = htb_priv_tried(f)) == bound_ns)
+        while (f->searching && (tried_ns = htb_priv_tried(f)) == bound_ns)
             htb_priv_failed(f, now_ns);
-    }
-    if (fell) {
-        htb_priv_dive(tree);
-        return;
     }
     f->base_ns = bound_ns;
     f->hurts = false;
@@ -4557,31 +4546,16 @@ QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct 
     return level_sub;
 }
 
-/* The depth of a bucket of the group; twice that while a claim needs all that it holds. */
-QOS_PRIV int64_t htb_priv_held(const struct htb *tree, uint32_t group, const struct htb_priv_bucket *b, uint32_t r)
+/* The depth of a bucket; twice that while a claim needs all that it holds. */
+QOS_PRIV_NOINLINE int64_t htb_priv_held(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
+                                        uint32_t r)
 {
     uint32_t i;
-    for (i = 0; i < tree->claims && b->rate != 0; i++)
+    for (i = 0; i < tree->claims && !tree->half && b->rate != 0; i++)
         if (tree->claim[i].until_ns > tree->now_ns && htb_priv_gate(tree, b, tree->claim[i].n[r]) == b->depth &&
-            htb_priv_claims_from(tree, &tree->claim[i], group) != QOS_NONE)
+            htb_priv_claims_from(tree, &tree->claim[i], id) != QOS_NONE)
             return 2 * b->depth;
     return b->depth;
-}
-
-/* Refills a group so, if nothing is queued that it earns more for. */
-QOS_PRIV_NOINLINE void htb_priv_hold(const struct htb *tree, uint32_t id, uint64_t now_ns)
-{
-    struct htb_priv_node *node = &tree->node[id];
-    struct htb_priv_pair *p;
-    uint32_t r = 0;
-    if (tree->half || (node->flags & (HTB_PRIV_GROUP | HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) != HTB_PRIV_GROUP)
-        return;
-    for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
-        p->rate.level = htb_priv_earned(tree, id, &p->rate, htb_priv_held(tree, id, &p->rate, r), now_ns);
-        if (p->limit.rate != QOS_UNLIMITED)
-            p->limit.level = htb_priv_earned(tree, id, &p->limit, htb_priv_held(tree, id, &p->limit, r), now_ns);
-    }
-    node->last_ns = now_ns;
 }
 
 QOS_PRIV uint64_t htb_priv_tag_of(const struct htb *tree, uint32_t id)
@@ -4791,7 +4765,7 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
         return;
     for (at = id; at != tree->classes; at = tree->node[at].parent) {
         tree->turn[at].tag = htb_priv_tag_of(tree, at);
-        htb_priv_hold(tree, tree->node[at].parent, now_ns);
+        htb_priv_refill(tree, tree->node[at].parent, now_ns); /* the claim holds from now on */
     }
     if (tree->claims == qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX)) {
         for (i = 1; i < tree->claims; i++)
@@ -5103,9 +5077,13 @@ QOS_API enum htb_scenario htb_maximize(struct htb *tree, uint64_t now_ns, bool v
         tree->maximize.last_ns = now_ns;
         if (broken ||
             (capped && (htb_priv_step(tree, 0, true) <= tree->maximize.slow_from || ++tree->maximize.looks % 8 == 0))) {
-            for (r = 0; r < tree->resources; r++)
+            bool moves = false;
+            for (r = 0; r < tree->resources; r++) {
                 rates[r] = htb_priv_step(tree, r, !broken);
-            htb_priv_set_root(tree, rates, now_ns);
+                moves = moves || rates[r] != htb_priv_rate_of(tree, tree->classes, r);
+            }
+            if (moves)
+                htb_priv_set_root(tree, rates, now_ns);
         }
     }
     return tree->scenario;

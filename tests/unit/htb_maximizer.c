@@ -351,8 +351,9 @@ static void ended_between_looks(void)
     for (i = 1; i <= 3; i++)
         CHECK_EQ(htb_take(&w.tree, S, i, 500), QOS_OK);
     seen = htb_maximize(&w.tree, S, false);
-    for (i = 0, now = S; i < 5; i++, now += 10 * MS) { /* one large take finds the root empty, but little was granted */
-        starve_root(&w, now);
+    /* One large take finds the root empty, but little was granted. */
+    for (i = 0, now = S; i < 5; i++, now += 20 * MS) {
+        starve_root(&w, now); /* its claim is over by the next one */
         if (i < 3)
             CHECK_EQ(htb_release(&w.tree, now, i + 1), QOS_OK);
         seen = htb_maximize(&w.tree, now + 10 * MS, false);
