@@ -72,7 +72,7 @@
  *                          urgent ones may take L * debt_ns more. These pass all others:
  *                          give the class that sends them a rate or a limit.
  *     B is burst_ns, 10 ms by default. A bucket is 2 * R * B (its limit's 2 * L * B),
- *     unless request_max_tokens is set. No class lends tokens that it wants itself.
+ *     unless request_max_tokens is set: see there. No class lends tokens it wants itself.
  *   - Worst wait of a request of a class that stays within its rate R:
  *         gate             B + n / R
  *         queues           n / R + the dispatched requests + the tree's largest request,
@@ -165,7 +165,8 @@ struct htb_config {
                                              * 0: 10 ms, at 40 MB/s one seek's worth of data */
     uint64_t request_max_tokens;            /* how much a bucket holds beside a burst: 1..QOS_TOKENS_MAX / 4; 0:
                                              * another burst; QOS_NOTHING: none, so who asks late at the gate loses
-                                             * tokens. The chapter "tree" has a table */
+                                             * tokens. Not 0: a group's holds twice that beside a
+                                             * claim for all of it. The chapter "tree" has a table */
     uint64_t debt_ns;              /* how far ahead of its rate htb_force may run; 1..HTB_BURST_MAX_NS; 0: 1 s */
     uint64_t lag_ns;               /* a slow device makes up for this much lost service; all classes alike
                                     * lose what is older, also while one request takes longer at the device: give
@@ -424,9 +425,9 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *     request_max_tokens   a bucket holds      threshold     so
  *       0                  two bursts          one burst     a caller that is up to burst_ns late loses no tokens
  *       m                  one burst and m     all of it     a request up to that leaves no debt
- *       QOS_NOTHING        one burst           all of it     at once goes one burst, or one larger request; two beside
- *                                                            claims for one (see the gate)
+ *       QOS_NOTHING        one burst           all of it     at once goes one burst, or one larger request
  *
+ * Where the threshold is all of it, a bucket of a group holds twice that beside a claim for all of it (see the gate).
  * A class that has tokens waits for its turn in the queues. Meanwhile its rate bucket earns above its depth, for up
  * to lag_ns, so a slow device costs no class its rate. A limit bucket does not: to catch up, a class needs a limit
  * above its rate.
@@ -899,6 +900,12 @@ HTB_PRIV_INLINE int64_t htb_priv_earned(const struct htb *tree, uint32_t id, con
     return qos_level_refill(level, depth, whole % HTB_PRIV_WHOLE, now_ns / HTB_PRIV_WHOLE - last_ns / HTB_PRIV_WHOLE);
 }
 
+/* What a bucket holds at most, but for what is earned while the class waits for its turn. */
+QOS_PRIV int64_t htb_priv_holds(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b, uint32_t r)
+{
+    return QOS_LIKELY(tree->claims == 0) || tree->half ? b->depth : htb_priv_held(tree, id, b, r);
+}
+
 QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
@@ -915,13 +922,13 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
         more_ns = htb_priv_part_ns(tree, id, more_ns);
     for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
-        uint64_t depth = (uint64_t)htb_priv_held(tree, id, &p->rate, r);
+        uint64_t depth = (uint64_t)htb_priv_holds(tree, id, &p->rate, r);
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
             depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
                             QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
         p->rate.level = htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns);
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
-            p->limit.level = htb_priv_earned(tree, id, &p->limit, htb_priv_held(tree, id, &p->limit, r), now_ns);
+            p->limit.level = htb_priv_earned(tree, id, &p->limit, htb_priv_holds(tree, id, &p->limit, r), now_ns);
         QOS_ASSERT(p->limit.level / 2 <= p->limit.depth); /* without a limit: 0 */
     }
     node->last_ns = now_ns;
@@ -4551,7 +4558,7 @@ QOS_PRIV_NOINLINE int64_t htb_priv_held(const struct htb *tree, uint32_t id, con
                                         uint32_t r)
 {
     uint32_t i;
-    for (i = 0; i < tree->claims && !tree->half && b->rate != 0; i++)
+    for (i = 0; i < tree->claims && b->rate != 0; i++)
         if (tree->claim[i].until_ns > tree->now_ns && htb_priv_gate(tree, b, tree->claim[i].n[r]) == b->depth &&
             htb_priv_claims_from(tree, &tree->claim[i], id) != QOS_NONE)
             return 2 * b->depth;
