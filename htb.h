@@ -900,16 +900,11 @@ HTB_PRIV_INLINE int64_t htb_priv_earned(const struct htb *tree, uint32_t id, con
     return qos_level_refill(level, depth, whole % HTB_PRIV_WHOLE, now_ns / HTB_PRIV_WHOLE - last_ns / HTB_PRIV_WHOLE);
 }
 
-/* What a bucket holds at most, but for what is earned while the class waits for its turn. */
-QOS_PRIV int64_t htb_priv_holds(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b, uint32_t r)
-{
-    return QOS_LIKELY(tree->claims == 0) || tree->half ? b->depth : htb_priv_held(tree, id, b, r);
-}
-
 QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_pair *p;
+    const bool claims = tree->claims != 0 && !tree->half;
     uint64_t more_ns; /* how long the rate buckets earn above their depth */
     uint32_t r = 0;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
@@ -922,13 +917,14 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
         more_ns = htb_priv_part_ns(tree, id, more_ns);
     for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
-        uint64_t depth = (uint64_t)htb_priv_holds(tree, id, &p->rate, r);
+        uint64_t depth = (uint64_t)(claims ? htb_priv_held(tree, id, &p->rate, r) : p->rate.depth);
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
             depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
                             QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
         p->rate.level = htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns);
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
-            p->limit.level = htb_priv_earned(tree, id, &p->limit, htb_priv_holds(tree, id, &p->limit, r), now_ns);
+            p->limit.level = htb_priv_earned(tree, id, &p->limit,
+                                             claims ? htb_priv_held(tree, id, &p->limit, r) : p->limit.depth, now_ns);
         QOS_ASSERT(p->limit.level / 2 <= p->limit.depth); /* without a limit: 0 */
     }
     node->last_ns = now_ns;
