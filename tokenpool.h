@@ -1782,7 +1782,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
  * next finds some, and little ends unspent in the hands of clients. */
 QOS_PRIV uint64_t tokenpool_client_priv_batch(const struct tokenpool_client *client)
 {
-    uint64_t batch = client->head.batch, clients = client->head.clients;
+    uint64_t batch = client->head.batch, clients = qos_max(client->head.clients, 1);
     int64_t count = tokenpool_word_count(client->pool);
     if (client->gained == 0)
         batch /= clients;

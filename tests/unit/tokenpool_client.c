@@ -698,7 +698,7 @@ static void test_forced_and_died(void)
         while (tokenpool_client_next(&c, MS + lives * 30 * MS, 0, &op))
             tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
         for (i = 0; i < 80; i++)
-            spent += tokenpool_client_force(&c, MS + lives * 30 * MS, 10) == QOS_OK ? 10 : 0;
+            spent += tokenpool_client_force(&c, MS + lives * 30 * MS, 10) == QOS_OK ? 10u : 0u;
         CHECK(tokenpool_client_next(&c, MS + lives * 30 * MS, 10, &op)); /* a report, which nobody answers */
         CHECK_EQ(spent, 100 * (lives + 1));
     }
