@@ -2226,9 +2226,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
  *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
  *               and until then the others do more. For 64 bounds at most
- *     dive      in or after a wider trial, or at the knee, less than half completes as before, though requests wait:
- *               too much in flight may have made the device slower, so that only far less ends it (TCP incast). An
- *               eighth of the knee is tried, as a narrower trial, but nobody's tokens end it
+ *     dive      in or after a wider trial less than half completes as before, though requests wait: too much in flight
+ *               may have made the device slower, so that only far less ends it (TCP incast). An eighth of the knee is
+ *               tried, as a narrower trial, but nobody's tokens end it
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long

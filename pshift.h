@@ -502,9 +502,9 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns);
 /* The next message about the last interval: changes, and what was not acknowledged. Call it until QOS_EAGAIN: no more.
  * Every interval has at least one message. After a grant it answers with what that changed: send this at once, too. The
  * caller may replace message->capacity and the entries' demand, from now on until the period ends (pshift_agent_info
- * says when), by better estimates before encoding. Replace the
- * capacity of an interval in which the server lacked tokens, as before a period's first grant, by what it serves with
- * tokens: without, it served less than it can, and plans made from that overload the others. O(entries). */
+ * says when), by better estimates before encoding. Replace the capacity of an interval in which the server lacked
+ * tokens, as before a period's first grant, by what it serves with tokens: without, it served less than it can, and
+ * plans made from that overload the others. O(entries). */
 QOS_API QOS_NODISCARD enum qos_status pshift_agent_report(struct pshift_agent *agent, struct pshift_message *message,
                                                           struct pshift_report_entry *entry, uint32_t entries_max);
 /* Installs what is new in a grant. A larger period voids all tokens first. The tokens end left_ns after the measurement
@@ -3348,7 +3348,7 @@ QOS_PRIV uint64_t pshift_priv_agent_left(const struct pshift_agent *agent, uint6
     return ends_ns > now_ns ? qos_min(ends_ns - now_ns, agent->config.period_ns) : agent->config.period_ns;
 }
 
-/* What is expected of left_ns from now on, by the last interval: of the server, then of each queue. */
+/* What the server is expected to serve in left_ns from now on, by the last interval. */
 QOS_PRIV void pshift_priv_agent_expect(struct pshift_agent *agent, uint64_t left_ns)
 {
     agent->left_ns = left_ns;
@@ -3362,6 +3362,7 @@ QOS_PRIV uint64_t pshift_priv_agent_capacity(const struct pshift_agent *agent)
     return qos_sat_sub(agent->expected, agent->scheduler->counters.granted);
 }
 
+/* The same of a queue: what it is expected to ask for. */
 QOS_PRIV void pshift_priv_agent_demand(struct pshift_agent *agent, uint32_t q)
 {
     const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];

@@ -137,7 +137,7 @@ struct tokenpool_config {
     uint32_t clients;         /* slots, 1..TOKENPOOL_CLIENTS_MAX; no default */
     uint32_t batch;           /* tokens of one claim, 1..TOKENPOOL_BATCH_MAX, clients x batch <= TOKENPOOL_CLAIMS_MAX.
                                * The first one of an epoch is of batch / clients, later ones, if the pool holds less for
-                               * each slot, of that; but at least of an eighth, and 1000 (the paper's), or batch.
+                               * each slot, of that; none is less than batch / 8, and than 1000 (the paper's) or batch.
                                * What its client leaves of a claim ends with the period;
                                * TOKENPOOL_ORDERED: weight x batch, or if more, the client's part by weight of what
                                * the estimate has for T / 64, or for two checks; but at most half of its part of the
@@ -1782,7 +1782,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
  * next finds some, and little ends unspent in the hands of clients. */
 QOS_PRIV uint64_t tokenpool_client_priv_batch(const struct tokenpool_client *client)
 {
-    uint64_t batch = client->head.batch, clients = qos_max(client->head.clients, 1);
+    uint64_t batch = client->head.batch, clients = qos_max(client->head.clients, 1); /* as is checked */
     int64_t count = tokenpool_word_count(client->pool);
     if (client->gained == 0)
         batch /= clients;

@@ -470,12 +470,13 @@ static ngx_int_t header_filter(ngx_http_request_t *r)
             ctx->refused = ctx->begun = true;
             ctx->request.go = go_body;
         }
-        if (!ctx->zone)
-            let_read(ctx);
-        else
+        if (ctx->zone) {
             ctx->accepted = qos_zone_begin(ctx->zone, ctx->id, false, &wait_ns) == QOS_ACCEPTED;
-        if (ctx->zone && !ctx->accepted)
-            read_little(ctx, true);
+            if (!ctx->accepted)
+                read_little(ctx, true);
+        } else {
+            let_read(ctx);
+        }
     }
     if (ctx && r->discard_body) { /* it waited, and an event that came is not told again */
         read->ready = 1;

@@ -170,9 +170,8 @@ int main(int argc, char **argv)
         if (pshift_owner_holds(&owner, now, &period, &start) == QOS_OK)
             due |= pshift_controller_begin(&c, start, period) == QOS_OK;
         while ((n = recv(s, wire, sizeof wire, 0)) > 0)
-            if (pshift_report_decode(wire, (size_t)n, &m, report, QUEUES) == QOS_OK)
-                news |= pshift_controller_report(&c, now_ns(), &m, report) ==
-                        QOS_OK; /* late or repeated ones are refused */
+            if (pshift_report_decode(wire, (size_t)n, &m, report, QUEUES) == QOS_OK) /* late, repeated ones: refused */
+                news |= pshift_controller_report(&c, now_ns(), &m, report) == QOS_OK;
         due |= news && (state.withheld | state.awaited) != 0;
         if (due && pshift_controller_plan(&c, NULL) == QOS_OK) {
             planned = now;

@@ -323,8 +323,8 @@ static void pol_report(uint32_t s)
     while (pshift_agent_report(&pw.agent[s], &m, entry, POL_BUCKETS) == QOS_OK) {
         m.capacity = POL_PERIOD - pw.now % POL_PERIOD;
         pw.messages++;
-        (void)!pshift_controller_report(&pw.controller, pw.now * UINT64_C(1000000), &m,
-                                        entry); /* the first one only makes the server known */
+        /* The first one only makes the server known. */
+        (void)!pshift_controller_report(&pw.controller, pw.now * UINT64_C(1000000), &m, entry);
     }
 }
 
