@@ -490,6 +490,14 @@ world: ## runs a simulated world: HEADER=htb SEED=7; TRACE=1 shows and draws it
 	@$(MAKE) -s --no-print-directory $(B)/native/world/$(HEADER)
 	@$(B)/native/world/$(HEADER) --seed $(SEED)
 
+CELLS ?= *
+.PHONY: cells
+cells: ## draws the grid of world/htb_cells, ten minutes, names the worst: CELLS='64*'
+	@tests/packages.sh cells
+	@$(MAKE) -s --no-print-directory $(B)/native/world/htb_cells
+	@$(B)/native/world/htb_cells '$(CELLS)' >$(B)/htb_cells.txt || true
+	@tests/cells.sh $(B)/htb_cells.txt $(B)/htb_cells.svg && echo $(B)/htb_cells.svg
+
 plant: ## plants every bug of tests/plants/; a test must catch each (make test: 40)
 	@tests/packages.sh plant
 	@BASELINE=1 tests/build/plants.sh
