@@ -405,8 +405,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns);
 #endif
 
 /* Counters of the first resource. Those of a class run from its reservation, and stay after its end until the id is
- * reserved again; debt is that after its last take. QOS_NONE: sum over all ids, O(classes). A group: zeros; add up its
- * classes. QOS_ENOENT (zeros): id >= classes. Any thread at any time, wait-free. */
+ * reserved again; debt is that after its last take, less what a later call saw paid. QOS_NONE: sum over all ids,
+ * O(classes). A group: zeros; add up its classes. QOS_ENOENT (zeros): id >= classes. Any thread at any time,
+ * wait-free. */
 QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);
@@ -453,7 +454,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *   1. level <= depth, and rate * lag_ns more while HTB_PRIV_OWN is set, or as much again (htb_priv_held), until it is
  *      spent; level >= the floor of debt (qos_level_charge).
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
- *      then the debt carried over, as a level (0: none).
+ *      then the debt carried over, as a level (0: none). That of a class with a rate is above it.
  *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over, its depth 0; in a
  *      tree that has joined others what the rate bucket gains evenly in each ns.
  *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: the configured one).
@@ -463,8 +464,9 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  * docs/papers.md says where we differ from the paper, in this chapter and the others. */
 
 struct htb_priv_bucket {
-    int64_t level, depth; /* sub-tokens */
-    uint64_t rate;        /* tokens per second */
+    int64_t level __attribute__((aligned(8))); /* sub-tokens; htb_priv_set_level sets it */
+    int64_t depth;
+    uint64_t rate; /* tokens per second */
 };
 struct htb_priv_pair {
     struct htb_priv_bucket rate, limit;
@@ -492,7 +494,6 @@ struct htb_priv_ring_entry {
 /* A node's other fields. */
 struct htb_priv_class {
     struct qos_counters counters;
-    qos_counter_t debt;
     union {
         struct {
             struct htb_request *tail; /* ring of waiting requests, last one */
@@ -831,6 +832,12 @@ QOS_PRIV uint64_t htb_priv_limit_of(const struct htb *tree, uint32_t id, uint32_
     return tree->joined.lease ? tree->joined.lease[id].limit[r] : htb_priv_pair_of(tree, id, r)->limit.rate;
 }
 
+/* Any thread may read a level: htb_stats tells the debt. */
+QOS_PRIV void htb_priv_set_level(struct htb_priv_bucket *b, int64_t level)
+{
+    qos_counter_add((qos_counter_t *)&b->level, qos_wrap_sub((uint64_t)level, (uint64_t)b->level));
+}
+
 /* Depth of a bucket of the node, in sub-tokens. */
 QOS_PRIV int64_t htb_priv_depth(const struct htb *tree, uint32_t id, uint64_t rate_per_s)
 {
@@ -854,10 +861,10 @@ QOS_PRIV void htb_priv_set_bucket(const struct htb *tree, uint32_t id, struct ht
     b->rate = rate_per_s;
     if (rate_per_s == 0) {
         b->depth = level <= HTB_PRIV_FLOOR ? HTB_PRIV_FLOOR + 1 : level < 0 ? level : 0; /* above the level */
-        b->level = HTB_PRIV_FLOOR;
+        htb_priv_set_level(b, HTB_PRIV_FLOOR);
     } else {
         b->depth = rate_per_s == QOS_UNLIMITED ? 0 : htb_priv_depth(tree, id, rate_per_s);
-        b->level = level < b->depth ? level : b->depth;
+        htb_priv_set_level(b, level < b->depth ? level : b->depth);
     }
 }
 
@@ -921,7 +928,7 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
             depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
                             QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
-        p->rate.level = htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns);
+        htb_priv_set_level(&p->rate, htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns));
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
             p->limit.level = htb_priv_earned(tree, id, &p->limit,
                                              claims ? htb_priv_held(tree, id, &p->limit, r) : p->limit.depth, now_ns);
@@ -942,7 +949,7 @@ QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
     uint32_t r;
     for (r = 0; r < tree->resources; r++) {
         struct htb_priv_bucket *b = &htb_priv_pair_of(tree, id, r)->rate;
-        b->level = b->rate != 0 && b->level > b->depth ? b->depth : b->level;
+        htb_priv_set_level(b, b->rate != 0 && b->level > b->depth ? b->depth : b->level);
     }
 }
 
@@ -989,12 +996,8 @@ HTB_PRIV_INLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, 
 
 QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t borrowed)
 {
-    struct htb_priv_class *c = &tree->cls[id];
-    const struct htb_priv_bucket *b = &tree->node[id].pair.rate;
-    qos_counter_add(&c->counters.granted, tokens);
-    qos_counter_add(&c->counters.borrowed, borrowed);
-    if (QOS_UNLIKELY(b->level < 0 || c->debt != 0))
-        qos_counter_add(&c->debt, qos_wrap_sub(b->rate ? qos_level_debt(b->level) : 0, c->debt));
+    qos_counter_add(&tree->cls[id].counters.granted, tokens);
+    qos_counter_add(&tree->cls[id].counters.borrowed, borrowed);
 }
 
 /* The level of a bucket after a charge; below 0: tokens are given back, up to its depth. */
@@ -1021,13 +1024,15 @@ QOS_PRIV_NOINLINE void htb_priv_charge(struct htb *tree, uint32_t id, uint32_t p
         for (r = 0, p = &tree->node[at].pair; p; p = htb_priv_next_pair(tree, at, &r)) {
             const int64_t n_sub = (int64_t)qos_wrap_sub(n[r], before[r]) * QOS_SUBTOKENS;
             if (pays)
-                p->rate.level = htb_priv_charged(&p->rate, n_sub);
+                htb_priv_set_level(&p->rate, htb_priv_charged(&p->rate, n_sub));
             if (p->limit.rate != QOS_UNLIMITED)
                 p->limit.level = htb_priv_charged(&p->limit, n_sub);
             QOS_ASSERT(p->rate.level >= HTB_PRIV_FLOOR && p->limit.level >= HTB_PRIV_FLOOR);
             QOS_ASSERT(p->rate.rate != 0 || p->rate.level == HTB_PRIV_FLOOR);
         }
     }
+    if (QOS_UNLIKELY(tree->node[id].pair.rate.level == HTB_PRIV_FLOOR) && tree->node[id].pair.rate.rate != 0)
+        htb_priv_set_level(&tree->node[id].pair.rate, HTB_PRIV_FLOOR + 1); /* invariant 2 */
     htb_priv_count(tree, id, first, payer == id ? 0 : first);
     tree->granted = qos_wrap_add(tree->granted, cost);
     if (before != htb_priv_nothing)
@@ -3465,7 +3470,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
 QOS_PRIV void htb_priv_zero_counters(struct htb *tree, uint32_t id)
 {
     struct qos_counters *c = &tree->cls[id].counters;
-    qos_counter_t *const counter[] = {&c->granted, &c->borrowed, &c->refused, &c->waited, &tree->cls[id].debt};
+    qos_counter_t *const counter[] = {&c->granted, &c->borrowed, &c->refused, &c->waited};
     size_t i;
     if (tree->joined.lease) {
         struct htb_priv_lease *lease = &tree->joined.lease[id];
@@ -3922,12 +3927,14 @@ QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qo
     if (last > tree->classes)
         return QOS_ENOENT;
     for (; i < last; i++) {
+        const int64_t level = (int64_t)qos_counter_read((const qos_counter_t *)&tree->node[i].pair.rate.level);
         qos_counters_read(&tree->cls[i].counters, &one);
         out->granted = qos_wrap_add(out->granted, one.granted);
         out->borrowed = qos_wrap_add(out->borrowed, one.borrowed);
         out->refused = qos_wrap_add(out->refused, one.refused);
         out->waited = qos_wrap_add(out->waited, one.waited);
-        out->debt = qos_wrap_add(out->debt, qos_counter_read(&tree->cls[i].debt));
+        if (one.granted != 0 && level != HTB_PRIV_FLOOR) /* a group is granted nothing */
+            out->debt = qos_wrap_add(out->debt, qos_level_debt(level));
     }
     return QOS_OK;
 }
@@ -4834,7 +4841,7 @@ QOS_PRIV int64_t htb_priv_refill_one(struct htb *tree, uint32_t id, bool joined,
     struct htb_priv_bucket *b = &node->pair.rate;
     uint64_t elapsed_ns;
     if (joined && QOS_UNLIKELY((now_ns ^ node->last_ns) >= HTB_PRIV_WHOLE)) {
-        b->level = htb_priv_earned_one(tree, id, now_ns);
+        htb_priv_set_level(b, htb_priv_earned_one(tree, id, now_ns));
         node->last_ns = now_ns;
     }
     elapsed_ns = now_ns - node->last_ns;
@@ -4865,7 +4872,7 @@ HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id,
     if (joined)
         htb_priv_note(tree, id);
     own = paid = level >= htb_priv_gate(tree, b, tokens);
-    b->level = level - (n_sub & -(int64_t)own);
+    htb_priv_set_level(b, level - (n_sub & -(int64_t)own));
     do {
         at = node->parent;
         node = &tree->node[at];
@@ -4877,7 +4884,7 @@ HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id,
             paid = true;
             level = qos_level_charge(level, n_sub);
         }
-        b->level = level;
+        htb_priv_set_level(b, level);
     } while (node->depth != 0);
     if (QOS_UNLIKELY(!paid))
         return htb_priv_take_long(tree, now_ns, id, tokens);

@@ -313,12 +313,12 @@ static void sizes(void)
         CHECK_EQ(htb_memsize(&c), 0);
         CHECK_EQ(htb_init(&tree, byte, SIZE_MAX, &c), QOS_ERANGE);
     }
-    /* The memory of a class: at most 200 bytes with one resource. */
+    /* The memory of a class: at most 192 bytes with one resource. */
     c = world_config();
     c.classes = 1000;
     r = (uint32_t)htb_memsize(&c);
     c.classes = 101000;
-    CHECK_LE(htb_memsize(&c) - r, UINT64_C(200) * 100000);
+    CHECK_LE(htb_memsize(&c) - r, UINT64_C(192) * 100000);
 }
 
 /* htb_reserve and htb_change accept the terms that htb_class_info returns, and nothing changes. */

@@ -427,6 +427,8 @@ static void counters(void)
     CHECK_EQ(s.borrowed, 20300);
     CHECK_EQ(s.refused, 2);
     CHECK_EQ(s.debt, 600);
+    CHECK_EQ(htb_stats(&w.tree, 1, &s), QOS_OK); /* its bucket owes, but it took nothing */
+    CHECK_EQ(s.debt, 0);
     CHECK_EQ(htb_stats(&w.tree, 8, &s), QOS_ENOENT);
     CHECK_EQ(s.granted + s.refused + s.debt, 0);
     CHECK_EQ(htb_stats(&w.tree, 3, &s), QOS_OK); /* a group takes nothing itself */
@@ -443,6 +445,15 @@ static void counters(void)
     CHECK_EQ(stats_of(&w, 2).debt, 1);
     CHECK_EQ(htb_take(&w.tree, 4 * S, 2, 0), QOS_OK);
     CHECK_EQ(stats_of(&w, 2).debt, 0);
+    world_close(&w);
+
+    config.debt_ns = 1000 * S;
+    config.rate_per_s[0] = 1000000000;
+    world_open(&w, &config);
+    reserve(&w, 1, 0, 900000000, 0, 0);
+    CHECK_EQ(force(&w, 1, QOS_TOKENS_MAX, 0, 0), QOS_OK);
+    CHECK_EQ(force(&w, 1, QOS_TOKENS_MAX, 0, 0), QOS_OK);
+    CHECK_EQ(stats_of(&w, 1).debt, 2 * QOS_TOKENS_MAX);
     world_close(&w);
 }
 
