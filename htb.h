@@ -590,7 +590,7 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 #define HTB_PRIV_STEP_MIN 16u  /* 1.1 %, a third of what total may lack */
 #define HTB_PRIV_GOOD 176      /* one late of 176, as one of 100 is allowed and the bound is never quite right */
 #define HTB_PRIV_CLUSTER 64    /* late ones of one burst that count */
-#define HTB_PRIV_HOPELESS 10   /* late requests: the way down to a quarter is 9 */
+#define HTB_PRIV_HOPELESS 10   /* late requests: during a search, the way down to a quarter is 9 */
 #define HTB_PRIV_TRUSTED 20    /* and so many more, if it was in time before: late ones come in clusters */
 #define HTB_PRIV_WIDE 65535u   /* the bound of a class that narrows nothing */
 #define HTB_PRIV_HALF 600u     /* a factor of 1.5 as a logarithm */
@@ -2257,7 +2257,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *       step    twice as long if the same move comes within 16 requests, half as long if the moves turn; 2^(1/64) to
  *               2^(1/4)
  *       hopeless  10 late requests while it narrows, beside one of 64, and up to 20 more, as it was in time before:
- *                 narrowing does not keep the promise
+ *                 narrowing does not keep the promise. Those on the way down by the longest step do not count, as a
+ *                 knee may be a hundred times what it needs, unless the search takes steps of 2 or 1.5
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
  *       where u is burst_ns, or what a request took at the device as it began, if longer. So it gets its rate exactly,
  *       in the mean, and never more of the device's speed than that takes; twice its rate while it makes up for a
@@ -2854,13 +2855,14 @@ QOS_PRIV void htb_priv_was_late(struct htb *tree, struct htb_priv_late *c, const
     const bool narrows = f->narrow < htb_priv_log2(f->knee_ns);
     const int32_t least =
         -HTB_PRIV_GOOD * (int32_t)qos_min(qos_max(tree->cls[c->id].u.leaf.outstanding, 1), HTB_PRIV_CLUSTER);
+    const bool goes_down = !room && c->move == HTB_PRIV_CUT && c->step == HTB_PRIV_STEP_MAX;
     c->lates++;
     if ((room && c->bound == HTB_PRIV_WIDE) || htb_priv_no_later(f, c))
         return;
     c->credit = c->credit - HTB_PRIV_GOOD < least ? least : c->credit - HTB_PRIV_GOOD;
     if (r->since_ns < f->changed_ns || f->draining)
         return;
-    if (f->phase == HTB_PRIV_BASE && narrows)
+    if (f->phase == HTB_PRIV_BASE && narrows && (!goes_down || (f->searching && f->step < 2)))
         c->score += 64;
     if (c->score > 64 * HTB_PRIV_HOPELESS)
         htb_priv_give_up(tree, c);

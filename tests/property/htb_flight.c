@@ -1,6 +1,6 @@
 // proves: HTB_BY_FLIGHT keeps the device as busy as the best fixed bound that meets the reservations: on any channels,
 // proves: at any capacity, after steps and in bursts; a class that has too few requests to use its reservation takes
-// proves: nothing from others; one whose latency_ns is out of reach masks no other one
+// proves: nothing from others; one whose latency_ns is out of reach masks no other one, and what one costs is told
 // flags: -O2
 // links: -lm
 // scale: 2
@@ -16,6 +16,7 @@
 #define MS UINT64_C(1000000)
 #define CHANNELS_MAX 64
 #define REQUESTS 112
+#define TENANTS 21
 #define BOUNDS 1024
 
 /* Closed loops; costs in ns of device time. */
@@ -36,17 +37,21 @@ struct world {
     double capacity; /* device time of the profile per unit of real time */
     double later;    /* the same, from later_ns on */
     uint64_t later_ns;
-    uint64_t burst_ns;      /* not 0: full and half capacity in turn, each for this time */
-    uint64_t comes_ns;      /* not 0: the second tenant asks for nothing before, and then for 3 of 4 times 109 ms */
-    uint64_t latency_ns[3]; /* promised */
-    uint64_t clock_ns;      /* not 0: the tree is told the time of a clock that goes on each time by so much */
-    uint64_t understates;   /* not 0: the first tenant's requests are said to cost so many times less than they do */
+    uint64_t burst_ns; /* not 0: full and half capacity in turn, each for this time */
+    uint64_t comes_ns; /* not 0: the second tenant asks for nothing before, and then for 3 of 4 times 109 ms */
+    uint32_t tenants;  /* 0: three */
+    uint64_t latency_ns[TENANTS]; /* promised */
+    uint64_t given_ns;            /* the first tenant's latency_ns is given then */
+    uint64_t every_ns;            /* not 0: the first tenant asks once each time so long */
+    uint64_t clock_ns;            /* not 0: the tree is told the time of a clock that goes on each time by so much */
+    uint64_t understates; /* not 0: the first tenant's requests are said to cost so many times less than they do */
     uint32_t fifo[CHANNELS_MAX][REQUESTS], head[CHANNELS_MAX], count[CHANNELS_MAX];
     uint64_t free_ns[CHANNELS_MAX]; /* when the channel's request is done */
-    uint64_t done[3];
+    uint64_t done[TENANTS];
     uint64_t came_ns[REQUESTS];
     double busy, reservation[2], limited; /* results, as parts of: capacity; rates; the backup's limit */
-    double timely[2];                     /* of those with latency_ns, whose rate is more than they can ask for */
+    double timely[TENANTS];               /* of those with latency_ns, whose rate is more than they can ask for */
+    double told_cost;                     /* flight_cost_permille in the mean */
     uint64_t bound_ns;
     uint64_t at_ns[BOUNDS]; /* for how long the bound was 2^(i / 16) ns */
 };
@@ -95,10 +100,11 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     struct htb_config config;
     struct htb_class terms;
     struct check_rng rng;
-    uint64_t now = 1, end = seconds * S, before[3] = {0, 0, 0};
-    double offered = 0, timely[2] = {0, 0}, ended[2] = {0, 0};
+    uint64_t now = 1, end = seconds * S, before[TENANTS];
+    double offered = 0, timely[TENANTS], ended[TENANTS], done = 0;
+    const uint32_t tenants = w->tenants ? w->tenants : 3;
     uint32_t i, k, id;
-    bool judged = false;
+    bool judged = false, given = w->given_ns == 0;
     check_rng_init(&rng, 7);
     memset(&config, 0, sizeof config);
     memset(w->request, 0, sizeof w->request);
@@ -107,7 +113,11 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     memset(w->head, 0, sizeof w->head);
     memset(w->done, 0, sizeof w->done);
     memset(w->at_ns, 0, sizeof w->at_ns);
-    config.classes = 4;
+    memset(before, 0, sizeof before);
+    memset(timely, 0, sizeof timely);
+    memset(ended, 0, sizeof ended);
+    w->told_cost = 0;
+    config.classes = tenants + 1;
     config.rate_per_s[0] = 900000000; /* below 10^9 ns/s: a conservative profile */
     config.burst_ns = 20 * MS;
     config.start_ns = now;
@@ -116,11 +126,11 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     config.dispatch_max = config.device_max = 1024;
     config.flight_min_ns = config.flight_max_ns = fixed_ns;
     CHECK_EQ(htb_init(&w->tree, memory, sizeof memory, &config), QOS_OK);
-    for (id = 0, k = 0; id < 3; id++) {
+    for (id = 0, k = 0; id < tenants; id++) {
         memset(&terms, 0, sizeof terms);
         terms.rate_per_s[0] = tenant[id].rate;
         terms.limit_per_s[0] = tenant[id].limit;
-        terms.latency_ns = w->latency_ns[id];
+        terms.latency_ns = given ? w->latency_ns[id] : 0;
         CHECK_EQ(htb_reserve(&w->tree, now, id + 1, &terms, NULL), QOS_OK);
         for (i = 0; i < tenant[id].requests; i++, k++) {
             w->owner[k] = id;
@@ -131,13 +141,23 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
     while (now < end) {
         uint64_t next;
         for (i = 0; i < k; i++)
-            if (w->request[i].state == HTB_IDLE &&
+            if (w->request[i].state == HTB_IDLE && (w->owner[i] != 0 || now - w->came_ns[i] >= w->every_ns) &&
                 (w->owner[i] != 1 || (now >= w->comes_ns && (w->comes_ns == 0 || now / (109 * MS) % 4 != 0)))) {
                 w->came_ns[i] = now;
                 CHECK_EQ(htb_submit(&w->tree, told(w, now), &w->request[i]), QOS_OK);
             }
+        if (!given && now >= w->given_ns) {
+            given = true;
+            memset(&terms, 0, sizeof terms);
+            terms.rate_per_s[0] = tenant[0].rate;
+            terms.latency_ns = w->latency_ns[0];
+            CHECK_EQ(htb_change(&w->tree, now, 1, &terms, NULL), QOS_OK);
+        }
         feed(w, &rng, now);
         next = htb_dispatch_next_ns(&w->tree, told(w, now));
+        for (i = 0; w->every_ns && i < tenant[0].requests; i++)
+            if (w->request[i].state == HTB_IDLE)
+                next = qos_min(next, w->came_ns[i] + w->every_ns);
         if (w->clock_ns && next < told(w, now) + w->clock_ns)
             next = told(w, now) + w->clock_ns;
         for (i = 0; i < w->channels; i++)
@@ -155,6 +175,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
             struct htb_state report;
             CHECK_EQ(htb_info(&w->tree, &report), QOS_OK);
             w->at_ns[qos_min((uint64_t)(log2((double)report.flight_bound_ns) * 16), BOUNDS - 1)] += next - now;
+            w->told_cost += (double)report.flight_cost_permille * (double)(next - now);
         }
         now = next;
         for (i = 0; i < w->channels; i++)
@@ -163,7 +184,7 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
                 w->head[i] = (w->head[i] + 1) % REQUESTS;
                 w->count[i]--;
                 w->done[w->owner[q]] += tenant[w->owner[q]].cost;
-                if (judged && w->owner[q] < 2) {
+                if (judged) {
                     ended[w->owner[q]]++;
                     timely[w->owner[q]] += now - w->came_ns[q] <= w->latency_ns[w->owner[q]];
                 }
@@ -171,9 +192,12 @@ static void run(struct world *w, uint64_t fixed_ns, uint64_t from_ns, uint64_t s
                          QOS_OK);
             }
     }
-    w->busy = (double)(w->done[0] - before[0] + w->done[1] - before[1] + w->done[2] - before[2]) / offered;
-    for (i = 0; i < 2; i++)
+    for (i = 0; i < tenants; i++) {
         w->timely[i] = timely[i] / ended[i];
+        done += (double)(w->done[i] - before[i]);
+    }
+    w->busy = done / offered;
+    w->told_cost /= 1000 * (double)(end - from_ns);
     for (i = 0; i < 2; i++)
         w->reservation[i] =
             (double)(w->done[i] - before[i]) / ((double)tenant[i].rate * (double)(end - from_ns) / (double)S);
@@ -399,6 +423,73 @@ static void two_latencies(struct world *w, uint64_t first_ns, uint64_t second_ns
     tenant = demo;
 }
 
+/* One at a time with latency_ns, and one with a rate only, beside one that borrows. latency_ns is given 3 s after the start,
+ * as the knee is found: it is kept as if it had been given at the start. What it costs is what a run without it does more. */
+static void costs_what_is_told(struct world *w, uint32_t channels, uint64_t latency_ns)
+{
+    static const struct tenant mix[3] = {{1, 8000, 140000000, 0}, {1, 20000, 160000000, 0}, {96, 72900, 0, 0}};
+    double costs;
+    CHECK_CONTEXT("%u channels, cost of a latency of %" PRIu64 " ns", channels, latency_ns);
+    set_up(w, mix, channels, true, 1.2);
+    run(w, 0, 6 * S, 12);
+    costs = w->busy;
+    w->latency_ns[0] = latency_ns;
+    w->given_ns = 3 * S;
+    run(w, 0, 6 * S, 12);
+    costs = 1 - w->busy / costs;
+    printf("%2u channels hashed, a latency of %.2f ms from 3 s: %.3f in time; it costs %.3f, told %.3f\n", channels,
+           (double)latency_ns / 1e6, w->timely[0], costs, w->told_cost);
+    CHECK_WITHIN(w->timely[0], 0.985, 1);
+    CHECK_WITHIN(w->told_cost, costs - 0.05, costs + 0.05);
+    tenant = demo;
+}
+
+/* One that asks each 100 ms: 20 completions after a change that lasts it is in time, but for 6 of 200. */
+static void twenty_completions(struct world *w)
+{
+    static const struct tenant mix[3] = {{1, 8000, 140000000, 0}, {1, 20000, 160000000, 0}, {96, 72900, 0, 0}};
+    CHECK_CONTEXT("%s", "20 completions");
+    set_up(w, mix, 8, true, 1.2);
+    w->latency_ns[0] = 3 * MS;
+    w->every_ns = 100 * MS;
+    w->given_ns = 3 * S;
+    run(w, 0, w->given_ns + 20 * w->every_ns, 25);
+    printf(" 8 channels hashed, 20 completions after it has a latency: %.3f in time; busy %.3f\n", w->timely[0],
+           w->busy);
+    CHECK_WITHIN(w->timely[0], 0.97, 1);
+    w->given_ns = 0;
+    w->later = 0.6;
+    w->later_ns = 5 * S;
+    run(w, 0, w->later_ns + 20 * w->every_ns, 25);
+    printf(" 8 channels hashed, 20 completions after it is half as fast: %.3f in time; busy %.3f\n", w->timely[0],
+           w->busy);
+    CHECK_WITHIN(w->timely[0], 0.97, 1);
+    tenant = demo;
+}
+
+/* 20 with latency_ns, of which the last one needs the least, and the header has places for 15 at once. */
+static void many_are_late(struct world *w)
+{
+    struct tenant mix[TENANTS];
+    double least = 1;
+    uint32_t i;
+    for (i = 0; i < TENANTS; i++) {
+        const struct tenant one = {1, 8000, 40000000, 0}, bulk = {REQUESTS - TENANTS + 1, 72900, 0, 0};
+        mix[i] = i + 1 < TENANTS ? one : bulk;
+    }
+    CHECK_CONTEXT("%s", "many are late");
+    set_up(w, mix, 8, true, 1.2);
+    w->tenants = TENANTS;
+    for (i = 0; i + 1 < TENANTS; i++)
+        w->latency_ns[i] = i + 2 < TENANTS ? 2 * MS : 5 * MS / 4;
+    run(w, 0, 3 * S, 9);
+    for (i = 0; i + 1 < TENANTS; i++)
+        least = w->timely[i] < least ? w->timely[i] : least;
+    printf(" 8 channels hashed, 20 with a latency: at least %.3f of each in time; busy %.3f\n", least, w->busy);
+    CHECK_WITHIN(least, 0.985, 1);
+    tenant = demo;
+}
+
 /* When the knee is found, trials take 1/64 of the time at most. */
 static void probes_are_rare(struct world *w, uint32_t channels)
 {
@@ -426,6 +517,10 @@ int main(void)
     size_t i, k;
     int hashed;
     check_begin("property/htb_flight");
+    costs_what_is_told(&w, 8, MS);
+    costs_what_is_told(&w, 64, 6 * MS);
+    twenty_completions(&w);
+    many_are_late(&w);
     probes_are_rare(&w, 1);
     probes_are_rare(&w, 8);
     two_latencies(&w, 20000, 1000000, 2);
