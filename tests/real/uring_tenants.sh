@@ -21,7 +21,7 @@ run() {
 # steady: 4 KiB each 3.90625 ms. poisson: 4 KiB each 976,562.5 ns in the mean. bursts: eight of 4 KiB each 15.625 ms. thinker: 20 ms after each request. scan: all that it can get; it has
 # more places than the others, so that without a scheduler they wait behind it.
 tenants=(--tenant steady:bs=4k,rate=1M,arrivals=constant,reserve=2M,latency=5ms --tenant bursts:bs=4k,rate=2M,arrivals=constant,burst=8,depth=4
-    --tenant thinker:bs=4k,depth=1,think=20ms --tenant scan:bs=128k,depth=96 --tenant poisson:bs=4k,rate=4M,depth=16)
+    --tenant thinker:bs=4k,depth=1,think=20ms,reserve=100k --tenant scan:bs=128k,depth=96,reserve=2M --tenant poisson:bs=4k,rate=4M,depth=16)
 for scheduler in none htb; do
     flight=()
     [ "$scheduler" = none ] || flight=(--flight)
@@ -68,6 +68,10 @@ for scheduler in none htb; do
     cat "$work/seen.json"
     seen() { json "$work/seen.json" "$1"; }
     both() { jq -en --slurpfile s "$work/seen.json" --slurpfile t "$work/$scheduler.json" "\$s[0] as \$s | \$t[0].$key.tenants as \$t | $1" >/dev/null; }
+    # Requests of 4 KiB at 100 KiB/s have a turn each 40 ms, of which 20 are thought; 96 of 128 KiB at 2 MiB/s take 6 s.
+    expect "$scheduler: without latency= it follows from depth, think time and reservation" json "$work/$scheduler.json" \
+        '[.tenants[].latency_ns] | .[0] == 5000000 and .[2] == 20000000 and .[3] == 6000000000'
+    expect "$scheduler: one set of totals" json "$work/$scheduler.json" ".$key | .bytes == ([.tenants[].bytes] | add) and .device_time_ns == ([.tenants[].device_time_ns] | add)"
     expect "$scheduler: no request failed" seen '.lost == 0'
     expect "$scheduler: a constant rate is one, to the microsecond" seen '.off < 1000'
     # Those that had no place before the end were late, too.
