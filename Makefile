@@ -252,7 +252,7 @@ san_WHOLE := -O0
 san_LD := clang -fsanitize=address,undefined,integer -fprofile-instr-generate -fuse-ld=lld
 san_RUN = LLVM_PROFILE_FILE=$(B)/$t.profraw QOS_TEST_SCALE=20
 tsan := clang -std=gnu11 -g1 $(C_WARNINGS) -fsanitize=thread
-tsan_FLAGS := -O1
+tsan_FLAGS := -O0
 tsan_TEST := -O0
 tsan_WHOLE := -O0
 tsan_LD := clang -fsanitize=thread
@@ -408,7 +408,7 @@ $(call verdict,$(1)): $(B)/$(1)
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
 # Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a sixth of a processor.
-# All other tests get the remaining processor time, by the scheduling policy `behind`, one more at a time than there are cores;
+# All other tests get the remaining processor time, by the scheduling policy `behind`, two more at a time than there are cores;
 # so no core idles while a test waits for a disk, a clock or a browser. First the long ones and those that coverage.sh, which is
 # long, waits for: make starts what has to wait last. A real test that is still inconclusive runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
@@ -436,7 +436,7 @@ test-beside: $(foreach t,$(BESIDE),$(call verdict,$(t:tests/%.sh=%)))
 test-examples: $(foreach t,$(EXAMPLES:$(B)/%=%),$(call verdict,$t))
 side-lane:
 	@for goals in 'sanitized $(foreach s,$(LONG:tests/%.sh=%),$(call verdict,$s))' test-side; do \
-	    $(behind) $(MAKE) --no-print-directory -k -j$$(($(JOBS) + 1)) $$goals; done
+	    $(behind) $(MAKE) --no-print-directory -k -j$$(($(JOBS) + 2)) $$goals; done
 real-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-real
 beside-lane:

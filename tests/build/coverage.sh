@@ -7,7 +7,7 @@
 # reached, not how often) have clang's counters. These tests link them through the prototypes alone, so a function that is
 # never called counts as missed; inline copies would hide it. What make test has run counts here; what is out of date is
 # run again. C tests of unit/, property/, paper/ and fuzz/ that have no such variant are linked with the bodies here; so is each
-# header's world: this is its run under the sanitizers, too. These are at a fortieth of their length, in a report at a
+# header's world: this is its run under the sanitizers, too. These are at an eightieth of their length, in a report at a
 # twentieth.
 # A test that shrinks a limit (`// flags: -DX_LIMIT=4`) gets bodies with that limit; the counters of a function whose
 # structure is the same add up. A test that cannot be built so (QOS_ATOMIC_HOOK, QOS_NO_INT128: other bodies) says
@@ -20,7 +20,7 @@ out=build/coverage
 rm -rf "$out"
 mkdir -p "$out"
 headers=$(ls ./*.h | sed 's,^\./,,')
-scale=40
+scale=80
 [ "$mode" = assert ] || scale=20
 export QOS_TEST_SCALE=${QOS_TEST_SCALE:-$scale}
 # How make compiles sanitized tests.

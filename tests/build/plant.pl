@@ -30,16 +30,16 @@ sub slurp {
 }
 
 # [token, begin, end] of C source, without comments. Those of the first long text are kept: all bugs of a header begin with it.
-my ($kept_text, @kept) = ('');
+my ($kept_text, $kept) = ('');
 sub tokens {
     my ($text) = @_;
-    return @kept if $text eq $kept_text;
+    return $kept if $text eq $kept_text;
     my @list;
     while ($text =~ m{\G(?:\s+|\\\n|/\*.*?\*/|//[^\n]*|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\w+|[^\s\w]))}gsc) {
         push @list, [$1, $-[1], $+[1]] if defined $1;
     }
-    ($kept_text, @kept) = ($text, @list) if $kept_text eq '' && length $text > 10000;
-    return @list;
+    ($kept_text, $kept) = ($text, \@list) if $kept_text eq '' && length $text > 10000;
+    return \@list;
 }
 
 sub bugs {
@@ -77,19 +77,19 @@ sub bugs {
 
 # Token numbers of the definition of a function: from its name to the end of its body.
 sub function {
-    my ($name, @t) = @_;
-    for my $i (0 .. $#t) {
-        next unless $t[$i][0] eq $name && $i < $#t && $t[$i + 1][0] eq '(';
+    my ($name, $t) = @_;
+    for my $i (0 .. $#$t) {
+        next unless $t->[$i][0] eq $name && $i < $#$t && $t->[$i + 1][0] eq '(';
         my ($depth, $k) = (0, $i + 1);
-        for (; $k <= $#t; $k++) {
-            $depth++ if $t[$k][0] eq '(';
-            $depth-- if $t[$k][0] eq ')';
+        for (; $k <= $#$t; $k++) {
+            $depth++ if $t->[$k][0] eq '(';
+            $depth-- if $t->[$k][0] eq ')';
             last if $depth == 0;
         }
-        next unless $k < $#t && $t[$k + 1][0] eq '{';
-        for ($k++; $k <= $#t; $k++) {
-            $depth++ if $t[$k][0] eq '{';
-            $depth-- if $t[$k][0] eq '}';
+        next unless $k < $#$t && $t->[$k + 1][0] eq '{';
+        for ($k++; $k <= $#$t; $k++) {
+            $depth++ if $t->[$k][0] eq '{';
+            $depth-- if $t->[$k][0] eq '}';
             return ($i, $k) if $depth == 0;
         }
     }
@@ -99,23 +99,23 @@ sub function {
 # The text with one pair replaced; dies with the reason if that is impossible.
 sub replaced {
     my ($text, $pair) = @_;
-    my @t = tokens($text);
-    my @old = map { $_->[0] } tokens($pair->{old});
-    my ($from, $to) = (0, $#t);
+    my $t = tokens($text);
+    my @old = map { $_->[0] } @{tokens($pair->{old})};
+    my ($from, $to) = (0, $#$t);
     die "an empty old text\n" unless @old;
     if ($pair->{in}) {
-        ($from, $to) = function($pair->{in}, @t) or die "there is no function $pair->{in}\n";
+        ($from, $to) = function($pair->{in}, $t) or die "there is no function $pair->{in}\n";
     }
     my @at;
   PLACE: for my $i ($from .. $to - $#old) {
         for my $k (0 .. $#old) {
-            next PLACE if $t[$i + $k][0] ne $old[$k];
+            next PLACE if $t->[$i + $k][0] ne $old[$k];
         }
         push @at, $i;
     }
     (my $shown = $pair->{old}) =~ s/\s+/ /g;
     die @at . " places have the old text" . ($pair->{in} ? " in $pair->{in}" : '') . ":$shown\n" unless @at == 1;
-    my ($begin, $end) = ($t[$at[0]][1], $t[$at[0] + $#old][2]);
+    my ($begin, $end) = ($t->[$at[0]][1], $t->[$at[0] + $#old][2]);
     chomp(my $new = $pair->{new});
     return substr($text, 0, $begin) . $new . substr($text, $end);
 }
