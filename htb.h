@@ -996,8 +996,9 @@ HTB_PRIV_INLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, 
 
 QOS_PRIV void htb_priv_count(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t borrowed)
 {
-    qos_counter_add(&tree->cls[id].counters.granted, tokens);
-    qos_counter_add(&tree->cls[id].counters.borrowed, borrowed);
+    struct qos_counters *c = &tree->cls[id].counters;
+    qos_counter_add(&c->granted, tokens);
+    qos_counter_add(&c->borrowed, borrowed);
 }
 
 /* The level of a bucket after a charge; below 0: tokens are given back, up to its depth. */
@@ -4830,20 +4831,19 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
 }
 
 /* With the remainder of its rate, in a joined tree. */
-QOS_PRIV_NOINLINE int64_t htb_priv_earned_one(const struct htb *tree, uint32_t id, uint64_t now_ns)
+QOS_PRIV_NOINLINE int64_t htb_priv_earned_one(const struct htb *tree, const struct htb_priv_node *node, uint64_t now_ns)
 {
-    const struct htb_priv_bucket *b = &tree->node[id].pair.rate;
-    return htb_priv_earned(tree, id, b, b->depth, now_ns);
+    const struct htb_priv_bucket *b = &node->pair.rate;
+    return htb_priv_earned(tree, (uint32_t)(node - tree->node), b, b->depth, now_ns);
 }
 
-/* The level of node `id` as of now, which the caller stores once: charged or not. */
-QOS_PRIV int64_t htb_priv_refill_one(struct htb *tree, uint32_t id, bool joined, uint64_t now_ns)
+/* The level of a node as of now, which the caller stores once: charged or not. */
+QOS_PRIV int64_t htb_priv_refill_one(struct htb *tree, struct htb_priv_node *node, bool joined, uint64_t now_ns)
 {
-    struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_bucket *b = &node->pair.rate;
     uint64_t elapsed_ns;
     if (joined && QOS_UNLIKELY((now_ns ^ node->last_ns) >= HTB_PRIV_WHOLE)) {
-        htb_priv_set_level(b, htb_priv_earned_one(tree, id, now_ns));
+        htb_priv_set_level(b, htb_priv_earned_one(tree, node, now_ns));
         node->last_ns = now_ns;
     }
     elapsed_ns = now_ns - node->last_ns;
@@ -4864,25 +4864,21 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_take_long(struct htb *tree, uint64_t 
 HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, uint64_t tokens, bool joined,
                                                   uint64_t now_ns)
 {
-    struct htb_priv_node *node = &tree->node[id];
+    struct htb_priv_node *const nodes = tree->node, *node = &nodes[id];
     struct htb_priv_bucket *b = &node->pair.rate;
     const int64_t n_sub = (int64_t)tokens * QOS_SUBTOKENS;
-    int64_t level = htb_priv_refill_one(tree, id, joined, now_ns);
-    uint32_t at;
+    int64_t level = htb_priv_refill_one(tree, node, joined, now_ns);
     bool own, paid;
     QOS_ASSERT((tree->queued | tree->claims) == 0 && tree->resources == 1 && !(node->flags & HTB_PRIV_LIMITED));
-    if (joined)
-        htb_priv_note(tree, id);
     own = paid = level >= htb_priv_gate(tree, b, tokens);
     htb_priv_set_level(b, level - (n_sub & -(int64_t)own));
     do {
-        at = node->parent;
-        node = &tree->node[at];
+        node = &nodes[node->parent];
         b = &node->pair.rate;
-        level = htb_priv_refill_one(tree, at, joined, now_ns);
+        level = htb_priv_refill_one(tree, node, joined, now_ns);
         if (QOS_LIKELY(paid | (level >= n_sub)) || level >= htb_priv_gate(tree, b, tokens)) {
             if (joined && node->depth != 0) /* what the root lends nobody asks */
-                tree->joined.lease[at].lent += paid ? 0 : tokens;
+                tree->joined.lease[node - nodes].lent += paid ? 0 : tokens;
             paid = true;
             level = qos_level_charge(level, n_sub);
         }
@@ -4895,10 +4891,17 @@ HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id,
     return QOS_OK;
 }
 
-/* Not inlined: the path of htb_take in other trees stays short. */
+/* Not inlined: neither saves registers for the other. */
+QOS_PRIV_NOINLINE enum qos_status htb_priv_take_alone(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
+{
+    return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
+}
+
 QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
-    return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, true, now_ns);
+    id = htb_priv_resolve(tree, id, now_ns);
+    htb_priv_note(tree, id);
+    return htb_priv_take_one(tree, id, n, true, now_ns);
 }
 
 QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
@@ -4906,7 +4909,7 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     const bool is_short = qos_wrap_sub(n, 1) < QOS_TOKENS_MAX; /* who needs nothing passes at any level */
     now_ns = htb_priv_now(tree, now_ns);
     if (QOS_LIKELY(tree->detours == 0 && is_short))
-        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
+        return htb_priv_take_alone(tree, now_ns, id, n);
     if (tree->detours == HTB_PRIV_JOINED && is_short)
         return htb_priv_take_joined(tree, now_ns, id, n);
     return htb_priv_take_long(tree, now_ns, id, n);
