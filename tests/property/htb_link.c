@@ -4,6 +4,7 @@
 // its room and a second, a pause no more; a rate and latency_ns are kept after a time when it was faster, a rate beside
 // a slow member of eight; a collapse by too much in flight ends
 // coverage: report
+// scale: 2
 // flags: -O2
 // variants: native
 #include "htb.h"

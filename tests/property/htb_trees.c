@@ -4,6 +4,7 @@
 // proves: while requests hang, too. By flight a class whose rate is out of reach does not narrow other trees for ever
 // variants: native san
 // whole: san
+// scale: 2
 //
 // The threads are simulated, one step of each in turn. The device takes everything at once. The oracle counts tokens.
 #include "htb.h"

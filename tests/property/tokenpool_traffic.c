@@ -4,7 +4,7 @@
 // proves: 16.5 if all begin at once, 18.5 of 1,570,000 tokens, 20 if later in a period; who asks alone among many slots gets
 // proves: 99 % of what idle ones leave, 0.85 if these use half of 0.6 C. Ten alike: each a quarter of its share
 // variants: native
-// scale: 2
+// scale: 3
 // coverage: report
 #include "tokenpool.h"
 #include "check.h"

@@ -4,7 +4,7 @@
 // flags: -Iexamples/simulate -ffp-contract=off
 // links: examples/world/devices.c examples/world/clients.c examples/world/networks.c -lm
 // variants: native
-// scale: 2
+// scale: 3
 // coverage: report
 //
 // One seed of each case; QOS_TEST_LONG=1: three seeds, and 10,000 servers. At a scale: shorter steady runs.

@@ -2,7 +2,7 @@
 // proves: with requests enough get 98 % of what they get without a scheduler, on serial and parallel devices. A device
 // proves: that pauses is not taken for such a caller: the bound stays as narrow. Shares by weight hold where few requests
 // proves: keep the device busy, as the bound does not stay where all of them fit
-// scale: 2
+// scale: 3
 #include "check.h"
 #include "htb.h"
 #include "examples/world/devices.h"

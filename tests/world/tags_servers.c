@@ -1,6 +1,7 @@
 // proves: the reservation and the limit of a client hold for the sum of several schedulers: of one server that share
 // proves: tags (tags_shared_*), or of several servers that its requests tell of each other (tags_tracker_*), in worlds
 // proves: that a seed draws: any placement, pauses, lost and cancelled requests, forced ones
+// scale: 2
 #define WORLD_HEADER "tags_servers"
 #define WORLD_DRAW_MORE(w, r) draw_more(w, r)
 #define WORLD_FIELDS(X)                                                                                                \
