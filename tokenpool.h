@@ -434,6 +434,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_HOW (UINT64_C(15) << 52)    /* phase and demand: */
 #define TOKENPOOL_PRIV_RISES (UINT64_C(3) << 54)   /* of an advance without demand: K is not yet as the level says */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
+#define TOKENPOOL_PRIV_TAKEOVERS 0xfeu
 #define TOKENPOOL_PRIV_CROWDED (1u << 8)               /* period word: more than TOKENPOOL_PRIV_CROWD wait */
 #define TOKENPOOL_PRIV_FULL (1u << 26)                 /* a level: nothing is given back */
 #define TOKENPOOL_PRIV_INCARNATION (UINT64_C(7) << 56) /* of the engine, in its reports */
@@ -758,16 +759,22 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *         |                          OUT             FENCED <----------+  |              |
  *         +------------- another epoch (tokens void, debt stays) ---------+--------------+
  *
- *            no take for T/8             a take: reports so            reads the level
- *       HOLD ----------------> REST -------------------------> RISE -------------------> HOLD
- *       OPEN -- none for T --> REST        OPEN -- from the report of one that rested --> RISE
+ *       WATCH -> TERMS        an open epoch                WATCH, HOLD, REST, ALONE -> OUT   another storage
+ *       TERMS -> WATCH        terms of another epoch       HOLD -> HOLD     the same epoch, after the deadline
+ *       TERMS -> OPEN         our terms                    HOLD -> REST     no take for T/8
+ *       TERMS -> OUT          another generation           REST -> RISE     a take: reports so
+ *       OUT -> TERMS          the next open epoch          RISE -> HOLD     reads the level
+ *       OPEN -> TERMS         another report than it knew  HOLD, REST, ALONE -> WATCH        another epoch
+ *       OPEN -> HOLD          the report is swapped        HOLD, REST -> ALONE               GO_ON: no monitor for T/8
+ *       OPEN -> REST          no take for T                ALONE -> ALONE   T later
+ *       OPEN -> RISE          the former engine rested     OPEN, HOLD, REST, ALONE -> FENCED another's incarnation
  *
  *       WATCH, TERMS, OPEN, OUT, FENCED   no tokens. OUT looks again in each epoch, also for another storage; FENCED is
  *               final
  *       HOLD    tokens of `epoch`, the epoch that was read last. Valid while now < deadline_ns; after it a take first
  *               reads the period word: while that shows `epoch`, deadline_ns = time of the read + 1
  *       REST    no token in hand: the monitor takes back what is not used, without reports. It ends as HOLD does
- *       RISE    as REST, but how much is left the level says
+ *       RISE    as REST, but how much is left the level says; it can only read that
  *       ALONE   tokens without a monitor, until end_ns. They are an advance on the next epoch
  *
  *   The deadline. Epochs start at least T apart. A read issued at p that shows E: no other epoch starts before p. If E
@@ -802,9 +809,10 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *        without debt. `locked` needs a report first.
  *     2. base_ns <= now < base_ns + span_ns: nothing is due, the deadline is ahead, and held <= client_capacity. Else a
  *        take calls take_slow.
- *     3. may_claim is false from an answer that emptied the pool until a read of the pool shows tokens, or a new period
+ *     3. From an answer that emptied the pool no claim is made until a read of the pool shows tokens, or a new period
  *        begins. So at most one claim of an engine fails between two fills, also when answers are lost.
  *     4. An engine's tokens of a period come from terms that carry the tag of its epoch.
+ *     5. Outside HOLD, REST, RISE and ALONE there is no token, no report is due, and no request waits.
  *
  *   Where we differ from the paper
  *     - The decay compares with demand (spent, which is completed and outstanding, plus queued), as Definition 1 has
@@ -863,6 +871,12 @@ enum tokenpool_priv_engine {
     TOKENPOOL_PRIV_IN_FENCED
 };
 
+enum tokenpool_priv_telling {
+    TOKENPOOL_PRIV_TOLD,
+    TOKENPOOL_PRIV_DUE, /* it has tokens, and a report is due */
+    TOKENPOOL_PRIV_LOST /* the answer of a report's swap was lost: the report is read next */
+};
+
 /* Engine. Fields are private; the first cache line is all that a take and a completion touch. */
 struct tokenpool_client {
     uint64_t held;             /* tokens that may be spent now */
@@ -882,7 +896,8 @@ struct tokenpool_client {
     uint64_t under_way;          /* I/Os of the period before, not completed at its end */
     uint64_t busy_ns;            /* the last tick that found it at work */
     uint64_t base;               /* while it rises: S of the report that the level counts from */
-    uint64_t refused_ns;         /* since when the refused request waits, or the last tick */
+    uint64_t refused_ns;         /* since when the refused request waits, or the last tick; in no take of this period:
+                                  * QOS_NEVER, as who stops trying does not wait */
     uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
     uint64_t due_ns;             /* when that start is expected; 0: not known */
     uint64_t first_ns, seen_ns;  /* first clock after the read that showed `seen` first; last such read */
@@ -891,29 +906,27 @@ struct tokenpool_client {
     uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
     uint64_t top_ns;             /* the latest call */
     uint64_t tick_ns, next_tick_ns;
-    uint64_t period_at_ns, peek_at_ns;                 /* not before: next read of each */
-    uint64_t peek_wait_ns;                             /* back-off */
-    uint64_t seen_terms;                               /* while a period starts */
-    uint64_t pool;                                     /* as last read or answered */
-    uint64_t ticket, tickets;                          /* ordered: range that is not served yet */
-    uint64_t early_tokens, claim;                      /* of a pool that is ahead of us; of the claim under way */
+    uint64_t period_at_ns, peek_at_ns; /* not before: next read of each */
+    uint64_t peek_wait_ns;             /* back-off */
+    uint64_t seen_terms;               /* while a period starts */
+    uint64_t pool;                     /* as last read or answered in this epoch; not yet: 0 */
+    uint64_t ticket, tickets;          /* ordered: range that is not served yet */
+    uint64_t early, early_tokens;      /* the pool of the next epoch as a claim left it, 0: none; what that claim got */
+    uint64_t claim;                    /* of the claim under way or of the last one, 0 after a read */
+    uint64_t period;                   /* the period word that showed the epoch seen last; none yet: 0 */
     uint64_t report, writing, declared;                /* last report; the one under way; spent by then */
     uint64_t reported_kept, reported_spent, lease_end; /* spent may grow up to lease_end */
     uint64_t published, published_borrowed;            /* of this period, in the counters already */
     qos_word_t *shared;                                /* local storage, or NULL */
     struct tokenpool_priv_head head;
-    uint32_t seen, takeovers;          /* epoch, 0: none yet, and takeovers of the period word */
-    uint32_t epoch, early_epoch;       /* whose terms were read; whose tokens were claimed early, 0: none */
+    uint32_t epoch, counted;           /* whose terms were read; whose crowd counts this client, 0: none yet */
     uint32_t id, generation, attached; /* attached: incarnation in its reports; 0: none yet */
     uint32_t waiting;                  /* tokens that the refused request needs; 0: none */
     uint32_t share;                    /* ordered: tokens of a claim; 0: not read in this epoch */
     uint8_t trial_gap, trial_wait;     /* periods: least between two trials; since the last one */
     uint8_t state, pending, phase;     /* enum tokenpool_priv_engine, _pending; phase of the last report */
-    uint8_t fresh; /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
-    bool asked;    /* a take needed `waiting` tokens in this period: a client that stops trying does not wait */
-    bool may_claim, report_due;
-    bool unsure;         /* a report's answer was lost */
-    bool crowded, crowd; /* the period word says so; in this epoch the engine acts so */
+    uint8_t fresh;   /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
+    uint8_t telling; /* enum tokenpool_priv_telling */
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -943,6 +956,19 @@ QOS_PRIV uint64_t tokenpool_client_priv_own(const struct tokenpool_client *clien
     return qos_sat_sub(tokenpool_client_priv_spent(client), client->carried);
 }
 
+/* The epoch seen last; 0: none yet. */
+QOS_PRIV uint32_t tokenpool_client_priv_seen(const struct tokenpool_client *client)
+{
+    return tokenpool_priv_period_epoch(client->period);
+}
+
+/* It has tokens, and a report is due. */
+QOS_PRIV void tokenpool_client_priv_owe(struct tokenpool_client *client)
+{
+    if (client->telling == TOKENPOOL_PRIV_TOLD)
+        client->telling = TOKENPOOL_PRIV_DUE;
+}
+
 /* Until when tokens can be spent without a look at the period word. */
 QOS_PRIV uint64_t tokenpool_client_priv_until_ns(const struct tokenpool_client *client)
 {
@@ -966,6 +992,7 @@ QOS_PRIV void tokenpool_client_priv_allow(struct tokenpool_client *client)
     client->debt = qos_sat_sub(spent, client->allowance);
     if (client->waiting && left >= client->waiting) {
         client->waiting = 0;
+        client->refused_ns = QOS_NEVER;
         qos_counter_add(&client->counters.waited, 1);
     }
 }
@@ -992,7 +1019,8 @@ QOS_PRIV bool tokenpool_client_priv_still(const struct tokenpool_client *client,
     if (need || client->queued || client->slack || client->state == TOKENPOOL_PRIV_IN_ALONE)
         return false;
     if (!client->attached)
-        return client->report >> 59 == tokenpool_priv_tag(client->seen) && tokenpool_priv_rests(client->report);
+        return client->report >> 59 == tokenpool_priv_tag(tokenpool_client_priv_seen(client)) &&
+               tokenpool_priv_rests(client->report);
     return client->state == TOKENPOOL_PRIV_IN_REST ||
            qos_elapsed_ns(since_ns, client->now_ns) >= client->head.period_ns / (opens ? 1 : 8);
 }
@@ -1041,7 +1069,11 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     client->owing = client->phase == TOKENPOOL_PRIV_ADVANCE ? 0 : client->debt;
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
-    client->asked = client->report_due = false;
+    if ((client->report >> 53 & 1) && client->peek_wait_ns) /* it waited, and said so: it is among those counted */
+        client->counted = (uint32_t)tokenpool_priv_after(client->epoch);
+    client->refused_ns = QOS_NEVER;
+    if (client->telling == TOKENPOOL_PRIV_DUE)
+        client->telling = TOKENPOOL_PRIV_TOLD;
     client->declared = QOS_UNLIMITED; /* a report under way is of the past */
     client->span_ns = 0;
     client->state = TOKENPOOL_PRIV_IN_WATCH;
@@ -1124,7 +1156,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *cl
     bool idled = tokenpool_client_priv_idled(client);
     if (more && client->waited_ns > client->head.period_ns / (idled ? 8 : 64))
         return 3;
-    if (more && !idled && (client->queued > done / 50 || (client->waiting && client->asked)))
+    if (more && !idled && (client->queued > done / 50 || client->refused_ns != QOS_NEVER))
         return 2;
     return !tokenpool_client_priv_still(client, need);
 }
@@ -1165,7 +1197,7 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
     if ((returned > step && returned >= reported_left / 3) || (reported_left > step && left <= reported_left / 4) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
         early || turns || behind || tokenpool_client_priv_ends(client))
-        client->report_due = true;
+        tokenpool_client_priv_owe(client);
 }
 
 QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client);
@@ -1208,7 +1240,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         tokenpool_client_priv_alone(client);
     }
     if (tokenpool_client_priv_has(client) && now_ns >= client->next_tick_ns) {
-        bool waits = client->waiting && client->asked, takes = tokenpool_client_priv_spent(client) != client->published;
+        bool waits = client->refused_ns != QOS_NEVER, takes = tokenpool_client_priv_spent(client) != client->published;
         if (waits || takes || client->queued || tokenpool_client_priv_own(client) > client->completed)
             client->busy_ns = now_ns;
         if (waits) {
@@ -1222,7 +1254,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         /* Perhaps the last call before the deadline: a look, of long epochs in each eighth where it costs a message. A
          * clock that hid time is found. */
         if (now_ns < client->due_ns && client->due_ns - now_ns <= qos_elapsed_ns(client->tick_ns, now_ns) &&
-            (client->shared || client->seen % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))
+            (client->shared || client->epoch % 8 == 0 || client->head.period_ns <= TOKENPOOL_PRIV_SHORT_NS))
             client->period_at_ns = now_ns;
         tokenpool_client_priv_publish(client);
         tokenpool_client_priv_consider(client);
@@ -1234,9 +1266,15 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
 QOS_PRIV void tokenpool_client_priv_arm(struct tokenpool_client *client)
 {
     uint64_t until_ns = qos_min(tokenpool_client_priv_until_ns(client), client->period_at_ns);
+    QOS_ASSERT(!client->debt || !tokenpool_client_held(client)); /* invariants 1 and 5 */
+    QOS_ASSERT(client->waiting || client->refused_ns == QOS_NEVER);
+    QOS_ASSERT(
+        tokenpool_client_priv_has(client) ||
+        (!tokenpool_client_held(client) && client->telling != TOKENPOOL_PRIV_DUE && client->refused_ns == QOS_NEVER));
     client->base_ns = client->now_ns;
     client->span_ns = 0;
-    if (tokenpool_client_priv_has(client) && !client->report_due && client->held <= client->head.client_capacity)
+    if (tokenpool_client_priv_has(client) && client->telling == TOKENPOOL_PRIV_TOLD &&
+        client->held <= client->head.client_capacity)
         client->span_ns = qos_elapsed_ns(client->now_ns, qos_min(until_ns, client->next_tick_ns));
 }
 
@@ -1261,6 +1299,7 @@ QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *c
     client->id = id;
     client->generation = generation;
     client->trial_gap = 1;
+    client->refused_ns = QOS_NEVER;
     return QOS_OK;
 }
 
@@ -1343,7 +1382,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *c
             phase == TOKENPOOL_PRIV_FINAL ? limit : reported + tokenpool_client_priv_unreported(client, reservation);
     if (phase == TOKENPOOL_PRIV_ADVANCE && !(client->head.flags & TOKENPOOL_GO_ON)) /* a stray store */
         phase = TOKENPOOL_PRIV_LAST;
-    if (client->report >> 59 == tokenpool_priv_tag(client->seen)) {
+    if (client->report >> 59 == tokenpool_priv_tag(tokenpool_client_priv_seen(client))) {
         *kept = qos_min(reservation, client->report >> 26 & TOKENPOOL_TOKENS_MAX);
         *spent += qos_min(reported, limit == TOKENPOOL_TOKENS_MAX ? *kept : limit);
         return phase == TOKENPOOL_PRIV_ADVANCE ? phase : TOKENPOOL_PRIV_LAST;
@@ -1353,17 +1392,20 @@ QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *c
     return TOKENPOOL_PRIV_LAST;
 }
 
-/* Begins the epoch `seen` by its terms. Tokens claimed early from its pool count. */
+/* A pool of this epoch in which nothing is left. */
+QOS_PRIV uint64_t tokenpool_client_priv_empty(const struct tokenpool_client *client)
+{
+    return tokenpool_priv_word(0, client->epoch, 0);
+}
+
+/* Begins the epoch seen last by its terms. Tokens claimed early from its pool count. */
 QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 {
-    bool early = client->early_epoch == client->seen;
+    uint32_t epoch = tokenpool_client_priv_seen(client);
+    bool early = client->early && tokenpool_word_epoch(client->early) == epoch;
     uint64_t kept, spent;
     (void)tokenpool_client_priv_opening(client, &kept, &spent);
-    /* The monitor counted those that waited in the epoch before. Who was not among them may be one of many. */
-    client->crowd = client->head.clients > TOKENPOOL_PRIV_CROWD &&
-                    (client->crowded || !client->peek_wait_ns || (client->report >> 52 & 3) < 2 ||
-                     tokenpool_priv_after(client->epoch) != client->seen);
-    client->epoch = client->seen;
+    client->epoch = epoch;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     if (tokenpool_priv_rests(client->writing)) { /* what S grew by at a start counts as spent */
         client->state = TOKENPOOL_PRIV_IN_REST;
@@ -1373,31 +1415,31 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
         client->state = TOKENPOOL_PRIV_IN_RISE;
     if (!client->attached && client->state != TOKENPOOL_PRIV_IN_REST)
         client->busy_ns = client->now_ns;
-    client->may_claim = early ? tokenpool_word_count(client->pool) > 0 : !client->fresh;
+    client->claim = 0;
+    client->pool = early ? client->early : 0;
+    if (!early && (client->fresh || (!client->attached && client->report >> 59))) /* or a former engine emptied it */
+        client->pool = tokenpool_client_priv_empty(client);
     if (client->fresh)
         client->fresh--;
-    if (client->early_epoch && !early && !client->fresh) /* that claim was of a later pool */
+    if (client->early && !early && !client->fresh) /* that claim was of a later pool */
         client->fresh = 1;
     client->peek_at_ns = client->peek_wait_ns = 0;
     client->reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
     client->limit = tokenpool_priv_limit(client->seen_terms);
     client->kept = client->reported_kept = kept;
     client->gained = early ? client->early_tokens : 0;
-    if (!client->attached && client->report >> 59) /* a former engine: it may have emptied the pool */
-        client->may_claim = false;
-    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(client->seen))
+    if (!client->attached && client->report >> 59 == tokenpool_priv_tag(epoch))
         client->gained += qos_sat_sub(spent - client->carried, kept);
     client->carried = spent; /* not its own: put_back */
     if (!early)
         client->tickets = 0;
-    client->early_epoch = 0;
+    client->early = 0;
     client->completed = client->share = 0;
     client->surplus = QOS_UNLIMITED;
     client->slack = qos_min(client->slack, client->reservation);
     client->allowance = client->held = client->locked = 0;
     client->debt = client->published = spent;
     client->published_borrowed = qos_sat_sub(spent, kept);
-    client->report_due = false;
     client->phase = TOKENPOOL_PRIV_EARLY;
     client->begin_ns = client->now_ns;
     client->idle_ns = client->waited_ns = 0;
@@ -1408,15 +1450,14 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
 /* TOKENPOOL_GO_ON: no monitor started the next period. The engine renews its reservation; it does not use the pool. */
 QOS_PRIV void tokenpool_client_priv_alone(struct tokenpool_client *client)
 {
-    client->early_epoch = 0;
+    client->early = 0;
     client->carried = client->owing = client->debt; /* an advance is T old */
     tokenpool_client_priv_begin(client);
     client->state = TOKENPOOL_PRIV_IN_ALONE;
-    client->may_claim = false;
     client->end_ns = qos_sat_add(client->now_ns, client->head.period_ns);
     client->reported_spent = client->lease_end = 0; /* it reports first */
     tokenpool_client_priv_allow(client);
-    client->report_due = true;
+    tokenpool_client_priv_owe(client);
 }
 
 /* When the period word is read again: the longer the next epoch is overdue, the later. */
@@ -1437,10 +1478,10 @@ QOS_PRIV uint64_t tokenpool_client_priv_look_ns(const struct tokenpool_client *c
 QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, uint64_t period)
 {
     uint64_t life_ns = client->head.period_ns - client->head.period_ns / 4096, links = 1; /* T less the clocks' drift */
-    uint32_t epoch = tokenpool_priv_period_epoch(period), takeovers = (uint32_t)period & 0xfeu;
+    uint32_t epoch = tokenpool_priv_period_epoch(period), seen = tokenpool_client_priv_seen(client);
     uint64_t begin_ns; /* of the epoch, at the latest */
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
-    if (!tokenpool_priv_period_valid(period) && (period || client->seen)) { /* a stray store; the monitor repairs it */
+    if (!tokenpool_priv_period_valid(period) && (period || seen)) { /* a stray store; the monitor repairs it */
         client->due_ns = qos_default(client->due_ns, client->op_ns);
         return;
     }
@@ -1450,11 +1491,11 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         client->period_at_ns = qos_sat_add(client->op_ns, client->head.period_ns / 8);
         return;
     }
-    if (epoch != client->seen) {
+    if (epoch != seen) {
         tokenpool_client_priv_lapse(client);
         begin_ns = client->op_ns;
-        if (takeovers == client->takeovers && epoch > client->seen && epoch - client->seen < 1024) {
-            links = epoch - client->seen; /* each one T long; a takeover may skip a number */
+        if (((period ^ client->period) & TOKENPOOL_PRIV_TAKEOVERS) == 0 && epoch > seen && epoch - seen < 1024) {
+            links = epoch - seen; /* each one T long; a takeover may skip a number */
             if (client->due_ns && client->end_ns >= client->deadline_ns) /* the one before ended in time */
                 begin_ns = qos_min(begin_ns, qos_sat_add(client->end_ns, (links - 1) * life_ns));
         }
@@ -1469,9 +1510,7 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
         client->end_ns = qos_sat_add(begin_ns, life_ns);
         if (client->due_ns && qos_elapsed_ns(client->due_ns, client->end_ns) <= client->head.period_ns / 512)
             client->end_ns = client->due_ns;
-        client->seen = epoch;
-        client->takeovers = takeovers;
-        client->crowded = (period & TOKENPOOL_PRIV_CROWDED) != 0;
+        client->period = period;
         client->first_ns = 0;
     }
     client->seen_ns = client->op_ns;
@@ -1490,19 +1529,19 @@ QOS_PRIV void tokenpool_client_priv_saw_period(struct tokenpool_client *client, 
 
 QOS_PRIV void tokenpool_client_priv_saw_terms(struct tokenpool_client *client, uint64_t terms)
 {
-    uint32_t generation = tokenpool_priv_generation(terms);
+    uint32_t generation = tokenpool_priv_generation(terms), seen = tokenpool_client_priv_seen(client);
     client->state = TOKENPOOL_PRIV_IN_WATCH;
     client->period_at_ns = qos_sat_add(client->op_ns, client->head.poll_ns);
-    if ((terms & 0x1fu) != tokenpool_priv_tag(client->seen)) /* of another epoch, or a stray store */
+    if ((terms & 0x1fu) != tokenpool_priv_tag(seen)) /* of another epoch, or a stray store */
         return;
     if (client->generation == 0 && tokenpool_priv_limit(terms))
         client->generation = generation;
     client->seen_terms = terms;
     if (client->generation && generation != client->generation) {
         client->state = TOKENPOOL_PRIV_IN_OUT;
-        client->epoch = client->seen;
+        client->epoch = seen;
     } else if (tokenpool_priv_limit(terms) == 0) { /* not joined in this epoch */
-        client->epoch = client->seen;
+        client->epoch = seen;
     } else {
         client->state = TOKENPOOL_PRIV_IN_OPEN;
         return;
@@ -1514,16 +1553,17 @@ QOS_PRIV void tokenpool_client_priv_saw_terms(struct tokenpool_client *client, u
 QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, uint64_t answer)
 {
     bool opening = client->state == TOKENPOOL_PRIV_IN_OPEN, swapped = answer == client->report;
+    bool lost = client->telling == TOKENPOOL_PRIV_LOST;
     /* What it did not write is another engine's, or all but the incarnation was cleared by the monitor. Incarnations
      * repeat after seven. */
-    bool own = swapped || answer == (uint64_t)client->attached << 56 || (client->unsure && answer == client->writing);
+    bool own = swapped || answer == (uint64_t)client->attached << 56 || (lost && answer == client->writing);
     if (client->attached && !own) {
         tokenpool_client_priv_lapse(client);
         client->state = TOKENPOOL_PRIV_IN_FENCED;
         return;
     }
-    if (client->unsure) {
-        client->unsure = false;
+    if (lost) {
+        client->telling = tokenpool_client_priv_has(client) ? TOKENPOOL_PRIV_DUE : TOKENPOOL_PRIV_TOLD;
         client->report = answer;
         return;
     }
@@ -1542,7 +1582,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
     }
     if (client->declared == QOS_UNLIMITED)
         return;
-    client->report_due = false;
+    client->telling = TOKENPOOL_PRIV_TOLD;
     client->reported_kept = qos_min(client->writing >> 26 & TOKENPOOL_TOKENS_MAX, client->reservation);
     if ((client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES)
         client->state = TOKENPOOL_PRIV_IN_RISE;
@@ -1557,12 +1597,10 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
 {
     uint64_t left = tokenpool_word_epoch(level) == client->epoch ? level >> 32 : 0;
     uint64_t part = (client->reservation * left + TOKENPOOL_PRIV_FULL - 1) / TOKENPOOL_PRIV_FULL; /* below 2^58 */
-    if (client->state != TOKENPOOL_PRIV_IN_RISE) /* the epoch ended meanwhile */
-        return;
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. */
     client->kept = qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client)));
-    client->report_due = true;
+    tokenpool_client_priv_owe(client);
     tokenpool_client_priv_lease(client, client->reported_spent);
 }
 
@@ -1578,7 +1616,9 @@ QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *clien
  * takes what is left. */
 QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
 {
-    bool crowd = client->crowd;
+    /* The monitor counted those that waited in the epoch before. Who was not among them may be one of many. */
+    bool crowd = client->head.clients > TOKENPOOL_PRIV_CROWD &&
+                 ((client->period & TOKENPOOL_PRIV_CROWDED) || client->counted != client->epoch);
     uint64_t left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
     uint64_t tick_ns = tokenpool_priv_interval_ns(client->head.check_ns, client->head.period_ns, left_ns);
     uint64_t least_ns = crowd ? 16 * tick_ns : client->head.poll_ns;
@@ -1587,12 +1627,17 @@ QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
     client->peek_at_ns = qos_sat_add(client->now_ns, client->peek_wait_ns);
 }
 
+/* Invariant 3. */
+QOS_PRIV bool tokenpool_client_priv_may_claim(const struct tokenpool_client *client)
+{
+    return !client->pool || tokenpool_word_count(client->pool) > (int64_t)client->claim;
+}
+
 /* A read or an answer of the pool word decides about the next claim. */
-QOS_PRIV void tokenpool_client_priv_saw_pool(struct tokenpool_client *client, uint64_t pool, uint64_t taken)
+QOS_PRIV void tokenpool_client_priv_saw_pool(struct tokenpool_client *client, uint64_t pool)
 {
     bool known = tokenpool_word_epoch(pool) == client->epoch;
-    client->pool = pool;
-    client->may_claim = known && tokenpool_word_count(pool) > (int64_t)taken;
+    client->pool = known ? pool : tokenpool_client_priv_empty(client);
     if (!known)
         tokenpool_client_hint(client);
     tokenpool_client_priv_wait(client);
@@ -1615,15 +1660,14 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
         client->peek_wait_ns = client->peek_at_ns = 0;
     }
     if (epoch != client->epoch) { /* a new period, not known yet: the tokens are kept for it */
-        tokenpool_client_priv_saw_pool(client, pool, client->claim);
-        client->pool = tokenpool_priv_word((int64_t)qos_wrap_sub((uint64_t)count, client->claim), epoch, 0);
-        client->early_epoch = epoch;
+        tokenpool_client_priv_saw_pool(client, pool);
+        client->early = tokenpool_priv_word((int64_t)qos_wrap_sub((uint64_t)count, client->claim), epoch, 0);
         client->early_tokens = got;
     } else if (!ordered) {
         client->gained += got;
         if (got)
             client->peek_wait_ns = 0;
-        tokenpool_client_priv_saw_pool(client, pool, client->claim);
+        tokenpool_client_priv_saw_pool(client, pool);
         tokenpool_client_priv_allow(client);
     }
 }
@@ -1646,7 +1690,7 @@ QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, 
                       tokenpool_priv_interval_ns(client->head.period_ns / 128 + 1, client->head.period_ns,
                                                  qos_elapsed_ns(client->now_ns, client->end_ns)));
     client->peek_at_ns = qos_sat_add(client->now_ns, wait_ns);
-    if (tokenpool_word_epoch(served) != client->epoch || !tokenpool_client_priv_holds(client) || client->early_epoch)
+    if (tokenpool_word_epoch(served) != client->epoch || !tokenpool_client_priv_holds(client) || client->early)
         return;
     client->ticket += n;
     client->tickets -= n;
@@ -1681,11 +1725,11 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
     if (large && lack > room)
         return QOS_NEVER;
     *what = TOKENPOOL_PRIV_PEEK;
-    if (!client->may_claim)
+    if (!tokenpool_client_priv_may_claim(client))
         return client->peek_at_ns;
     if (!large) {
         *what = TOKENPOOL_PRIV_CLAIM;
-    } else if (tokenpool_word_epoch(client->pool) == client->epoch) {
+    } else if (client->pool) {
         if (tokenpool_word_count(client->pool) < (int64_t)lack)
             return client->peek_at_ns;
         *what = TOKENPOOL_PRIV_CLAIM_ALL;
@@ -1717,7 +1761,8 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
         return at;
     /* Behind a transport who rests rises in the next epoch, if that is near: it would get no token before. */
     if (!(late && client->state == TOKENPOOL_PRIV_IN_REST && client->phase >= TOKENPOOL_PRIV_LAST) &&
-        (client->report_due || (need > client->held && client->locked && need <= tokenpool_client_held(client)))) {
+        (client->telling != TOKENPOOL_PRIV_TOLD ||
+         (need > client->held && client->locked && need <= tokenpool_client_held(client)))) {
         *what = TOKENPOOL_PRIV_REPORT;
         return 0;
     }
@@ -1742,7 +1787,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
 }
 
 /* K and S are exact. The last report of a period carries N, and K + G of who returned nothing. */
-QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
+QOS_PRIV_NOINLINE uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
     uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
     bool rises;
@@ -1753,7 +1798,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, 
     rises = demand && client->state == TOKENPOOL_PRIV_IN_REST;
     if (client->state == TOKENPOOL_PRIV_IN_OPEN) {
         phase = tokenpool_client_priv_opening(client, &kept, &spent);
-        epoch = client->seen;
+        epoch = tokenpool_client_priv_seen(client);
         /* from the report of a former engine, or its own, whose answer was lost */
         rises = demand && client->report >> 59 == tokenpool_priv_tag(epoch) &&
                 (tokenpool_priv_rests(client->report) || (client->report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES);
@@ -1786,7 +1831,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_batch(const struct tokenpool_client *cli
     int64_t count = tokenpool_word_count(client->pool);
     if (client->gained == 0)
         batch /= clients;
-    else if (tokenpool_word_epoch(client->pool) == client->epoch && count > 0)
+    else if (count > 0)
         batch = qos_min(batch, (uint64_t)count / clients);
     return qos_max(batch, tokenpool_client_priv_least(client));
 }
@@ -1803,7 +1848,7 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
     op->offset_bytes = TOKENPOOL_OFFSET_PERIOD;
     if (what == TOKENPOOL_PRIV_REPORT) { /* R1 */
         op->offset_bytes = tokenpool_storage_report(client->head.clients, client->id);
-        if (!client->unsure) { /* else it looks whether its last swap was performed */
+        if (client->telling != TOKENPOOL_PRIV_LOST) { /* else it looks whether its last swap was performed */
             client->writing = tokenpool_client_priv_report(client, need);
             if (client->state == TOKENPOOL_PRIV_IN_HOLD && tokenpool_priv_rests(client->writing))
                 client->state = TOKENPOOL_PRIV_IN_REST;
@@ -1831,6 +1876,7 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->operand = qos_wrap_sub(client->pool, client->claim << 32);
         qos_counter_add(&client->claims, 1);
     } else if (what == TOKENPOOL_PRIV_PEEK) {
+        client->claim = 0;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
     } else if (what == TOKENPOOL_PRIV_SERVED) {
         op->offset_bytes = TOKENPOOL_OFFSET_SERVED;
@@ -1873,13 +1919,15 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
         client->surplus = tokenpool_word_epoch(answer) == client->epoch ? answer >> 32 : TOKENPOOL_TOKENS_MAX;
         break;
     case TOKENPOOL_PRIV_SERVED: tokenpool_client_priv_saw_served(client, answer); break;
-    case TOKENPOOL_PRIV_PEEK: tokenpool_client_priv_saw_pool(client, answer, 0); break;
+    case TOKENPOOL_PRIV_PEEK: tokenpool_client_priv_saw_pool(client, answer); break;
     case TOKENPOOL_PRIV_CLAIM: tokenpool_client_priv_claimed(client, answer); break;
     case TOKENPOOL_PRIV_CLAIM_ALL:
-        if (answer == client->pool)
+        if (answer == client->pool) {
             tokenpool_client_priv_claimed(client, answer);
-        else /* another claim came first: the answer is a read */
-            tokenpool_client_priv_saw_pool(client, answer, 0);
+        } else { /* another claim came first: the answer is a read */
+            client->claim = 0;
+            tokenpool_client_priv_saw_pool(client, answer);
+        }
         break;
     default: break;
     }
@@ -1891,11 +1939,12 @@ QOS_API void tokenpool_client_fail(struct tokenpool_client *client)
     uint8_t what = client->pending;
     client->pending = TOKENPOOL_PRIV_NONE;
     if (what == TOKENPOOL_PRIV_CLAIM || what == TOKENPOOL_PRIV_CLAIM_ALL) { /* invariant 3: read before the next */
-        client->may_claim = false;
+        client->pool = tokenpool_client_priv_empty(client);
         client->peek_at_ns = 0;
         client->fresh = 2; /* it may have been of the pool of a period that is not known yet, or the one after */
     }
-    client->unsure = client->unsure || (client->attached && what == TOKENPOOL_PRIV_REPORT);
+    if (client->attached && what == TOKENPOOL_PRIV_REPORT)
+        client->telling = TOKENPOOL_PRIV_LOST;
     if (what == TOKENPOOL_PRIV_PERIOD)
         client->period_at_ns = qos_sat_add(client->now_ns, client->head.poll_ns);
     tokenpool_client_priv_arm(client); /* terms and reports: again at once */
@@ -1947,10 +1996,9 @@ QOS_PRIV QOS_COLD enum qos_status tokenpool_client_priv_take_slow(struct tokenpo
         qos_counter_add(&client->counters.refused, 1);
     if (client->kept < client->reservation)
         tokenpool_client_priv_regret(client, n);
-    if (!client->waiting || !client->asked)
+    if (client->refused_ns == QOS_NEVER)
         client->refused_ns = now_ns;
     client->waiting = (uint32_t)n;
-    client->asked = true;
     return lack > tokenpool_client_priv_room(client) ? QOS_ELIMIT : QOS_EAGAIN;
 }
 
@@ -1983,7 +2031,8 @@ QOS_API enum qos_status tokenpool_client_force(struct tokenpool_client *client, 
     debt = client->debt;
     if (tokenpool_client_priv_has(client)) /* the next engine may have what no report tells of */
         debt = qos_max(debt, qos_sat_sub(tokenpool_client_priv_spent(client), client->lease_end));
-    client->report_due = client->report_due || n > held;
+    if (n > held && tokenpool_client_priv_has(client))
+        tokenpool_client_priv_owe(client);
     if (n > held && (client->head.debt_max == 0 || debt > client->head.debt_max))
         return QOS_EDEBT;
     client->held = qos_sat_sub(held, n);
@@ -2093,16 +2142,22 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *
  *   A monitor is in one of eight roles. Each has one answer to "what is the next operation, and when".
  *
- *                                       swapped              T old
- *       init --> NEW --------> OPENING ---------> ACTIVE ----------> OPENING
- *                     at once   |  ^ ^             |  ^ a look tells
- *                   answer lost |  | | T old       |  | if it was performed
- *                               v  | HOLDING       v  |
- *       ACTIVE <-- performed - ASKING  ^         UNSURE   the answer of a SET was lost
- *                                      | swapped; no epoch yet: NEW
- *       resume ---------> TAKING ------+
- *                           ^ no heartbeat for lease_ns
- *                         WAITING <-- any but NEW of the six that have the storage: the period word is another's
+ *       init --> NEW --> OPENING ------> ACTIVE --> OPENING
+ *                         |  ^ ^          |  ^
+ *                         v  | HOLDING    v  |
+ *       ACTIVE <-------- ASKING  ^       UNSURE
+ *                                |
+ *       resume --------> TAKING -+--> NEW
+ *                          ^
+ *                        WAITING <-- any but NEW of the six that have the storage
+ *
+ *       NEW -> OPENING        at once                      ACTIVE -> UNSURE   the answer of a SET is lost
+ *       ACTIVE -> OPENING     its epoch is T old           UNSURE -> ACTIVE   a look tells if it was performed
+ *       HOLDING -> OPENING    another's epoch is T old     WAITING -> TAKING  no heartbeat for lease_ns
+ *       OPENING -> ACTIVE     swapped                      TAKING -> HOLDING  swapped
+ *       OPENING -> ASKING     the answer is lost           TAKING -> NEW      swapped; no epoch yet
+ *       ASKING -> ACTIVE      performed                    ACTIVE, UNSURE, HOLDING, OPENING, ASKING -> WAITING
+ *       ASKING -> OPENING     not performed                                   the period word is another's
  *
  *       NEW, OPENING     START: its epoch over or none, and the next one's counts ready
  *       ACTIVE, HOLDING  LOOK at each check, SET when the pool is to change; the running epoch is its own, or another's

@@ -1,5 +1,5 @@
-// proves: each arrow of the drawings of tokenpool.h, the engine's nine states and the monitor's eight roles, is
-// proves: taken by its name; the state is seen from outside, by the next operation
+// proves: each arrow that tokenpool.h lists of the engine's nine states and the monitor's eight roles is taken by its
+// proves: name (tests/build/arrows.sh compares the lists); the state is seen from outside, by the next operation
 #include "unit/tokenpool_rig.h"
 
 enum state { WATCH, TERMS, OPEN, HOLD, FENCED, NOTHING };
@@ -58,6 +58,28 @@ static void hold(uint64_t now)
     CHECK(rig_client(&a).running && tokenpool_client_held(&a) == 40);
 }
 
+static void another_storage(uint64_t now)
+{
+    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
+    rig_run(&monitor, now);
+    tokenpool_client_hint(&a);
+    CHECK_EQ(next(now), WATCH);
+    answer();
+    CHECK(rig_client(&a).stale && tokenpool_client_next_ns(&a, now, 1) != QOS_NEVER);
+}
+
+/* A take of n: it finds that another engine has the slot. */
+static void fenced(uint64_t now, uint64_t n)
+{
+    struct tokenpool_client b;
+    CHECK_EQ(tokenpool_client_attach(&b, 0, 0, storage, sizeof storage), QOS_OK);
+    tokenpool_client_run(&b, now, 0);
+    CHECK_EQ(tokenpool_client_take(&a, now, n), QOS_EAGAIN);
+    CHECK(tokenpool_client_next(&a, now, n, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
+    answer();
+    CHECK_EQ(next(now + MS), FENCED);
+}
+
 static void test_engine(void)
 {
     struct tokenpool_client b;
@@ -100,12 +122,7 @@ static void test_engine(void)
     CHECK_CONTEXT("HOLD -> FENCED: another engine has the slot");
     base(0);
     hold(0);
-    CHECK_EQ(tokenpool_client_attach(&b, 0, 0, storage, sizeof storage), QOS_OK);
-    tokenpool_client_run(&b, MS, 0);
-    CHECK_EQ(tokenpool_client_take(&a, MS, 30), QOS_EAGAIN); /* more than it may spend before it reports */
-    CHECK(tokenpool_client_next(&a, MS, 30, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
-    answer();
-    CHECK_EQ(next(2 * MS), FENCED);
+    fenced(MS, 30); /* more than it may spend before it reports */
     CHECK_CONTEXT("OPEN -> FENCED: another engine got the slot in the epoch before");
     base(0);
     hold(0);
@@ -123,12 +140,10 @@ static void test_engine(void)
     CHECK_CONTEXT("HOLD -> OUT: another storage");
     base(0);
     hold(0);
-    CHECK_EQ(tokenpool_monitor_init(&monitor, memory, sizeof memory, storage, sizeof storage, &config), QOS_OK);
-    rig_run(&monitor, MS);
-    tokenpool_client_hint(&a);
-    CHECK_EQ(next(MS), WATCH);
-    answer();
-    CHECK(rig_client(&a).stale && tokenpool_client_next_ns(&a, MS, 1) != QOS_NEVER);
+    another_storage(MS);
+    CHECK_CONTEXT("WATCH -> OUT: another storage");
+    base(0);
+    another_storage(0);
 }
 
 /* It has tokens, none of them in hand: the next operation of a take says which state. */
@@ -139,6 +154,24 @@ static bool takes_by(uint64_t now, enum tokenpool_kind kind, uint64_t offset_byt
     return tokenpool_client_next(&a, now, 1, &op) && op.kind == kind && op.offset_bytes == offset_bytes;
 }
 
+static void run(uint64_t now)
+{
+    while (tokenpool_client_next(&a, now, 0, &op))
+        answer();
+}
+
+/* To REST. Returns the time. */
+static uint64_t rest(uint32_t flags)
+{
+    uint64_t now;
+    base(flags);
+    hold(0);
+    for (now = MS; now < S / 8 + 4 * MS; now += MS)
+        run(now);
+    CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, 0);
+    return now;
+}
+
 static void test_rest(void)
 {
     const uint64_t report = tokenpool_storage_report(2, 0);
@@ -147,12 +180,10 @@ static void test_rest(void)
     hold(0);
     CHECK_EQ(tokenpool_client_take(&a, 0, 1), QOS_OK);
     tokenpool_client_complete(&a, 1);
-    while (tokenpool_client_next(&a, MS, 0, &op))
-        answer();
+    run(MS);
     CHECK_CONTEXT("HOLD -> REST: no take for T/8");
     for (now = MS; (storage[report / 8] >> 52 & 3) && now < S; now += MS)
-        while (tokenpool_client_next(&a, now, 0, &op))
-            answer();
+        run(now);
     CHECK_WITHIN(now, S / 8, S / 8 + 4 * MS);
     CHECK_CONTEXT("REST -> RISE: a take: reports so");
     CHECK(takes_by(now, TOKENPOOL_COMPARE_SWAP, report));
@@ -165,28 +196,20 @@ static void test_rest(void)
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
     CHECK_EQ(rig_client(&a).kept, 1 + 10);
 
-    CHECK_CONTEXT("OPEN -> REST: no take for T; REST -> WATCH, RISE -> WATCH: another epoch");
+    CHECK_CONTEXT("OPEN -> REST: no take for T; REST -> WATCH: another epoch");
     for (now += MS; now < 3 * S + 5 * MS; now += MS) {
         rig_run(&monitor, now);
-        while (tokenpool_client_next(&a, now, 0, &op))
-            answer();
+        run(now);
     }
     CHECK(rig_client(&a).epoch == 4 && (storage[report / 8] >> 52 & 3) == 0);
     CHECK(takes_by(now, TOKENPOOL_COMPARE_SWAP, report));
-    answer();
-    rig_run(&monitor, 4 * S);
-    tokenpool_client_hint(&a);
-    CHECK(tokenpool_client_next(&a, 4 * S, 1, &op));
-    answer();
-    CHECK_EQ(next(4 * S), WATCH);
+    CHECK_CONTEXT("REST -> OUT: another storage");
+    another_storage(rest(0));
+    CHECK_CONTEXT("REST -> FENCED: another engine has the slot");
+    fenced(rest(0), 1);
 
     CHECK_CONTEXT("OPEN -> RISE: from the report of one that rested");
-    base(0);
-    hold(0);
-    for (now = MS; now < S / 8 + 4 * MS; now += MS)
-        while (tokenpool_client_next(&a, now, 0, &op))
-            answer();
-    CHECK_EQ(storage[report / 8] >> 52 & 3, 0);
+    now = rest(0);
     attach(0);
     while (tokenpool_client_next(&a, now, 1, &op) && !rig_client(&a).running)
         answer();
@@ -197,9 +220,27 @@ static void test_rest(void)
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
 }
 
+/* From REST to ALONE: it takes what it may before it reports again. */
+static uint64_t alone(void)
+{
+    uint64_t now;
+    CHECK_CONTEXT("REST -> ALONE: T and an eighth without a monitor");
+    for (now = rest(TOKENPOOL_GO_ON); now < S + S / 4; now += MS)
+        run(now);
+    CHECK_EQ(tokenpool_client_take(&a, now, 10), QOS_OK);
+    CHECK_EQ(rig_client(&a).epoch, 1);
+    return now;
+}
+
 static void test_alone(void)
 {
     struct tokenpool_client c;
+    uint64_t now = alone();
+    CHECK_CONTEXT("ALONE -> FENCED: another engine has the slot");
+    fenced(now, 30);
+    now = alone();
+    CHECK_CONTEXT("ALONE -> OUT: another storage");
+    another_storage(now);
     rig_config(2, 10, 100, TOKENPOOL_GO_ON);
     rig_init();
     rig_join(0, 40, 40);
@@ -274,7 +315,7 @@ static void test_own_epochs(void)
     rig_config(2, 10, 100, 0);
     rig_init();
     rig_join(0, 40, 0);
-    CHECK_CONTEXT("init -> NEW -> OPENING: at once");
+    CHECK_CONTEXT("NEW -> OPENING: at once");
     CHECK(has(&monitor, 0) && act(&monitor, now) == START);
     CHECK_CONTEXT("OPENING -> ACTIVE: swapped");
     replied(&monitor);
@@ -293,7 +334,7 @@ static void test_own_epochs(void)
         CHECK_EQ(act(&monitor, now), NONE);
         CHECK_EQ(act(&monitor, now += MS), LOOK);
         replied(&monitor);
-        CHECK_CONTEXT("ASKING -> %s: a look tells", performed ? "ACTIVE" : "OPENING");
+        CHECK_CONTEXT("ASKING -> ACTIVE: performed; ASKING -> OPENING: not; here %u", performed);
         CHECK_EQ(act(&monitor, now), performed ? NONE : START);
         if (!performed)
             replied(&monitor);
@@ -319,7 +360,7 @@ static void test_takeovers(void)
     struct tokenpool_monitor_state state;
     uint64_t now = 0;
     base(0);
-    CHECK_CONTEXT("resume -> TAKING -> HOLDING: swapped, again after a claim");
+    CHECK_CONTEXT("TAKING -> HOLDING: swapped, again after a claim");
     resume();
     CHECK(!tokenpool_monitor_info(&second, &state) && !has(&second, 0));
     CHECK_EQ(act(&second, now += MS), LOOK);
@@ -333,12 +374,12 @@ static void test_takeovers(void)
     CHECK_CONTEXT("ACTIVE -> WAITING: the period word is another's");
     rig_run(&monitor, now += MS);
     CHECK(!rig_info().active);
-    CHECK_CONTEXT("HOLDING -> OPENING -> ACTIVE: the epoch is T old");
+    CHECK_CONTEXT("HOLDING -> OPENING: the epoch is T old");
     rig_run(&second, now);
     CHECK_EQ(act(&second, now += S), START);
     replied(&second);
     CHECK(has(&second, 100));
-    CHECK_CONTEXT("WAITING -> TAKING -> HOLDING: no heartbeat for lease_ns");
+    CHECK_CONTEXT("WAITING -> TAKING: no heartbeat for lease_ns");
     rig_run(&monitor, now += MS);
     CHECK(!rig_info().active);
     rig_run(&monitor, now += 20 * MS);
@@ -348,7 +389,7 @@ static void test_takeovers(void)
     rig_run(&second, now += MS);
     rig_run(&monitor, now += 20 * MS);
     CHECK(!rig_info().active && has(&second, 0));
-    CHECK_CONTEXT("TAKING -> NEW -> OPENING: no epoch yet; OPENING -> WAITING");
+    CHECK_CONTEXT("TAKING -> NEW: no epoch yet; OPENING -> WAITING: another took it");
     rig_init();
     CHECK_EQ(act(&monitor, now), START);
     resume();
@@ -367,7 +408,7 @@ static void test_replaced(void)
 {
     unsigned set;
     for (set = 0; set < 2; set++) {
-        CHECK_CONTEXT("%s -> WAITING", set ? "UNSURE" : "ASKING");
+        CHECK_CONTEXT("UNSURE -> WAITING, ASKING -> WAITING: another took it; here %u", set);
         base(0);
         claim(30);
         if (set) {
