@@ -4891,12 +4891,7 @@ HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id,
     return QOS_OK;
 }
 
-/* Not inlined: neither saves registers for the other. */
-QOS_PRIV_NOINLINE enum qos_status htb_priv_take_alone(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
-{
-    return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
-}
-
+/* Not inlined: the path of htb_take in other trees stays short. */
 QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
     id = htb_priv_resolve(tree, id, now_ns);
@@ -4909,7 +4904,7 @@ QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id,
     const bool is_short = qos_wrap_sub(n, 1) < QOS_TOKENS_MAX; /* who needs nothing passes at any level */
     now_ns = htb_priv_now(tree, now_ns);
     if (QOS_LIKELY(tree->detours == 0 && is_short))
-        return htb_priv_take_alone(tree, now_ns, id, n);
+        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
     if (tree->detours == HTB_PRIV_JOINED && is_short)
         return htb_priv_take_joined(tree, now_ns, id, n);
     return htb_priv_take_long(tree, now_ns, id, n);
