@@ -489,6 +489,9 @@ struct htb_priv_ring_entry {
     uint32_t up;          /* in the heap: parent */
     uint32_t rank : 5;    /* in the heap: that of leftist heaps; in the run: 0 */
     uint32_t weight : 20;
+    uint32_t returns : 6; /* class: it came back for claims of up to this size, see htb_priv_size_of; while `fresh`,
+                           * nothing is known */
+    uint32_t fresh : 1;
 };
 
 /* A node's other fields. */
@@ -653,8 +656,9 @@ struct htb_priv_flight {
 struct htb_priv_claim {
     uint64_t until_ns;
     uint64_t n[HTB_RESOURCES_MAX];
-    uint64_t times;     /* how many such requests go before the class that htb_priv_claims_before looked at */
-    uint32_t id, reach; /* its class; up to which node its limits pass it */
+    uint64_t times;      /* how many such requests go before the class that htb_priv_claims_before looked at */
+    uint32_t id, reach;  /* its class; up to which node its limits pass it */
+    bool returns, fresh; /* its class came back for one of this size; it is not known whether it does */
 };
 #define HTB_PRIV_CLAIMS_MAX 64u /* the bits of a set of claims */
 
@@ -779,8 +783,8 @@ struct htb_priv_way {
 };
 
 /* Defined in later chapters. */
-QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
-                                           int64_t level_sub, uint64_t some);
+QOS_PRIV_NOINLINE uint64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
+                                            int64_t level_sub, uint64_t some);
 QOS_PRIV_NOINLINE int64_t htb_priv_held(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
                                         uint32_t r);
 QOS_PRIV uint64_t htb_priv_exp2(uint16_t log);
@@ -986,8 +990,12 @@ HTB_PRIV_INLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, 
         int64_t level_sub = htb_priv_gate(tree, b, n[r]);
         if (n[r] == 0 || b->rate == QOS_UNLIMITED)
             continue;
-        if (QOS_UNLIKELY(some != 0))
-            level_sub = htb_priv_claimed(tree, b, r, level_sub, some);
+        if (QOS_UNLIKELY(some != 0)) {
+            const uint64_t claimed_sub = htb_priv_claimed(tree, b, r, level_sub, some);
+            if (claimed_sub == QOS_NEVER)
+                return QOS_NEVER;
+            level_sub = (int64_t)claimed_sub;
+        }
         if (b->level < level_sub)
             ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
     }
@@ -3460,6 +3468,8 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     else
         c->u.leaf.expires_ns = QOS_NEVER;
     c->burst_us = (uint32_t)((tree->set.burst_ns + 999) / 1000);
+    tree->turn[id].returns = 0;
+    tree->turn[id].fresh = 1;
     for (r = 0; r < tree->resources; r++) {
         if (r > 0)
             *htb_priv_sum_of(tree, id, r) = 0;
@@ -4487,9 +4497,13 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * whatever order they are asked, and the device stays busy if one of them does not come back.
  *
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
- *                      the claims before it need there; or is full, as claims may be more than it can hold. Those that
- *                      need a whole threshold do so together, not each. While a claim needs all that a bucket holds,
- *                      which the default never does, it earns as much again: so its rate is in use meanwhile
+ *                      the claims before it need there: those of classes that come back each, those of the others
+ *                      together the largest. If that is more than it can hold, the take waits for those that come
+ *                      back; if there are none, it passes when the bucket is full. While a claim needs all that a
+ *                      bucket holds, which the default never does, it earns as much again: so its rate is in use
+ *     a class comes    for claims of one size, a power of two, if it asked again within burst_ns of the time told; one
+ *     back             that it let end takes that back, for its size and more. As long as nothing is known of a class,
+ *                      its claim counts like those of classes that come back, if the bucket can hold all of these
  *     a claim needs    its n; and again for each request of that size that would go before the taker if the class had
  *                      so many, up to half the bucket for all claims: so who is late and asks first leaves the others
  *                      their part of what gathered meanwhile
@@ -4507,9 +4521,8 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * part.
  *
  * Nobody is woken. Claims that nobody comes for delay others by burst_ns at most, or until the bucket has what they
- * need; who needs a whole threshold, too, until those before it end. What they leave then, at most one bucket, goes to
- * who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX classes wait, the
- * first in the order have the claims. */
+ * need. What they leave then, at most one bucket, goes to who asks first; so does that of a class that changes or ends.
+ * If more than HTB_PRIV_CLAIMS_MAX classes wait, the first in the order have the claims. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
 QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id)
@@ -4533,30 +4546,38 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
     return tree->node[c->reach].depth > tree->node[group].depth ? QOS_NONE : htb_priv_child_to(tree, group, c->id);
 }
 
-/* level_sub, and what some claims need in resource r of the bucket: those of a whole threshold one together; not more
- * than it holds, or nothing would pass; half of it for more than one request of each, or all would wait until most
- * claims are over. */
-QOS_PRIV_NOINLINE int64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
-                                           int64_t level_sub, uint64_t some)
+/* level_sub, and what some claims need in resource r of the bucket: those of classes that come back each, those of the
+ * others together the largest. QOS_NEVER: it cannot hold so much, and one comes back; if none does, all that it holds
+ * is enough. For more than one request of each at most half of it, or all would wait until most claims are over. */
+QOS_PRIV_NOINLINE uint64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
+                                            int64_t level_sub, uint64_t some)
 {
-    const int64_t whole_sub = b->depth >> tree->half;
-    uint64_t more_sub = 0;
-    bool whole = false;
+    const uint64_t depth_sub = (uint64_t)b->depth;
+    uint64_t holds_sub = depth_sub, sum_sub = (uint64_t)level_sub, fresh_sub = 0, largest_sub = 0, more_sub = 0;
+    bool returns = false;
     for (; b->rate != 0 && some != 0; some &= some - 1) {
         const struct htb_priv_claim *c = &tree->claim[qos_ctz64(some)];
-        const int64_t needs_sub = htb_priv_gate(tree, b, c->n[r]);
-        if (c->times > 1)
+        const uint64_t needs_sub = (uint64_t)htb_priv_gate(tree, b, c->n[r]);
+        if (needs_sub == depth_sub)
+            holds_sub = 2 * depth_sub; /* see htb_priv_held */
+        if (c->returns || c->fresh)
             more_sub = qos_sat_add(more_sub, qos_sat_mul(c->n[r] * QOS_SUBTOKENS, c->times - 1));
-        if (needs_sub != 0 && needs_sub == whole_sub)
-            whole = true;
-        else
-            level_sub = level_sub < b->depth - needs_sub ? level_sub + needs_sub : b->depth;
+        if (c->returns && needs_sub != 0) {
+            returns = true;
+            sum_sub = qos_min(sum_sub + needs_sub, 2 * depth_sub + 1);
+        } else {
+            largest_sub = qos_max(largest_sub, needs_sub);
+            fresh_sub = qos_min(fresh_sub + (c->fresh ? needs_sub : 0), 2 * depth_sub + 1);
+        }
     }
-    if (whole)
-        level_sub = level_sub < whole_sub ? level_sub + whole_sub : 2 * whole_sub;
-    if (more_sub != 0 && level_sub < b->depth / 2)
-        level_sub += (int64_t)qos_min(more_sub, (uint64_t)(b->depth / 2 - level_sub));
-    return level_sub;
+    if (sum_sub + fresh_sub <= holds_sub)
+        largest_sub = qos_max(largest_sub, fresh_sub); /* nothing is known: each, if there is room for all */
+    sum_sub += largest_sub;
+    if (sum_sub > holds_sub)
+        return returns ? QOS_NEVER : holds_sub;
+    if (sum_sub < depth_sub / 2)
+        sum_sub = qos_min(qos_sat_add(sum_sub, more_sub), depth_sub / 2);
+    return sum_sub;
 }
 
 /* The depth of a bucket; twice that while a claim needs all that it holds. */
@@ -4744,6 +4765,29 @@ HTB_PRIV_INLINE uint64_t htb_priv_told_ns(const struct htb *tree, uint32_t id, c
     return send_ns;
 }
 
+/* The size of a request of a claim: the bits of what it costs in the rings. */
+QOS_PRIV uint32_t htb_priv_size_of(const struct htb *tree, const uint64_t *n)
+{
+    return 64u - qos_clz64(htb_priv_ring_cost(tree, n));
+}
+
+/* How long a class may come for its claim, from the time told on. */
+QOS_PRIV uint64_t htb_priv_claim_ns(const struct htb *tree, uint32_t id)
+{
+    return qos_min(tree->cls[id].burst_us, tree->cls[tree->classes].burst_us) * UINT64_C(1000);
+}
+
+/* A claim ends: did its class come back when it was told? */
+QOS_PRIV void htb_priv_learn(struct htb *tree, const struct htb_priv_claim *c, uint64_t now_ns)
+{
+    struct htb_priv_ring_entry *t = &tree->turn[c->id];
+    const uint32_t size = htb_priv_size_of(tree, c->n);
+    if (c->until_ns > now_ns && c->until_ns - now_ns > htb_priv_claim_ns(tree, c->id))
+        return; /* it was not told to come yet */
+    t->fresh = 0;
+    t->returns = (c->until_ns > now_ns ? qos_max(t->returns, size) : qos_min(t->returns, size - 1)) & 63u;
+}
+
 /* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. False: there were
  * none but these last. */
 QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
@@ -4753,6 +4797,8 @@ QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uin
     bool others = false;
     for (i = 0; i < tree->claims; i++) {
         const struct htb_priv_claim *c = &tree->claim[i];
+        if (c->until_ns <= now_ns || c->id == above)
+            htb_priv_learn(tree, c, now_ns);
         if (c->until_ns <= now_ns)
             continue;
         others = true;
@@ -4771,7 +4817,6 @@ QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uin
 QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way,
                                            const uint64_t *n, uint64_t now_ns)
 {
-    const uint64_t burst_ns = qos_min(tree->cls[id].burst_us, tree->cls[tree->classes].burst_us) * 1000;
     uint32_t at, i, last = 0;
     struct htb_priv_claim *c;
     if (way->blocked == id || way->send_ns == QOS_NEVER)
@@ -4796,7 +4841,9 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
     QOS_ASSERT(tree->claims <= qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX));
     c->id = id;
     c->reach = way->blocked == QOS_NONE ? tree->classes : way->blocked;
-    c->until_ns = qos_sat_add(qos_max(way->send_ns, now_ns), burst_ns);
+    c->fresh = tree->turn[id].fresh;
+    c->returns = htb_priv_size_of(tree, n) <= tree->turn[id].returns;
+    c->until_ns = qos_sat_add(qos_max(way->send_ns, now_ns), htb_priv_claim_ns(tree, id));
     for (i = 0; i < tree->resources; i++)
         c->n[i] = n[i];
 }

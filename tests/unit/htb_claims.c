@@ -185,9 +185,10 @@ static void whole_buckets(enum htb_bound bound, uint64_t size, uint64_t limit_pe
 }
 
 /* Tenants of a group (of this limit; 0: none) that ask every 60 ms, one after the other, and never come back cost nobody
- * much, also if each asks for all that a bucket holds: two beside them share what is left, and all is used. */
+ * much, also if each asks for all that a bucket holds: two beside them share what is left, of whatever sizes (an even part
+ * of all, if they ask for as much), and all is used. */
 static void never_come_back(uint32_t count, uint64_t size, uint32_t weight, uint64_t limit_per_s, uint64_t request_max,
-                            enum htb_bound bound)
+                            uint64_t first, uint64_t second, enum htb_bound bound)
 {
     struct htb_config config = config_of(bound);
     struct htb_class c = class_of(0, 0, limit_per_s);
@@ -195,8 +196,9 @@ static void never_come_back(uint32_t count, uint64_t size, uint32_t weight, uint
     struct loop l;
     uint64_t now;
     uint32_t id = 0;
-    CHECK_CONTEXT("%u that ask for %llu, weight %u, limit %llu, bound %d", count, (unsigned long long)size, weight,
-                  (unsigned long long)limit_per_s, (int)bound);
+    CHECK_CONTEXT("%u that ask for %llu, weight %u, limit %llu, beside %llu and %llu, bound %d", count,
+                  (unsigned long long)size, weight, (unsigned long long)limit_per_s, (unsigned long long)first,
+                  (unsigned long long)second, (int)bound);
     config.request_max_tokens = request_max;
     config.maximize_interval_ns = MS;
     config.maximize_rate_max = config.rate_per_s[0];
@@ -205,7 +207,8 @@ static void never_come_back(uint32_t count, uint64_t size, uint32_t weight, uint
     c.group = true;
     c.rate_per_s[0] = rate / 2;
     CHECK_EQ(htb_reserve(&l.w.tree, 0, TENANTS - 1, &c, NULL), QOS_OK);
-    l.size[1] = l.size[2] = 16384;
+    l.size[1] = first;
+    l.size[2] = second;
     for (id = 1; id < 3 + count; id++) {
         reserve_weight(&l, id, TENANTS - 1, id < 3 ? 1 : weight);
         l.weight[id] = 0;
@@ -216,9 +219,10 @@ static void never_come_back(uint32_t count, uint64_t size, uint32_t weight, uint
         (void)htb_maximize(&l.w.tree, now, true); /* it looks at the buckets, and changes nothing */
         loop_until(&l, now, now + 60 * MS / count);
     }
-    CHECK_GE(stats_of(&l.w, QOS_NONE).granted + size, seconds * rate * 998 / 1000);
-    CHECK_GE(l.got[1] + l.got[2], seconds * rate / 10 * 8);
-    CHECK_WITHIN((double)l.got[1], (double)l.got[2] - 2 * 16384, (double)l.got[2] + 2 * 16384);
+    CHECK_GE(stats_of(&l.w, QOS_NONE).granted + size + second, seconds * rate * 998 / 1000);
+    CHECK_GE(l.got[1] + l.got[2], first == size ? seconds * rate * 2 / (2 + count) : seconds * rate / 10 * 8);
+    CHECK_WITHIN((double)l.got[1], (double)l.got[2] - (double)(first + second),
+                 (double)l.got[2] + (double)(first + second));
     world_close(&l.w);
 }
 
@@ -509,12 +513,15 @@ int main(void)
         whole_buckets(b, 400000, 0);
         whole_buckets(b, 1000000, 0);
         whole_buckets(b, 1000000, 20000000);
-        never_come_back(1, 65536, 1, 0, 0, b);
-        never_come_back(30, 400000, 1, 0, 0, b);
-        never_come_back(1, 400000, 4, 0, QOS_NOTHING, b);
-        never_come_back(8, 600000, 1, 0, 200000, b);
-        never_come_back(30, 400000, 4, 0, QOS_NOTHING, b);
-        never_come_back(100, 200000, 1, 20000000, QOS_NOTHING, b);
+        never_come_back(1, 65536, 1, 0, 0, 16384, 16384, b);
+        never_come_back(30, 400000, 1, 0, 0, 16384, 16384, b);
+        never_come_back(1, 400000, 4, 0, QOS_NOTHING, 16384, 16384, b);
+        never_come_back(8, 600000, 1, 0, 200000, 16384, 16384, b);
+        never_come_back(30, 400000, 4, 0, QOS_NOTHING, 16384, 16384, b);
+        never_come_back(100, 200000, 1, 20000000, QOS_NOTHING, 16384, 16384, b);
+        never_come_back(30, 300000, 1, 0, 0, 16384, 16384, b);
+        never_come_back(30, 400000, 1, 0, 0, 400000, 400000, b);
+        never_come_back(30, 400000, 10, 0, QOS_NOTHING, 4096, 400000, b);
         behind_the_queues(b, 1);
         behind_the_queues(b, 2);
         groups(true, b);

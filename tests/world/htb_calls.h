@@ -31,8 +31,9 @@ struct acc_bucket {
 };
 struct acc_claim {
     bool on, sure; /* sure: its reach is known */
-    uint64_t n[HTB_RESOURCES_MAX], until;
+    uint64_t n[HTB_RESOURCES_MAX], until, burst;
     uint32_t reach;
+    enum tri returns, fresh;
 };
 struct acc_node {
     bool used, group, former, over; /* over: it has expired, and may have ended */
@@ -42,6 +43,8 @@ struct acc_node {
     struct acc_bucket rate[HTB_RESOURCES_MAX], limit[HTB_RESOURCES_MAX];
     wide tag, clock;
     struct acc_claim claim;
+    uint32_t comes_low, comes_high;       /* it came back for claims of less than 2^ this */
+    enum tri fresh;                       /* and nothing is known of it */
     uint32_t up, generation, outstanding; /* up: the parent, as an index */
     uint64_t granted, borrowed, refused, waited;
     bool waited_unsure;
@@ -312,39 +315,77 @@ static enum tri acc_counts(uint32_t c, uint32_t id, uint32_t i, uint64_t ns, wid
     return most < -slop ? NO : least > slop ? first : MAYBE;
 }
 
+/* What claims need of a bucket: of the classes that come back each, of the others the largest one; or, while nothing is
+ * known of some, each of these if all have room. `wait`: more than there is room for, behind one that comes back. */
+struct acc_claimed {
+    wide sum, fresh, largest, more, room;
+    bool returns;
+};
+
+static void acc_claim_adds(struct acc_claimed *a, wide need, wide depth, wide more, bool returns, bool fresh)
+{
+    if (need == depth && need != 0)
+        a->room = 2 * depth;
+    a->sum += returns ? need : 0;
+    a->fresh += fresh && !returns ? need : 0;
+    a->largest = returns ? a->largest : acc_largest(a->largest, need);
+    a->more += returns || fresh ? more : 0;
+    a->returns = a->returns || (returns && need != 0);
+}
+
+static bool acc_claim_all(struct acc_claimed *a, wide depth, wide *level)
+{
+    const bool each = a->sum + a->fresh <= a->room;
+    *level = a->sum + (each ? acc_largest(a->fresh, a->largest) : a->largest);
+    if (*level > a->room && a->returns)
+        return false;
+    *level = acc_least(*level, a->room);
+    *level = acc_largest(*level, acc_least(*level + a->more, depth / 2));
+    return true;
+}
+
 static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint32_t id, uint64_t n, uint64_t ns)
 {
-    const wide most = acc.half ? b->depth / 2 : b->depth; /* who goes first need so much each: all so much together */
-    wide low = acc_need(b, n), high = low, more_low = 0, more_high = 0, level;
-    bool whole = false, may_whole = false;
+    struct acc_claimed low, high; /* the least and the most that may be needed */
+    wide level, need_low, need_high;
+    bool unsure = false;
     uint32_t c;
     if (b->rate == 0)
         return NO;
+    memset(&low, 0, sizeof low);
+    low.sum = acc_need(b, n);
+    low.room = b->depth;
+    high = low;
     for (c = 0; c < acc.classes && i != id; c++)
         if (acc.node[c].claim.on && c != id && acc_claims(c, i, ns)) {
-            wide few, many;
+            const struct acc_claim *claim = &acc.node[c].claim;
+            wide few, many, token = (wide)claim->n[r] * ACC_TOKEN;
             enum tri first = acc_counts(c, id, i, ns, &few, &many);
-            wide need = acc_need(b, acc.node[c].claim.n[r]);
+            const bool sure = first == YES && claim->sure && !acc_ends_by(c, ns);
+            wide need = acc_need(b, claim->n[r]);
             if (first != NO) {
-                high += need == most ? 0 : need;
-                more_high += (many - 1) * (wide)acc.node[c].claim.n[r] * ACC_TOKEN;
-                may_whole = may_whole || (need == most && need != 0);
+                acc_claim_adds(&high, need, b->depth, (many - 1) * token, claim->returns != NO, claim->fresh != NO);
+                unsure = unsure || !sure || claim->returns == MAYBE || claim->fresh == MAYBE;
             }
-            if (first == YES && acc.node[c].claim.sure && !acc_ends_by(c, ns)) {
-                low += need == most ? 0 : need;
-                more_low += (few - 1) * (wide)acc.node[c].claim.n[r] * ACC_TOKEN;
-                whole = whole || (need == most && need != 0);
-            }
+            if (sure)
+                acc_claim_adds(&low, need, b->depth, (few - 1) * token, claim->returns == YES, claim->fresh == YES);
         }
-    low = whole ? acc_least(low + most, 2 * most) : acc_least(low, b->depth);
-    high = may_whole ? acc_least(high + most, 2 * most) : acc_least(high, b->depth);
-    /* all but the first ones of each count up to half the bucket */
-    low = acc_largest(low, acc_least(low + more_low, b->depth / 2));
-    high = acc_largest(high, acc_least(high + more_high, b->depth / 2));
+    if (unsure) {
+        const wide most = high.room;
+        if (high.sum + acc_largest(high.fresh, high.largest) > b->depth) { /* some of them may need more than all do */
+            high.sum = most;
+            high.fresh = high.largest = 0;
+            high.room = high.returns ? most - 1 : most;
+        }
+        low.fresh = 0;
+        low.room = low.returns ? most : low.room;
+    }
     level = acc_fill(b, b->low, ns, 0);
-    if (level >= high)
+    if (acc_claim_all(&high, b->depth, &need_high) && level >= need_high)
         return YES;
-    return acc_fill(b, b->high, ns, acc_held_ns(i, b, r)) < low ? NO : MAYBE;
+    if (!acc_claim_all(&low, b->depth, &need_low))
+        return NO;
+    return acc_fill(b, b->high, ns, acc_held_ns(i, b, r)) < need_low ? NO : MAYBE;
 }
 
 static enum tri acc_passes(uint32_t i, bool limit, uint32_t id, const uint64_t *n, uint64_t ns)
@@ -438,6 +479,37 @@ static wide acc_cost(const uint64_t *n)
     return acc_largest(1, acc.resources == 1 ? (wide)n[0] : acc_device_ns(n));
 }
 
+static uint32_t acc_bits(const uint64_t *n)
+{
+    const wide cost = acc_least(acc_cost(n), ACC_MANY);
+    uint32_t bits = 0;
+    while (cost >> bits != 0)
+        bits++;
+    return bits;
+}
+
+/* The claim of class c ends: it was let go, or the class came back when it was told, or asked before. */
+static void acc_learn(uint32_t c)
+{
+    struct acc_node *t = &acc.node[c];
+    const uint32_t bits = acc_bits(t->claim.n);
+    const bool unsure = t->claim.until == UINT64_MAX, gone = !unsure && acc.now >= t->claim.until;
+    const bool came = !unsure && !gone && t->claim.until - acc.now <= t->claim.burst;
+    if (gone || unsure)
+        t->comes_low = t->comes_low < bits ? t->comes_low : bits - 1;
+    if (gone)
+        t->comes_high = t->comes_high < bits ? t->comes_high : bits - 1;
+    if (came)
+        t->comes_low = t->comes_low > bits ? t->comes_low : bits;
+    if (came || unsure)
+        t->comes_high = t->comes_high > bits ? t->comes_high : bits;
+    if (came || gone)
+        t->fresh = NO;
+    else if (unsure && t->fresh == YES)
+        t->fresh = MAYBE;
+    t->claim.on = false;
+}
+
 /* While there are claims, what is borrowed moves the tags on; the clock of a ring does not pass those with claims. */
 static void acc_took(uint32_t id, uint32_t payer, const uint64_t *n)
 {
@@ -464,15 +536,19 @@ static void acc_took(uint32_t id, uint32_t payer, const uint64_t *n)
         acc.node[i].tag += acc_cost(n) * ACC_UNIT / (wide)acc.node[i].terms.weight;
         acc.slop += acc.resources > 1 ? ACC_UNIT : 64;
     }
-    acc.node[id].claim.on = false;
+    if (acc.node[id].claim.on)
+        acc_learn(id);
 }
 
 static void acc_end_claims(uint32_t above)
 {
     uint32_t c;
     for (c = 0; c < acc.classes; c++)
-        if (acc.node[c].claim.on && acc_below(c, above))
+        if (acc.node[c].claim.on && acc_below(c, above)) {
+            if (c == above || acc.now >= acc.node[c].claim.until)
+                acc_learn(c);
             acc.node[c].claim.on = false;
+        }
 }
 
 /* ---- terms ------------------------------------------------------------------------------------------------------- */
@@ -824,6 +900,8 @@ static void acc_reserve(bool change)
             acc_set(&c->limit[r], false, 0, 0);
         }
         c->used = c->former = true;
+        c->comes_low = c->comes_high = 0;
+        c->fresh = YES;
         c->group = t.group;
         c->to_tell = c->over = false;
         c->up = parent;
@@ -1100,7 +1178,8 @@ static void acc_take(void)
                  acc.step, id, n[0]);
     /* Its claim. */
     told = acc_ask_next(asked, n);
-    acc.node[id].claim.on = false;
+    if (acc.node[id].claim.on)
+        acc_learn(id);
     if (!WORLD_V02 && !(way.blocked == id && way.blocked_sure) && (told != QOS_NEVER || acc_ends_by(id, ACC_FAR_NS))) {
         struct acc_claim *c = &acc.node[id].claim;
         uint32_t at;
@@ -1109,7 +1188,10 @@ static void acc_take(void)
         c->on = true;
         c->sure = (way.blocked == ACC_NONE || way.blocked_sure) && way.passes != MAYBE;
         c->reach = way.blocked == ACC_NONE || !c->sure ? acc.root : way.blocked;
-        c->until = told + (uint64_t)acc_least(acc.node[id].terms.burst_ns, acc.node[acc.root].terms.burst_ns);
+        c->burst = (uint64_t)acc_least(acc.node[id].terms.burst_ns, acc.node[acc.root].terms.burst_ns);
+        c->until = told + c->burst;
+        c->fresh = acc.node[id].fresh;
+        c->returns = acc_bits(n) <= acc.node[id].comes_low ? YES : acc_bits(n) > acc.node[id].comes_high ? NO : MAYBE;
         if (acc_ends_by(id, told - acc.now)) { /* the time told is that of best effort */
             c->sure = false;
             c->until = UINT64_MAX;
@@ -1850,12 +1932,21 @@ static void acc_judge_queue(uint32_t id)
 
 static void acc_reset_clock(void)
 {
-    uint64_t to = acc_chance(500) ? acc.now / 2 : acc.now + acc_span();
+    const uint64_t was = acc.now, to = acc_chance(500) ? acc.now / 2 : acc.now + acc_span();
     uint32_t i;
     acc_see();
     htb_reset_clock(&acc_tree, to);
     acc_say("resets", 0, to);
     for (i = 0; i < acc.classes; i++) {
+        if (acc.node[i].claim.on && acc.now >= acc.node[i].claim.until) {
+            if (to < acc.node[i].claim.until) /* nobody may have looked in time */
+                acc.node[i].claim.until = UINT64_MAX;
+            acc_learn(i);
+        } else if (acc.node[i].claim.on && acc.node[i].claim.until != UINT64_MAX && to >= acc.node[i].claim.until) {
+            acc.now = to;
+            acc_learn(i);
+            acc.now = was;
+        }
         acc.node[i].claim.on = false;
         acc.node[i].over = acc.node[i].used && !acc.node[i].group && acc.node[i].terms.expires_ns &&
                            acc.node[i].terms.expires_ns <= to;
@@ -1984,6 +2075,7 @@ static void acc_press(void)
                     acc.lacked = way.passes == NO && way.blocked == ACC_NONE ? YES : acc.lacked == YES ? YES : MAYBE;
                     acc.node[0].claim.on = !WORLD_V02;
                     acc.node[0].claim.sure = false;
+                    acc.node[0].claim.returns = acc.node[0].claim.fresh = MAYBE;
                     acc.node[0].claim.reach = acc.root;
                     acc.node[0].claim.until = UINT64_MAX;
                     memcpy(acc.node[0].claim.n, n, sizeof n);
@@ -1992,7 +2084,8 @@ static void acc_press(void)
                 acc_granted(n);
                 (void)acc_counted(0, n, &way);
                 acc_pay(0, way.first, way.last == ACC_NONE ? acc.root : way.last, n, NULL);
-                acc.node[0].claim.on = false;
+                if (acc.node[0].claim.on)
+                    acc_learn(0);
             }
         }
         acc_look(acc_chance(200));
@@ -2109,6 +2202,7 @@ static bool acc_begin(void)
     for (r = 0; r < acc.resources; r++)
         acc_set(&acc.node[acc.root].rate[r], true, c.rate_per_s[r], acc.node[acc.root].terms.burst_ns);
     acc.node[0].used = acc.node[0].former = true;
+    acc.node[0].fresh = YES;
     acc.node[0].up = acc.root;
     acc_apply(0, &c.best_effort);
     return true;
