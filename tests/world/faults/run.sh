@@ -2,7 +2,7 @@
 # Faults that somebody who had not read the worlds planted into the headers: does a world find each, by plain random seeds within
 # SECONDS_EACH=60 of processor time? tests/world/faults/HEADER.txt, second/ to ninth/ list them (tests/build/plant.pl
 # documents the format). Each had 20 (of qos.h 10: all are found); what became a plant of tests/plants/, which the world's fixed seeds must catch, is
-# not here again, and counts as found; so does, in lists that say "Of N faults", what these seeds found. A list is blind until a
+# not here again, and counts as found; nor is what a unit test of today catches at once; so does, in lists that say "Of N faults", what these seeds found. A list is blind until a
 # world is changed for it: the first ones are not any more, as their texts tell. Each takes the first broken oracle as found, if the
 # same world holds without the fault; a hang, too.
 # usage: tests/world/faults/run.sh [[second/|third/|fourth/|fifth/|sixth/|seventh/|eighth/|ninth/]HEADER[:FAULT]...] (SEED=1). Status 1 if less than 80 % of a header's are found.
