@@ -1906,7 +1906,6 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->operand = qos_wrap_sub(client->pool, client->claim << 32);
         qos_counter_add(&client->claims, 1);
     } else if (what == TOKENPOOL_PRIV_PEEK) {
-        client->claim = 0;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
     } else if (what == TOKENPOOL_PRIV_SERVED) {
         op->offset_bytes = TOKENPOOL_OFFSET_SERVED;
@@ -1949,7 +1948,10 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
         client->surplus = tokenpool_word_epoch(answer) == client->epoch ? answer >> 32 : TOKENPOOL_TOKENS_MAX;
         break;
     case TOKENPOOL_PRIV_SERVED: tokenpool_client_priv_saw_served(client, answer); break;
-    case TOKENPOOL_PRIV_PEEK: tokenpool_client_priv_saw_pool(client, answer); break;
+    case TOKENPOOL_PRIV_PEEK:
+        client->claim = 0;
+        tokenpool_client_priv_saw_pool(client, answer);
+        break;
     case TOKENPOOL_PRIV_CLAIM: tokenpool_client_priv_claimed(client, answer); break;
     case TOKENPOOL_PRIV_CLAIM_ALL:
         if (answer == client->pool) {
