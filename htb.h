@@ -2233,10 +2233,11 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more is
  *               completed than in both looks at the knee: by one request of the look, or by 1/64, as below that seeds
- *               of one device differ. Narrower is kept if not less by half of that, beyond half of what the two looks
- *               at the knee differ by: with all of it the bound seldom falls where looks scatter, with none too often
- *               where the caller gets no processor now and then. Twice the bound is kept at once if such a look shows
- *               7/4 of the speed. A trial's look ends after 64 requests if slower by a third, after 256 if by a sixth
+ *               of one device differ. Narrower is kept if not less by half of that than in the mean of both, in steps
+ *               below 1.5 than in the better one, as what small steps lose adds up; within 1024 times what the caller
+ *               was away for, beyond half of what the two differ by, as it is what makes them differ. Twice the bound
+ *               is kept at once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if slower
+ *               by a third, after 256 if by a sixth
  *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
  *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
  *               and until then the others do more. For 64 bounds at most
@@ -2519,15 +2520,13 @@ QOS_PRIV uint64_t htb_priv_speed(const struct htb_priv_flight *f)
     return qos_min(qos_mul_div_floor(f->done_ns, UINT64_C(1) << 20, took_ns), UINT64_C(1) << 60);
 }
 
-/* Does less than half complete as before, in a wider trial or after it, though requests wait, so that not less is asked
- * for? */
+/* Is a dive due? */
 QOS_PRIV bool htb_priv_trial_fell(const struct htb_priv_flight *f)
 {
     return f->phase != HTB_PRIV_BASE && f->up && f->n >= 8 && f->waited >= f->n / 4 * 3 &&
            htb_priv_speed(f) < f->speed[HTB_PRIV_BASE] / 2;
 }
 
-/* Less than half completes as before: too much in flight may have made the device slower. An eighth of it is tried. */
 QOS_PRIV void htb_priv_dive(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
@@ -2571,10 +2570,11 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
 {
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
-    const uint64_t least = (before + after) / 2 / qos_min(f->n, 64);
+    const uint64_t mean = (before + after) / 2, best = qos_max(before, after), least = mean / qos_min(f->n, 64);
+    const bool away = (f->active_ns - f->dry_at_ns) / 1024 < f->dry_ns;
+    const uint64_t alike = away ? best + (best - mean) : f->step < 2 ? mean : best;
     return !f->hurts &&
-           (f->up ? f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + least
-                  : f->speed[HTB_PRIV_TRIAL] + least / 2 >= qos_max(before, after) + htb_priv_apart(before, after) / 2);
+           (f->up ? f->speed[HTB_PRIV_TRIAL] > best + least : f->speed[HTB_PRIV_TRIAL] + least / 2 >= alike);
 }
 
 /* At the bound again after a trial. */
@@ -2664,9 +2664,7 @@ QOS_PRIV bool htb_priv_doubled(const struct htb_priv_flight *f)
     return f->up && f->step == 0 && f->n < 64 && htb_priv_speed(f) > before + before / 4 * 3;
 }
 
-/* After a deep knee was widened, fast members of the device do more until the slow ones have taken the new room. So a
- * look counts if, by Little's law, what completes in it was there as long as what is in flight is, but for an eighth.
- * Else it begins again, up to 64 bounds in all, and takes longer, as what completes varies. */
+/* Was what completes in this look there for less than what is in flight, by more than an eighth? It begins again. */
 QOS_PRIV bool htb_priv_is_filling(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
@@ -3080,8 +3078,7 @@ QOS_PRIV void htb_priv_turn_early(struct htb *tree, const struct htb_request *r,
         c->u.leaf.turn_ns = qos_min(c->u.leaf.turn_ns, qos_sat_add(now_ns, qos_sat_add(tree->set.burst_ns, ahead_ns)));
 }
 
-/* How many requests a look takes: an eighth of them is enough where they take long. A trial of twice the bound that
- * completes nearly twice as much needs no more. */
+/* How many requests a look takes: an eighth of them is enough where they take long. */
 QOS_PRIV uint64_t htb_priv_look_least(const struct htb_priv_flight *f)
 {
     const uint64_t shift = 2 * (f->phase == HTB_PRIV_BASE && !f->searching ? 1 : qos_min(f->step, 2) + f->longer);
