@@ -2272,7 +2272,7 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
  *       where u is burst_ns, or what a request took at the device as it began, if longer. So it gets its rate exactly,
  *       in the mean, and never more of the device's speed than that takes; twice its rate while it makes up for a
- *       pause. Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2
+ *       pause and does not wait for room. Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2
  *       or 1.5 (if it is behind by less than 3.2 s, or than 64 of the longest usual gaps): a class is late under too
  *       small a knee, too
  *       hopeless  slower by an eighth since then, and the least bound is reached, or one request at a time for 3.2 s,
@@ -2967,10 +2967,13 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
     const bool vain = htb_priv_in_vain(c, sent_ns, tree->now_ns);
     const bool asks = tree->cls[c->id].u.leaf.outstanding + tree->cls[c->id].u.leaf.queued > 1;
     const uint64_t made_up_ns = qos_min(own_ns / 2, c->stalled_ns);
-    uint64_t octaves;
+    uint64_t octaves, behind_ns;
     uint32_t bound;
     c->stalled_ns = asks ? c->stalled_ns - made_up_ns : 0;
-    c->behind_ns = asks ? qos_sat_sub(c->behind_ns + took_ns, own_ns - made_up_ns) : 0;
+    behind_ns = qos_sat_sub(c->behind_ns + took_ns, own_ns - made_up_ns);
+    if (room && c->stalled_ns != 0) /* twice its rate is not due while it waits for room */
+        behind_ns = qos_min(behind_ns, c->behind_ns);
+    c->behind_ns = asks ? behind_ns : 0;
     octaves = qos_mul_div_floor(qos_sat_sub(c->behind_ns, unit_ns / 2), 1024, unit_ns);
     if (c->bound == HTB_PRIV_WIDE) {
         if (octaves == 0 || room || c->retry_ns > tree->now_ns || htb_priv_from_speed(tree) == 0)
