@@ -2272,9 +2272,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     rate only: behind its rate by the time d, while it asks for more: the bound falls by the factor 2^(d / u - 1/2),
  *       where u is burst_ns, or what a request took at the device as it began, if longer. So it gets its rate exactly,
  *       in the mean, and never more of the device's speed than that takes; twice its rate while it makes up for a
- *       pause and does not wait for room. Not before a look at the knee has shown what narrowing would cost, nor while the search takes steps of 2
- *       or 1.5 (if it is behind by less than 3.2 s, or than 64 of the longest usual gaps): a class is late under too
- *       small a knee, too
+ *       pause and does not wait for room. Not before a look at the knee has shown what narrowing would cost, nor while
+ *       the search takes steps of 2 or 1.5 (if it is behind by less than 3.2 s, or than 64 of the longest usual gaps):
+ *       a class is late under too small a knee, too
  *       hopeless  slower by an eighth since then, and the least bound is reached, or one request at a time for 3.2 s,
  *                 or half of the bound has twice not made requests faster by an eighth: the device has no queue
  *     before    the best of the looks at the knee, of late. A knee above burst_ns takes longer to fill and to drain

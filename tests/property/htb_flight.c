@@ -425,8 +425,8 @@ static void two_latencies(struct world *w, uint64_t first_ns, uint64_t second_ns
     tenant = demo;
 }
 
-/* One at a time with latency_ns, and one with a rate only, beside one that borrows. latency_ns is given 3 s after the start,
- * as the knee is found: it is kept as if it had been given at the start. What it costs is what a run without it does more. */
+/* One at a time with latency_ns, and one with a rate only, beside one that borrows. latency_ns is given 3 s after the
+ * start, as the knee is found: it is kept all the same. What it costs is what a run without it does more. */
 static void costs_what_is_told(struct world *w, uint32_t channels, uint64_t latency_ns)
 {
     static const struct tenant mix[3] = {{1, 8000, 140000000, 0}, {1, 20000, 160000000, 0}, {96, 72900, 0, 0}};
