@@ -141,9 +141,7 @@ struct tokenpool_config {
                                * What its client leaves of a claim ends with the period;
                                * TOKENPOOL_ORDERED: weight x batch, or if more, the client's part by weight of what
                                * the estimate has for T / 64, or for two checks; but at most half of its part of the
-                               * pool of a period, where that is taken for at least an eighth of the period's tokens.
-                               * The first one of an epoch, of who left most of its claims in the epoch before: what it
-                               * used, and a quarter, at least an eighth of a claim;
+                               * pool of a period, where that is taken for at least an eighth of the period's tokens;
                                * default capacity / (7 x clients), rounded up; TOKENPOOL_GUARD: at most 1000 */
     uint32_t flags;           /* TOKENPOOL_GUARD | ... */
     uint32_t history;         /* M of Algorithm 1, 1..TOKENPOOL_HISTORY_MAX; default 5 */
@@ -900,9 +898,9 @@ struct tokenpool_client {
     uint64_t base;               /* while it rises: S of the report that the level counts from */
     uint64_t refused_ns;         /* since when the refused request waits, or the last tick; in no take of this period:
                                   * QOS_NEVER, as who stops trying does not wait */
-    uint64_t deadline_ns;        /* no epoch after the one seen last starts before it; 0: not known */
+    uint64_t deadline_ns;        /* no epoch after `seen` starts before it; 0: not known */
     uint64_t due_ns;             /* when that start is expected; 0: not known */
-    uint64_t first_ns, seen_ns;  /* first clock after the read that showed it first; last such read */
+    uint64_t first_ns, seen_ns;  /* first clock after the read that showed `seen` first; last such read */
     uint64_t looked_spent;       /* spent at the last such read; its answer came in time: QOS_UNLIMITED */
     uint64_t begin_ns, end_ns;   /* own start, and the latest end, if epochs start in time */
     uint64_t now_ns, op_ns;      /* last call; when the operation under way was issued */
@@ -913,8 +911,6 @@ struct tokenpool_client {
     uint64_t seen_terms;               /* while a period starts */
     uint64_t pool;                     /* as last read or answered in this epoch; not yet: 0 */
     uint64_t ticket, tickets;          /* ordered: range that is not served yet */
-    uint64_t served, served_ns;        /* as read about T / 16 ago, and when; not yet in this epoch: QOS_UNLIMITED */
-    uint64_t usual;                    /* ordered: what it used of the pool, once it left most of a claim; else all */
     uint64_t early, early_tokens;      /* the pool of the next epoch as a claim left it, 0: none; what that claim got */
     uint64_t claim;                    /* of the claim under way or of the last one, 0 after a read */
     uint64_t period;                   /* the period word that showed the epoch seen last; none yet: 0 */
@@ -1060,7 +1056,7 @@ QOS_PRIV void tokenpool_client_priv_learn(struct tokenpool_client *client, uint6
 /* The period has ended for this engine: its tokens are void, its debt stays. An advance counts in the next epoch. */
 QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
 {
-    uint64_t spent = tokenpool_client_priv_spent(client), own = tokenpool_client_priv_own(client), unspent;
+    uint64_t spent = tokenpool_client_priv_spent(client), own = tokenpool_client_priv_own(client);
     if (!tokenpool_client_priv_has(client))
         return;
     tokenpool_client_priv_publish(client);
@@ -1071,10 +1067,6 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     if (client->phase == TOKENPOOL_PRIV_ADVANCE) /* tokens of the pool are none */
         client->carried = qos_min(spent, client->kept + client->debt);
     client->owing = client->phase == TOKENPOOL_PRIV_ADVANCE ? 0 : client->debt;
-    if (client->gained) {
-        unspent = client->held + client->locked;
-        client->usual = unspent > client->gained / 2 ? qos_sat_sub(client->gained, unspent) : QOS_UNLIMITED;
-    }
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
     if ((client->report >> 53 & 1) && client->peek_wait_ns) /* it waited, and said so: it is among those counted */
@@ -1308,7 +1300,6 @@ QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *c
     client->generation = generation;
     client->trial_gap = 1;
     client->refused_ns = QOS_NEVER;
-    client->usual = QOS_UNLIMITED;
     return QOS_OK;
 }
 
@@ -1444,7 +1435,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
         client->tickets = 0;
     client->early = 0;
     client->completed = client->share = 0;
-    client->surplus = client->served = QOS_UNLIMITED;
+    client->surplus = QOS_UNLIMITED;
     client->slack = qos_min(client->slack, client->reservation);
     client->allowance = client->held = client->locked = 0;
     client->debt = client->published = spent;
@@ -1688,28 +1679,16 @@ QOS_PRIV void tokenpool_client_priv_saw_weight(struct tokenpool_client *client, 
     client->share = (uint32_t)(claim ? claim : client->head.batch);
 }
 
-/* A read of `served`. The next one comes when the claim's turn comes, at the pace since a read about T / 16 ago, but
- * within T / 16, as the pace may rise, and within a quarter of the time left; while nothing moves the wait doubles. In
- * its turn it reads each T / 128: who is late for the next claim loses its turn. */
+/* A read of `served`. The next one comes when all of the claim is served, at the pace so far: who is late for the next
+ * claim loses its turn. */
 QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, uint64_t served)
 {
-    uint64_t now = served >> 32, n = qos_sat_sub(client->ticket, now), since_ns;
-    uint64_t period_ns = client->head.period_ns, left_ns = qos_elapsed_ns(client->now_ns, client->end_ns);
-    uint64_t wait_ns = tokenpool_priv_interval_ns(period_ns / 128 + 1, period_ns, left_ns);
-    if (now < client->served) { /* the first one of this epoch, or a stray store */
-        client->served = now;
-        client->served_ns = client->now_ns;
-    }
-    since_ns = qos_elapsed_ns(client->served_ns, client->now_ns);
-    if (n) {
-        uint64_t turn_ns = now > client->served ? qos_mul_div_floor(since_ns, n, now - client->served) : since_ns;
-        wait_ns = qos_max(wait_ns, qos_min(turn_ns, qos_min(period_ns / 16, left_ns / 4)));
-    }
-    if (since_ns >= period_ns / 16) {
-        client->served = now;
-        client->served_ns = client->now_ns;
-    }
-    n = qos_min(qos_sat_sub(now, client->ticket), client->tickets);
+    uint64_t now = served >> 32, end = client->ticket + client->tickets, to = qos_min(now, end), wait_ns;
+    uint64_t n = qos_sat_sub(to, client->ticket);
+    wait_ns = qos_mul_div_floor(qos_elapsed_ns(client->begin_ns, client->now_ns), end - to, qos_max(now, 1));
+    wait_ns = qos_min(qos_max(wait_ns, client->head.poll_ns),
+                      tokenpool_priv_interval_ns(client->head.period_ns / 128 + 1, client->head.period_ns,
+                                                 qos_elapsed_ns(client->now_ns, client->end_ns)));
     client->peek_at_ns = qos_sat_add(client->now_ns, wait_ns);
     if (tokenpool_word_epoch(served) != client->epoch || !tokenpool_client_priv_holds(client) || client->early)
         return;
@@ -1844,13 +1823,6 @@ QOS_PRIV_NOINLINE uint64_t tokenpool_client_priv_report(struct tokenpool_client 
            (rises ? TOKENPOOL_PRIV_RISES : phase << 54 | demand << 52);
 }
 
-/* Ordered: the claim of the weight; the first one of an epoch what was used in the one before, if that was little. */
-QOS_PRIV uint64_t tokenpool_client_priv_share(const struct tokenpool_client *client, uint64_t lack)
-{
-    uint64_t first = qos_max(qos_max(qos_sat_add(client->usual, client->usual / 4), lack), client->share / 8 + 1);
-    return client->gained ? client->share : qos_min(client->share, first);
-}
-
 /* Tokens of a claim: the first of an epoch, which tells what the pool holds, and near its end fewer, so that who comes
  * next finds some, and little ends unspent in the hands of clients. */
 QOS_PRIV uint64_t tokenpool_client_priv_batch(const struct tokenpool_client *client)
@@ -1888,10 +1860,8 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
             op->operand = client->writing;
         }
     } else if (what == TOKENPOOL_PRIV_CLAIM) { /* C1 */
-        client->claim =
-            qos_min(client->share ? tokenpool_client_priv_share(client, tokenpool_client_priv_lack(client, need))
-                                  : tokenpool_client_priv_batch(client),
-                    tokenpool_client_priv_room(client));
+        client->claim = qos_min(client->share ? client->share : tokenpool_client_priv_batch(client),
+                                tokenpool_client_priv_room(client));
         op->kind = TOKENPOOL_FETCH_ADD;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
         op->operand = client->claim << 32;

@@ -3,7 +3,6 @@
 // proves: capacity. Of 1 to 1,000 clients that together do what the node can: at most 16 operations a client and period,
 // proves: 16.5 if all begin at once, 18.5 of 1,570,000 tokens, 20 if later in a period; who asks alone among many slots gets
 // proves: 99 % of what idle ones leave, 0.85 if these use half of 0.6 C. Ten alike: each a quarter of its share
-// proves: With TOKENPOOL_ORDERED: at most 40 operations, and nine that do little leave 95 % of C to the tenth
 // variants: native
 // scale: 3
 // coverage: report
@@ -105,7 +104,7 @@ static void run(uint32_t clients, bool reserved, double most_percent)
 /* Each client is called when it asks for it, and together they can do C; at T = 1 s and shorter, with the defaults. In the
  * first `idle` periods, which do not count, they want nothing, but one of them; nor in the part of the next one. */
 static void run_small(uint32_t clients, uint64_t capacity, uint64_t period_ns, unsigned percent, uint64_t idle,
-                      double part, uint32_t flags)
+                      double part)
 {
     static struct tokenpool_monitor m;
     static uint64_t next[MOST];
@@ -119,7 +118,7 @@ static void run_small(uint32_t clients, uint64_t capacity, uint64_t period_ns, u
     config.clients = clients;
     config.capacity = capacity;
     config.period_ns = period_ns;
-    config.flags = TOKENPOOL_FIXED | flags;
+    config.flags = TOKENPOOL_FIXED;
     begin(&m, &config, capacity * percent / 100 / clients);
     memset(next, 0, sizeof next);
     for (now = 0; now < (idle + periods) * period_ns; now += step) {
@@ -145,18 +144,14 @@ static void run_small(uint32_t clients, uint64_t capacity, uint64_t period_ns, u
     each = (double)operations / (double)periods / clients;
     printf("%u clients, C %" PRIu64 ", T %g ms, %u %% reserved%s: %.1f operations a client and period, %.1f %% of C\n",
            clients, capacity, (double)period_ns / 1e6, percent,
-           flags      ? ", ordered"
-           : part > 0 ? ", later"
+           part > 0   ? ", later"
            : idle > 1 ? ", all at once"
                       : "",
            each, 100 * (double)ios / (double)(periods * capacity));
     CHECK_CONTEXT("%u clients, C %" PRIu64 ", T %g ms, %u %% reserved", clients, capacity, (double)period_ns / 1e6,
                   percent);
-    CHECK_WITHIN(each, 0, flags ? 40 : part > 0 ? 20 : capacity > 1000000 ? 18.5 : idle > 1 ? 16.5 : 16);
-    CHECK_GE((double)ios, (double)(periods * capacity) * ((flags      ? 0.92
-                                                           : idle > 1 ? 0.89
-                                                                      : 0.97) -
-                                                          part)); /* of an I/O no part */
+    CHECK_WITHIN(each, 0, part > 0 ? 20 : capacity > 1000000 ? 18.5 : idle > 1 ? 16.5 : 16);
+    CHECK_GE((double)ios, (double)(periods * capacity) * ((idle > 1 ? 0.89 : 0.97) - part)); /* of an I/O no part */
     free(memory);
     free(storage);
 }
@@ -172,25 +167,13 @@ static void test_small(void)
                {100, 1570000, 1000000000}, {1, 1570000, 1000000000}};
     unsigned i;
     for (i = 0; i < sizeof row / sizeof *row; i++) {
-        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 0, 1, 0, 0);
-        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 90, 1, 0, 0);
-        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 0, 4, 0, 0);
-        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 90, 4, 0, 0);
+        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 0, 1, 0);
+        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 90, 1, 0);
+        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 0, 4, 0);
+        run_small(row[i].clients, row[i].capacity, row[i].period_ns, 90, 4, 0);
     }
     for (i = 0; i < 6; i++) /* 10 clients */
-        run_small(row->clients, row->capacity, row->period_ns, i % 2 ? 90 : 0, 4,
-                  i < 2   ? 0.002
-                  : i < 4 ? 0.01
-                          : 0.1,
-                  0);
-}
-
-/* A claim that waits is looked at when its turn may come, and in its turn. */
-static void test_ordered(void)
-{
-    run_small(10, 10000, QOS_NS_PER_S, 0, 1, 0, TOKENPOOL_ORDERED);
-    run_small(100, 100000, QOS_NS_PER_S, 0, 1, 0, TOKENPOOL_ORDERED);
-    run_small(1000, 100000, QOS_NS_PER_S, 50, 1, 0, TOKENPOOL_ORDERED);
+        run_small(row->clients, row->capacity, row->period_ns, i % 2 ? 90 : 0, 4, i < 2 ? 0.002 : i < 4 ? 0.01 : 0.1);
 }
 
 /* One client asks, as often as it may; the others sleep. With checks as long as T / parts. */
@@ -276,7 +259,7 @@ static void run_partly(uint64_t capacity, unsigned percent, uint64_t least_permi
 
 /* Ten clients, called alike, share what another one leaves, which uses all its R evenly; they ask for twice as much.
  * rare: nine of them do one I/O in each quarter of a period, and the first one wants all. Without overrun. */
-static void run_shares(unsigned percent, uint64_t size, bool rare, uint32_t flags)
+static void run_shares(unsigned percent, uint64_t size, bool rare)
 {
     static struct tokenpool_monitor m;
     struct tokenpool_config config;
@@ -286,7 +269,7 @@ static void run_shares(unsigned percent, uint64_t size, bool rare, uint32_t flag
     memset(&config, 0, sizeof config);
     config.clients = percent ? 11 : 10;
     config.capacity = 1570000;
-    config.flags = TOKENPOOL_FIXED | flags;
+    config.flags = TOKENPOOL_FIXED;
     config.overrun = QOS_NOTHING;
     begin(&m, &config, 0);
     if (percent)
@@ -319,11 +302,11 @@ static void run_shares(unsigned percent, uint64_t size, bool rare, uint32_t flag
             got[i] = 0;
         }
     }
-    printf("%u %% reserved, I/Os of %" PRIu64 "%s%s: in all %.3f of C, the least share of a period %.2f\n", percent,
-           size, rare ? ", one wants all" : "", flags ? ", ordered" : "", (double)sum / 6 / (double)config.capacity,
+    printf("%u %% reserved, I/Os of %" PRIu64 "%s: in all %.3f of C, the least share of a period %.2f\n", percent, size,
+           rare ? ", one wants all" : "", (double)sum / 6 / (double)config.capacity,
            (double)least * 1000 / (double)((100 - percent) * config.capacity));
     CHECK_CONTEXT("%u %%, I/Os of %" PRIu64 ", %u", percent, size, rare);
-    CHECK_GE(sum * 100, 6 * config.capacity * (flags ? 95 : 98));
+    CHECK_GE(sum * 100, 6 * config.capacity * 98);
     if (!rare)
         CHECK_GE(least * 1000, config.capacity * (100 - percent) / 4);
     free(memory);
@@ -335,17 +318,15 @@ int main(void)
     unsigned reserved;
     check_begin("property/tokenpool_traffic");
     test_small();
-    test_ordered();
     run_alone(70, 16, 0);
     run_alone(70, 16, 60);
     run_alone(300, 8, 60);
     run_alone(300, 1000, 60);
-    run_shares(0, 10, true, 0);
-    run_shares(0, 10, true, TOKENPOOL_ORDERED);
-    run_shares(90, 10, false, 0);
-    run_shares(95, 10, false, 0);
-    run_shares(0, 4096, false, 0);
-    run_shares(0, 16000, false, 0);
+    run_shares(0, 10, true);
+    run_shares(90, 10, false);
+    run_shares(95, 10, false);
+    run_shares(0, 4096, false);
+    run_shares(0, 16000, false);
     for (reserved = 0; reserved < 2; reserved++) {
         run_partly(reserved ? 200000 : 2000, 60, 850);
         run_partly(reserved ? 200000 : 2000, 90, 500);

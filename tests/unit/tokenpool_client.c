@@ -536,7 +536,7 @@ static void test_one_ticket(void)
     CHECK_EQ(tokenpool_client_take(&b, 0, 15), QOS_EAGAIN); /* tickets 0..29 */
     CHECK_EQ(tokenpool_client_held(&b), 0);
     storage[TOKENPOOL_OFFSET_SERVED / 8] += UINT64_C(10) << 32;
-    tokenpool_client_run(&b, 10 * MS, 15);
+    tokenpool_client_run(&b, 5 * MS, 15);
     CHECK_EQ(tokenpool_client_held(&b), 10);
     storage[TOKENPOOL_OFFSET_SERVED / 8] += UINT64_C(1) << 32;
     tokenpool_client_run(&b, 20 * MS, 15);

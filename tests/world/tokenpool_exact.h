@@ -487,7 +487,7 @@ static void x_judge_potential(void)
 }
 
 /* Who wants nothing claims nothing; who wants claims a batch, less only up to its limit, and of 1000 or more near the end of a pool. Ordered: at most a batch for
- * each of its weight, or what the estimate has for T / 64 or two checks, and at least half of its part, by weight among all, of an eighth of the period's tokens; the first one of an epoch an eighth of that. A request above the batch is
+ * each of its weight, or what the estimate has for T / 64 or two checks, and at least half of its part, by weight among all, of an eighth of the period's tokens. A request above the batch is
  * claimed in one piece. */
 static void x_judge_claim(const struct x_engine *g, uint64_t n)
 {
@@ -509,8 +509,7 @@ static void x_judge_claim(const struct x_engine *g, uint64_t n)
         weights += x.slot[i].joined ? x.slot[i].weight : 0;
     }
     if (x.ordered)
-        most = min_of(most, max_of(1, x_of(x.shown)->bound / 8 * s->weight / max_of(2 * weights, 1))) /
-               (info->gained ? 1 : 8);
+        most = min_of(most, max_of(1, x_of(x.shown)->bound / 8 * s->weight / max_of(2 * weights, 1)));
     most = x.ordered ? most : min_of(most, 1000); /* near the end of a pool */
     if (g->has && g->epoch == x.shown && n < min_of(most, room) && !s->changed && !x.taken &&
         (!x.ordered || (same && info->limit == TOKENPOOL_TOKENS_MAX)))
