@@ -402,6 +402,7 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
  *     admitted  [ reservation 26 | limit 26 | takeovers 7 | check 5 ]  for a monitor that takes over
  *     weight    [ weight 26 | claim 26 | takeovers 7 | check 5 ]       ordered mode; claim: its tokens in this period
  *     report    [ tag 5 | incarnation 3 | phase 2 | demand 2 | K 26 | S or N 26 ]
+ *                                    phase and demand 3, 14, 15: final, see TOKENPOOL_PRIV_WAITED
  *     head      magic, version, incarnation, sizes, times, CRC32C
  *
  *   Epochs are numbers 1..2^20 - 1, then 1 again. They are compared for equality only, so an engine that slept cannot
@@ -433,6 +434,9 @@ QOS_API enum qos_status tokenpool_monitor_stats(const struct tokenpool_monitor *
 #define TOKENPOOL_PRIV_ADVANCE 3u                  /* S is of tokens without a monitor */
 #define TOKENPOOL_PRIV_HOW (UINT64_C(15) << 52)    /* phase and demand: */
 #define TOKENPOOL_PRIV_RISES (UINT64_C(3) << 54)   /* of an advance without demand: K is not yet as the level says */
+#define TOKENPOOL_PRIV_WAITED 3u                   /* phase and demand: final, waited for tokens and was at the node */
+#define TOKENPOOL_PRIV_QUEUED 14u                  /* final, has a queue, but was not at the node */
+#define TOKENPOOL_PRIV_WORKED 15u                  /* final, is at work and was at the node */
 #define TOKENPOOL_PRIV_OPEN 1u /* period word: terms and pool are of this epoch; the bits above count takeovers */
 #define TOKENPOOL_PRIV_TAKEOVERS 0xfeu
 #define TOKENPOOL_PRIV_CROWDED (1u << 8)               /* period word: more than TOKENPOOL_PRIV_CROWD wait */
@@ -550,6 +554,30 @@ QOS_PRIV uint64_t tokenpool_priv_after(uint64_t epoch)
 QOS_PRIV uint64_t tokenpool_priv_tag(uint64_t epoch)
 {
     return epoch % 31u + 1u;
+}
+
+/* The demand of a report: 0 rests, 1 at work, 2 with a queue, 3 waited for tokens. */
+QOS_PRIV uint8_t tokenpool_priv_demand(uint64_t report)
+{
+    uint64_t how = report >> 52 & 15;
+    return (uint8_t)(how == TOKENPOOL_PRIV_WORKED ? 1 : how & 3);
+}
+
+/* Its phase; of one that rises EARLY. */
+QOS_PRIV uint64_t tokenpool_priv_phase(uint64_t report)
+{
+    uint64_t how = report >> 52 & 15;
+    if (how == TOKENPOOL_PRIV_WAITED || how >= TOKENPOOL_PRIV_QUEUED)
+        return TOKENPOOL_PRIV_FINAL;
+    return (report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES ? TOKENPOOL_PRIV_EARLY : report >> 54 & 3;
+}
+
+/* It is of the last quarter, and its client had I/Os under way for most of the epoch. */
+QOS_PRIV bool tokenpool_priv_at_node(uint64_t report)
+{
+    uint64_t how = report >> 52 & 15;
+    return how == TOKENPOOL_PRIV_WAITED || how == TOKENPOOL_PRIV_WORKED ||
+           ((how & 3) == 2 && how != TOKENPOOL_PRIV_QUEUED && how >> 2 != TOKENPOOL_PRIV_EARLY);
 }
 
 /* A report whose client has no token in hand: its K falls with the level, without further reports. */
@@ -893,6 +921,7 @@ struct tokenpool_client {
     uint64_t carried, owing;     /* spent already of the next epoch: debt, an advance; of it debt, no token of it */
     uint64_t slack, regret;      /* reservation that the decay leaves; what was returned and then missed */
     uint64_t idle_ns, waited_ns; /* of this period: ticks with nothing to do; waiting for tokens */
+    uint64_t away_ns, last_own;  /* of this period: without an I/O under way; its I/Os by the last call */
     uint64_t under_way;          /* I/Os of the period before, not completed at its end */
     uint64_t busy_ns;            /* the last tick that found it at work */
     uint64_t base;               /* while it rises: S of the report that the level counts from */
@@ -1069,7 +1098,7 @@ QOS_PRIV void tokenpool_client_priv_lapse(struct tokenpool_client *client)
     client->owing = client->phase == TOKENPOOL_PRIV_ADVANCE ? 0 : client->debt;
     client->held = client->locked = 0;
     client->allowance = spent - client->debt;
-    if ((client->report >> 53 & 1) && client->peek_wait_ns) /* it waited, and said so: it is among those counted */
+    if (tokenpool_priv_demand(client->report) >= 2 && client->peek_wait_ns) /* it waited, and said so: it counts */
         client->counted = (uint32_t)tokenpool_priv_after(client->epoch);
     client->refused_ns = QOS_NEVER;
     if (client->telling == TOKENPOOL_PRIV_DUE)
@@ -1138,25 +1167,24 @@ QOS_PRIV uint64_t tokenpool_client_priv_room(const struct tokenpool_client *clie
     return qos_sat_sub(client->limit, client->kept + client->gained);
 }
 
-/* Near the end of an epoch in which it had nothing to do for a part, before its first call, too. */
-QOS_PRIV bool tokenpool_client_priv_idled(const struct tokenpool_client *client)
+/* It had I/Os under way for most of the epoch; before its first call none. */
+QOS_PRIV bool tokenpool_client_priv_at_node(const struct tokenpool_client *client)
 {
     uint64_t period_ns = client->head.period_ns, start_ns = qos_sat_sub(client->due_ns, period_ns);
-    return tokenpool_client_priv_phase(client) != TOKENPOOL_PRIV_EARLY &&
-           qos_sat_add(client->idle_ns, qos_elapsed_ns(start_ns, client->begin_ns)) > period_ns / 8;
+    return qos_sat_add(client->away_ns, qos_elapsed_ns(start_ns, client->begin_ns)) <= period_ns / 8;
 }
 
 /* Of a report: 0 rests, 1 at work, 2 with a queue, 3 waited for tokens, more than the time for a batch at the end. A
- * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit, of an
- * engine that was not there from the start, or that idled: what it left says nothing of the node. */
+ * queue below 2 % of the completed I/Os is none: the next requests are on their way. Nor is one behind the limit; nor,
+ * from the last quarter on until the final report, of an engine that was not at the node. */
 QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t need, uint64_t done)
 {
     bool more = client->due_ns &&
                 tokenpool_client_priv_lack(client, qos_max(client->waiting, 1)) <= tokenpool_client_priv_room(client);
-    bool idled = tokenpool_client_priv_idled(client);
-    if (more && client->waited_ns > client->head.period_ns / (idled ? 8 : 64))
+    if (more && client->waited_ns > client->head.period_ns / 64)
         return 3;
-    if (more && !idled && (client->queued > done / 50 || client->refused_ns != QOS_NEVER))
+    if (more && (client->queued > done / 50 || client->refused_ns != QOS_NEVER) &&
+        (tokenpool_client_priv_phase(client) != TOKENPOOL_PRIV_LAST || tokenpool_client_priv_at_node(client)))
         return 2;
     return !tokenpool_client_priv_still(client, need);
 }
@@ -1175,8 +1203,8 @@ QOS_PRIV_NOINLINE bool tokenpool_client_priv_behind(const struct tokenpool_clien
 {
     uint64_t left_ns = qos_min(qos_elapsed_ns(client->now_ns, client->end_ns), client->head.period_ns);
     uint64_t pace = qos_mul_div_floor(client->reservation, left_ns, client->head.period_ns);
-    return client->kept > tokenpool_client_priv_spent(client) + pace + step && !(client->report >> 53 & 1) &&
-           tokenpool_client_priv_demand(client, 0, client->completed) >= 2;
+    return client->kept > tokenpool_client_priv_spent(client) + pace + step &&
+           tokenpool_priv_demand(client->report) < 2 && tokenpool_client_priv_demand(client, 0, client->completed) >= 2;
 }
 
 /* Decides at each tick whether a report is due: K or K - N is much other than the monitor knows. The guard needs fresh
@@ -1210,6 +1238,17 @@ QOS_PRIV uint64_t tokenpool_client_priv_clock(const struct tokenpool_client *cli
     return still ? client->now_ns : now_ns;
 }
 
+/* A call. No I/O is under way, and since the call before none was; or the last one ended unseen, while it waited for
+ * tokens, or had no queue. */
+QOS_PRIV void tokenpool_client_priv_away(struct tokenpool_client *client, uint64_t now_ns)
+{
+    uint64_t own = tokenpool_client_priv_own(client);
+    bool next = own != client->last_own && client->queued && client->refused_ns == QOS_NEVER;
+    client->last_own = own;
+    if (tokenpool_client_priv_has(client) && client->under_way + own <= client->completed && !next)
+        client->away_ns = qos_sat_add(client->away_ns, qos_elapsed_ns(client->now_ns, now_ns));
+}
+
 /* The effects of time: decay, reports. Local, no operation. */
 QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64_t now_ns)
 {
@@ -1233,6 +1272,7 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->first_ns = now_ns;
     if (!client->pending && now_ns == client->op_ns) /* its answer came in time */
         client->looked_spent = QOS_UNLIMITED;
+    tokenpool_client_priv_away(client, now_ns);
     client->now_ns = now_ns;
     client->top_ns = qos_max(client->top_ns, now_ns);
     if (client->state == TOKENPOOL_PRIV_IN_ALONE && now_ns >= client->end_ns) {
@@ -1360,18 +1400,12 @@ QOS_API void tokenpool_client_hint(struct tokenpool_client *client)
 
 /* -- a period begins */
 
-/* The phase of a report. */
-QOS_PRIV uint64_t tokenpool_client_priv_said(uint64_t report)
-{
-    return (report & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES ? TOKENPOOL_PRIV_EARLY : report >> 54 & 3;
-}
-
 /* What an epoch begins with: K, and tokens that count as spent; the phase of its first report. That of an engine
  * continues the slot's, and is perhaps its only one: a sign of life. */
 QOS_PRIV uint64_t tokenpool_client_priv_opening(const struct tokenpool_client *client, uint64_t *kept, uint64_t *spent)
 {
     uint64_t reservation = qos_min(tokenpool_priv_reservation(client->seen_terms), client->head.client_capacity);
-    uint64_t limit = tokenpool_priv_limit(client->seen_terms), phase = tokenpool_client_priv_said(client->report);
+    uint64_t limit = tokenpool_priv_limit(client->seen_terms), phase = tokenpool_priv_phase(client->report);
     uint64_t reported = client->report & TOKENPOOL_TOKENS_MAX;
     *kept = reservation;
     *spent = client->carried;
@@ -1442,7 +1476,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->published_borrowed = qos_sat_sub(spent, kept);
     client->phase = TOKENPOOL_PRIV_EARLY;
     client->begin_ns = client->now_ns;
-    client->idle_ns = client->waited_ns = 0;
+    client->idle_ns = client->waited_ns = client->away_ns = client->last_own = 0;
     tokenpool_client_priv_ticked(client);
     tokenpool_client_priv_lease(client, spent);
 }
@@ -1576,7 +1610,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
         tokenpool_client_priv_begin(client);
         client->report = client->writing;
         client->attached = (uint32_t)(client->writing >> 56 & 7);
-        client->phase = (uint8_t)tokenpool_client_priv_said(client->writing);
+        client->phase = (uint8_t)tokenpool_priv_phase(client->writing);
         client->period_at_ns = qos_max(client->due_ns, client->period_at_ns);
         return;
     }
@@ -1587,7 +1621,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
     if ((client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES)
         client->state = TOKENPOOL_PRIV_IN_RISE;
     else
-        client->phase = (uint8_t)(client->writing >> 54 & 3);
+        client->phase = (uint8_t)tokenpool_priv_phase(client->writing);
     tokenpool_client_priv_lease(client, client->declared);
 }
 
@@ -1786,11 +1820,11 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
     return at;
 }
 
-/* K and S are exact. The last report of a period carries N, and K + G of who returned nothing. */
+/* K and S are exact. The last report of a period carries N, and K + G of who returned nothing. Its stack is its own. */
 QOS_PRIV_NOINLINE uint64_t tokenpool_client_priv_report(struct tokenpool_client *client, uint64_t need)
 {
-    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand;
-    bool rises;
+    uint64_t kept = client->kept, spent = tokenpool_client_priv_spent(client), shown, demand, how;
+    bool rises, at_node = tokenpool_client_priv_at_node(client);
     uint64_t done = qos_min(client->completed, TOKENPOOL_TOKENS_MAX), phase;
     uint64_t incarnation = client->attached ? client->attached : (client->report >> 56 & 7) % 7 + 1;
     uint32_t epoch = client->epoch;
@@ -1807,6 +1841,15 @@ QOS_PRIV_NOINLINE uint64_t tokenpool_client_priv_report(struct tokenpool_client 
         if (!rises && need <= tokenpool_client_held(client)) /* a request above the lease; who rises has none yet */
             spent += qos_sat_sub(need, tokenpool_client_priv_unreported(client, client->reservation));
     }
+    if (phase == TOKENPOOL_PRIV_ADVANCE)
+        demand = 1;
+    if (phase == TOKENPOOL_PRIV_EARLY)
+        demand = qos_min(demand, 2);
+    how = phase << 2 | demand;
+    if (phase == TOKENPOOL_PRIV_FINAL && demand == 2 && !at_node)
+        how = TOKENPOOL_PRIV_QUEUED;
+    else if (phase == TOKENPOOL_PRIV_FINAL && demand % 2 && at_node)
+        how = demand == 3 ? TOKENPOOL_PRIV_WAITED : TOKENPOOL_PRIV_WORKED;
     client->declared = spent;
     shown = spent - client->owing;
     if (phase == TOKENPOOL_PRIV_FINAL) /* who rests has used no less: an advance, and what a former engine spent, too */
@@ -1820,7 +1863,7 @@ QOS_PRIV_NOINLINE uint64_t tokenpool_client_priv_report(struct tokenpool_client 
     if (rises)
         client->base = client->report & TOKENPOOL_TOKENS_MAX;
     return tokenpool_priv_tag(epoch) << 59 | incarnation << 56 | kept << 26 | shown |
-           (rises ? TOKENPOOL_PRIV_RISES : phase << 54 | demand << 52);
+           (rises ? TOKENPOOL_PRIV_RISES : how << 52);
 }
 
 /* Tokens of a claim: the first of an epoch, which tells what the pool holds, and near its end fewer, so that who comes
@@ -2236,19 +2279,19 @@ struct tokenpool_monitor {
     uint64_t of_pool, hidden;     /* pool tokens in reports; reservation of those who did not say their last */
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
     uint64_t said;                /* I/Os, as reported */
-    uint64_t late;                /* tokens left though wanted */
+    uint64_t late;                /* tokens left though wanted, by who was at the node */
+    uint64_t room;                /* what those who were at the node could have used more */
     uint64_t lone, lone_issued;   /* reservation less I/Os of the client that wants and left most; its reservation */
     uint64_t without;             /* at least the estimate: what it would be without that client's word */
     uint64_t excused;             /* how many are no sign of a slow node */
     uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
     uint64_t used_fallen;         /* U after a fall that was taken back, for one period */
     uint32_t vain, trusted;       /* falls in a row that were taken back in vain; that will not be taken back */
-    uint32_t gap, since;          /* periods from the last late one to a growth: least, now */
     uint32_t level;               /* of 2^26: what clients that rest keep of their reservations */
     uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
+    uint8_t gap, since;            /* periods from the last late one to a growth: least, now */
     uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
     bool again;                    /* the last fall is judged once more */
-    bool lost;                     /* in the last period: many tokens were left, and all waited for some */
     bool grew;                     /* this period began with a growth */
     bool crowd;                    /* at the end of a period, for the next: many wait */
     struct tokenpool_monitor_state info;
@@ -2630,7 +2673,7 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     monitor->window_used = monitor->window_at = monitor->grown = monitor->vain = monitor->trusted = 0;
     monitor->gap = monitor->since = 0;
     monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = monitor->without = 0;
-    monitor->grew = monitor->lost = monitor->again = false;
+    monitor->grew = monitor->again = false;
     monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
@@ -2756,7 +2799,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     bool gone = monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH;
     uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
-    bool last = heard && (word >> 54 & 3) >= TOKENPOOL_PRIV_LAST;
+    bool at_node = heard && tokenpool_priv_at_node(word), last = at_node || (heard && word >> 54 & 3);
     monitor->used[id] = (uint32_t)done;
     kept = tokenpool_monitor_priv_kept(monitor, id, word);
     if (gone || !last) /* it left, died, or comes rarely */
@@ -2764,17 +2807,18 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     if (gone)
         return 0;
     monitor->said += heard ? word & TOKENPOOL_TOKENS_MAX : 0;
-    monitor->of_pool += qos_max(heard && (word >> 53 & 1) ? gained : 0, qos_sat_sub(done, kept));
+    monitor->of_pool += qos_max(heard && tokenpool_priv_demand(word) >= 2 ? gained : 0, qos_sat_sub(done, kept));
     monitor->done[id] += done;
     monitor->beyond[id] += qos_sat_sub(done, issued);
     unused = !heard || kept + issued / 64 < issued; /* it returned some of its reservation */
     monitor->under[id] = unused ? monitor->under[id] + 1 : 0;
-    monitor->demand[id] = heard ? (uint8_t)(word >> 52 & 3) : 0;
+    monitor->demand[id] = heard ? tokenpool_priv_demand(word) : 0;
     monitor->waiting += last && monitor->demand[id] == 3;
     monitor->wanting += last && monitor->demand[id] >= 2;
     left = qos_sat_sub(kept, done);
-    monitor->unwanted += last && monitor->demand[id] < 2 ? left : 0;
-    monitor->late += monitor->demand[id] == 2 ? left : 0;
+    monitor->unwanted += last && !at_node && monitor->demand[id] < 2 ? left : 0;
+    monitor->late += at_node && monitor->demand[id] >= 2 ? left : 0;
+    monitor->room += at_node ? qos_sat_sub(qos_min(monitor->limit[id], monitor->config.client_capacity), done) : 0;
     if (monitor->demand[id] >= 2 && issued > monitor->lone + done) {
         monitor->lone = issued - done;
         monitor->lone_issued = issued;
@@ -2801,9 +2845,10 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *       U above Omega    Omega = U: the overrun was used
  *       else             Omega stays: the demand was the limit
  *
- *   What is left is the larger of K - N of the clients with a queue, and of Omega - U (without equal_within, and what
- *   others kept and did not want), as far as those who have a queue or waited can use it, each client_capacity: if the
- *   monitor kept tokens back until it was too late for them, or nobody claimed them, the node was slower than Omega.
+ *   The node was the limit only of who had I/Os under way: for all but an eighth of the period, by its last report. Who
+ *   waited for tokens, or had nothing to do, says nothing of the node. What is left is the larger of K - N of those who
+ *   were at the node and want more, and, if anybody does, of Omega - U (without equal_within, and what others kept and
+ *   did not want), as far as those who were at the node can do more, each client_capacity.
  *   Tokens that nobody's report tells of (of a claim that was lost, of who died, left, or started anew) are not known:
  *   U of a fall counts them as used, U before one does not.
  *
@@ -2827,10 +2872,11 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   grows. The guard keeps tokens from the others for the sake of a client that says it is behind, and these count as
  *   left by them. Who wants tokens alone can be slow or lie, and nobody can tell: its word counts in full.
  *
- *   At a node that is slower clients wait for I/Os. So if all who want tokens waited for them, what is left says
- *   nothing. If that is an eighth of Omega or more, the tokens are lost, by a stray store or as the monitor paused,
- *   unless the period before was the same. Nor does a period teach in which U is above what was claimed at the last
- *   look, long ago; nor who idled for an eighth of it (a burst that ends late), or did not report in its last quarter.
+ *   So tokens that are lost, by a stray store or a pause, are no sign, nor those that the guard or the order withholds.
+ *   While these keep a node from its limit, one that does 8000 a period and one of 10000 both do 7000. The reports are
+ *   the same, so a fall is known only once the node is the limit.
+ *   Nor does a period teach in which U is above what was claimed at the last look, long ago; nor who did not report in
+ *   its last quarter.
  *
  *   Where we differ from Algorithm 1 (`simulate tokenpool` has it): it judges by totals alone, so a demand below Omega
  *   looks like a slow node; with U == Omega the estimate never grows once part of a batch stays unspent; and below its
@@ -2917,20 +2963,15 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     uint64_t late_ns = qos_elapsed_ns(qos_sat_add(monitor->next_ns, config->period_ns / 64), monitor->now_ns);
     uint64_t about = qos_max(omega / 256, final + final / 4); /* so exactly U is known */
     uint64_t others = qos_sat_sub(left, monitor->lone), lower, some = qos_max(monitor->fallen / 5, about);
-    bool unmet, vain, starved, lost, stray, back, doubt, again;
+    bool unmet, vain, back, doubt, again;
     if (config->flags & TOKENPOOL_FIXED)
         return;
     if (omega > monitor->info.reserved) { /* else the pool had only what was returned */
-        uint64_t idle =
-            qos_sat_sub(qos_min(omega, monitor->wanting * config->client_capacity), known + monitor->unwanted);
+        uint64_t idle = qos_min(qos_sat_sub(omega, known + monitor->unwanted), monitor->wanting ? monitor->room : 0);
         left = qos_max(left, qos_sat_sub(idle, within));
         others = qos_max(others, qos_sat_sub(idle, monitor->lone));
     }
-    starved = monitor->waiting && monitor->waiting == monitor->wanting && !monitor->grew;
-    lost = starved && left > omega / 8;
-    stray = lost && !monitor->lost;
-    monitor->lost = lost;
-    if (stray || (monitor->said > used && late_ns > 2 * config->check_ns)) {
+    if (monitor->said > used && late_ns > 2 * config->check_ns) {
         monitor->used_before = monitor->used_fallen = 0;
         monitor->again = false;
         return;
@@ -2941,11 +2982,11 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->excused = vain ? 0 : monitor->excused;
     }
     monitor->used_fallen = 0;
-    unmet = (lost || !starved) && left > monitor->excused + qos_max(monitor->excused / 2, about);
+    unmet = left > monitor->excused + qos_max(monitor->excused / 2, about);
     if (monitor->grew) /* was that step too much? then the next one later */
-        monitor->gap = unmet ? (uint32_t)qos_min(2u * monitor->gap + 2u, 8) : 0;
+        monitor->gap = (uint8_t)(unmet ? qos_min(2u * monitor->gap + 2u, 8) : 0);
     monitor->grew = false;
-    monitor->since = unmet ? 0 : (uint32_t)qos_min(monitor->since + UINT64_C(1), 255);
+    monitor->since = (uint8_t)(unmet ? 0 : qos_min(monitor->since + UINT64_C(1), 255));
     if (monitor->since > 4)
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
@@ -2984,7 +3025,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
-    monitor->late = monitor->lone = monitor->lone_issued = 0;
+    monitor->late = monitor->room = monitor->lone = monitor->lone_issued = 0;
     monitor->said = monitor->of_pool = monitor->unwanted = 0;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);

@@ -372,9 +372,9 @@ static void test_low(uint32_t flags)
     for (k = 0; k < 12; k++) {
         begin(2000, 2000, flags);
         node.steps = 1000;
-        for (i = 0; i < 2 && k; i++)
-            add(0, 20 + 10 * k, false);
-        add(k ? 1000 : 700, 0, false);
+        for (i = 0; i < 2 && k; i++) /* one of them uses a part of a reservation, with half of the cases */
+            add(i && k % 2 ? 1400 : 0, 20 + 10 * k, false);
+        add(k == 0 ? 700 : k % 2 ? 0 : 1000, 0, false);
         if (k == 0) {
             add(800, 60, false);
             add(0, 20000, false);
@@ -463,7 +463,8 @@ static void test_unknown(void)
         CHECK_GE(others, lost * share);
         most_slow = fmax(most_slow, slow);
         CHECK_GE(all, lost * 5000);
-        CHECK_LE(slow, 1.2 * 5000);
+        /* who starts takes turns from the other, which then says nothing of the node */
+        CHECK_LE(slow, (node.starts && k % 3 == 2 ? 1.3 : 1.2) * 5000);
         CHECK_GE(again, lost * share);
     }
     printf("unknown: the other has at least %.2f of its part; slow: an estimate of at most %.2f, %.2f are used\n",

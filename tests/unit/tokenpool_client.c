@@ -216,14 +216,14 @@ static void test_times(void)
     CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] & TOKENPOOL_TOKENS_MAX, TOKENPOOL_TOKENS_MAX);
 }
 
-/* The demand in the last report of a period: 3: it waits for tokens; 2: a queue of more than 2 %; 1: any demand; 0:
- * idle. */
+/* The last report of a period, phase x 4 + demand: 8 idle; 9 any demand; 14 a queue of more than 2 %; 11 it waits for
+ * tokens; 15, 10, 3: as 9, 14, 11, and I/Os under way for most of the period. */
 static void test_demand(void)
 {
     static const struct {
-        uint64_t taken, completed, queued, demand;
-    } row[] = {{0, 0, 0, 0},   {100, 100, 0, 0}, {100, 99, 0, 1},  {100, 100, 2, 1},
-               {98, 98, 2, 2}, {0, 0, 1, 2},     {200, 200, 0, 3}, {200, 200, 5, 3}};
+        uint64_t taken, completed, queued, said;
+    } row[] = {{0, 0, 0, 8},     {100, 100, 0, 8}, {100, 99, 0, 15},  {100, 100, 2, 9},  {98, 98, 2, 14}, {0, 0, 1, 14},
+               {100, 90, 2, 10}, {100, 90, 1, 15}, {200, 200, 0, 11}, {200, 200, 5, 11}, {200, 190, 5, 3}};
     struct tokenpool_client c;
     uint64_t now;
     size_t i;
@@ -232,14 +232,14 @@ static void test_demand(void)
         base(200, 200, 0, 0, &c, NULL);
         if (row[i].taken)
             CHECK_EQ(tokenpool_client_take(&c, 0, row[i].taken), QOS_OK);
-        if (row[i].demand == 3)
+        if (row[i].taken == 200)
             CHECK_EQ(tokenpool_client_take(&c, 0, 1), QOS_EAGAIN);
         tokenpool_client_complete(&c, row[i].completed);
         tokenpool_client_set_queued(&c, row[i].queued);
         for (now = 10 * MS; now < S; now += 10 * MS)
             tokenpool_client_run(&c, now, 0);
         tokenpool_client_run(&c, S - 2 * MS, 0);
-        CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 3, row[i].demand);
+        CHECK_EQ(storage[tokenpool_storage_report(2, 0) / 8] >> 52 & 15, row[i].said);
     }
 }
 

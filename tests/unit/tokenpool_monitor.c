@@ -112,7 +112,7 @@ static void test_lowering_a_reservation(void)
     for (p = 0; p < 6; p++) {
         rig_run(&monitor, p * S);
         rig_report(0, rig_info().epoch, 2, 600, 100);
-        storage[tokenpool_storage_report(2, 0) / 8] |= UINT64_C(2) << 52; /* it has a queue */
+        storage[tokenpool_storage_report(2, 0) / 8] ^= UINT64_C(3) << 52; /* it has a queue */
     }
     CHECK(rig_info().capacity < 600);
     CHECK_EQ(tokenpool_monitor_change(&monitor, 0, 601, 0, &fits), QOS_EADMISSION);

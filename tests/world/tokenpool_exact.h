@@ -158,7 +158,12 @@ static uint64_t x_tag(uint64_t epoch)
 }
 static uint64_t x_phase(uint64_t report)
 {
-    return report >> 54 & 3;
+    uint64_t how = report >> 52 & 15;
+    return how == 3 || how >= 14 ? 2 : how >> 2; /* 3, 14, 15: a last one */
+}
+static uint64_t x_demand(uint64_t report)
+{
+    return (report >> 52 & 15) == 15 ? 1 : report >> 52 & 3;
 }
 static bool x_rests(uint64_t report)
 {
@@ -230,7 +235,7 @@ static void x_finish(const struct x_monitor *m)
         s->used = state.used;
         s->done += state.used;
         s->beyond += x_sub(state.used, issued);
-        s->demand = heard ? s->report >> 52 & 3 : 0;
+        s->demand = heard ? x_demand(s->report) : 0;
         if (heard && kept >= issued)
             s->under = 0;
         else if (!heard || kept + issued / 8 < issued || state.under_used)
@@ -364,7 +369,7 @@ static void x_heals(struct x_monitor *m)
             x.lost += x_sub(min_of(e->of[i].issued, e->of[i].limit), e->of[i].spent + s->size);
         (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
         s->silent = state.silent;
-        s->demand = s->report >> 59 == x_tag(x.began) && s->wrote == x.number ? s->report >> 52 & 3 : 0;
+        s->demand = s->report >> 59 == x_tag(x.began) && s->wrote == x.number ? x_demand(s->report) : 0;
     }
     x_judge_cost(e);
     x.over += e->bound ? x_sub(e->spent, e->bound + e->forced) : 0;
