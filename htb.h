@@ -405,9 +405,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns);
 #endif
 
 /* Counters of the first resource. Those of a class run from its reservation, and stay after its end until the id is
- * reserved again; debt is that after its last take, less what a later call saw paid. QOS_NONE: sum over all ids,
- * O(classes). A group: zeros; add up its classes. QOS_ENOENT (zeros): id >= classes. Any thread at any time,
- * wait-free. */
+ * reserved again; debt is that after its last take, less what a later call saw paid, and 0 while granted is. QOS_NONE:
+ * sum over all ids, O(classes). A group: zeros; add up its classes. QOS_ENOENT (zeros): id >= classes. Any thread at
+ * any time, wait-free. */
 QOS_API enum qos_status htb_stats(const struct htb *tree, uint32_t id, struct qos_stats *out);
 /* Owner only; O(1). */
 QOS_API enum qos_status htb_info(const struct htb *tree, struct htb_state *out);

@@ -1,8 +1,7 @@
 // proves: by flight, on a link with a latency beside it, also one whose speed changes: a class keeps its rate though
-// the search for the knee does not end; one out of reach that comes and goes costs the others nothing; more demand is
-// seen as it comes, also after a quiet time whose trials let requests wait, or half a second a request; a hang costs
-// its room and a second, a pause no more; a rate and latency_ns are kept after a time when it was faster, a rate beside
-// a slow member of eight; a collapse by too much in flight ends
+// no search for the knee ends; one out of reach that comes and goes costs the others nothing; more demand is seen as it
+// comes, also after a quiet time with trials, or half a second a request; a hang costs its room and a second; rates and
+// latency_ns are kept after a faster time, a rate beside a slow member; a collapse by too much in flight ends
 // coverage: report
 // scale: 2
 // flags: -O2

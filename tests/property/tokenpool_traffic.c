@@ -1,8 +1,8 @@
 // proves: the engines' own operations on the data node, all clients backlogged: at most 5 % of the I/Os with 10 to
-// proves: 1,000 clients and 20 % with 10,000, at 1,570,000 tokens a period. No period issues more than 105 % of its
-// proves: capacity. Of 1 to 1,000 clients that together do what the node can: at most 16 operations a client and period,
-// proves: 16.5 if all begin at once, 18.5 of 1,570,000 tokens, 20 if later in a period; who asks alone among many slots gets
-// proves: 99 % of what idle ones leave, 0.85 if these use half of 0.6 C. Ten alike: each a quarter of its share
+// proves: 1,000 clients and 20 % with 10,000, at 1,570,000 tokens a period, none with more than 105 % of its capacity.
+// proves: Of 1 to 1,000 clients that do what the node can: at most 16 operations a client and period, 16.5 if all begin
+// proves: at once, 18.5 of 1,570,000 tokens, 20 if later in a period; one alone gets 99 % of what idle ones leave, 0.85
+// proves: if these use half of 0.6 C. Ten alike: each a quarter of its share
 // variants: native
 // scale: 3
 // coverage: report

@@ -436,6 +436,12 @@ static void counters(void)
     /* A class that ended keeps its counters until the id is reserved again. */
     CHECK_EQ(htb_release(&w.tree, 2 * S, 2), QOS_OK);
     CHECK_EQ(stats_of(&w, 2).granted, 1100);
+    reserve(&w, 2, 1, 40000, 0, 2 * S); /* it takes over the debt, which is told once it is granted something */
+    CHECK_EQ(force(&w, 2, 0, 0, 2 * S), QOS_OK);
+    CHECK_EQ(stats_of(&w, 2).debt, 0);
+    CHECK_EQ(force(&w, 2, 1, 0, 2 * S), QOS_OK);
+    CHECK_EQ(stats_of(&w, 2).debt, 601);
+    CHECK_EQ(htb_release(&w.tree, 2 * S, 2), QOS_OK);
     reserve(&w, 2, 1, 40000, 0, 3 * S);
     s = stats_of(&w, 2);
     CHECK_EQ(s.granted + s.borrowed + s.refused + s.waited + s.debt, 0);

@@ -996,13 +996,14 @@ static void acc_change_root(void)
 
 /* ---- calls: the gate --------------------------------------------------------------------------------------------- */
 
-/* The debt told is that after the class's last take, which was just now. */
+/* The debt told is that after the class's last take, which was just now; 0 if it was granted nothing yet. */
 static void acc_judge_debt(uint32_t id)
 {
     struct qos_stats s;
     const struct acc_bucket *b = &acc.node[id].rate[0];
-    uint64_t low = b->on && b->high < 0 ? (uint64_t)((-b->high + ACC_TOKEN - 1) / ACC_TOKEN) : 0;
-    uint64_t high = b->on && b->low < 0 ? (uint64_t)((-b->low + ACC_TOKEN - 1) / ACC_TOKEN) : 0;
+    const bool owes = b->on && acc.node[id].granted != 0;
+    uint64_t low = owes && b->high < 0 ? (uint64_t)((-b->high + ACC_TOKEN - 1) / ACC_TOKEN) : 0;
+    uint64_t high = owes && b->low < 0 ? (uint64_t)((-b->low + ACC_TOKEN - 1) / ACC_TOKEN) : 0;
     (void)htb_stats(&acc_tree, id, &s);
     if (s.debt < low || s.debt > high)
         ACC_FAIL("stats", "step %" PRIu32 ": class %" PRIu32 " owes %" PRIu64 "..%" PRIu64 ", told %" PRIu64, acc.step,
