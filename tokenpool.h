@@ -923,7 +923,7 @@ struct tokenpool_client {
     uint64_t idle_ns, waited_ns; /* of this period: ticks with nothing to do; waiting for tokens */
     uint64_t away_ns, last_own;  /* of this period: without an I/O under way; its I/Os by the last call */
     uint64_t under_way;          /* I/Os of the period before, not completed at its end */
-    uint64_t busy_ns;            /* the last tick that found it at work */
+    uint64_t busy_ns;            /* the last tick that found it at work, or call that wanted tokens */
     uint64_t base;               /* while it rises: S of the report that the level counts from */
     uint64_t refused_ns;         /* since when the refused request waits, or the last tick; in no take of this period:
                                   * QOS_NEVER, as who stops trying does not wait */
@@ -1939,6 +1939,8 @@ QOS_API bool tokenpool_client_next(struct tokenpool_client *client, uint64_t now
     enum tokenpool_priv_pending what;
     QOS_ASSERT(client);
     now_ns = tokenpool_client_priv_clock(client, now_ns);
+    if (need)
+        client->busy_ns = now_ns;
     tokenpool_client_priv_tick(client, now_ns);
     tokenpool_client_priv_arm(client);
     if (client->pending || tokenpool_client_priv_due(client, now_ns, need, &what) > now_ns)

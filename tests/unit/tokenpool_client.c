@@ -651,6 +651,29 @@ static void test_reads_of_who_waits(void)
     CHECK_LE(reads_behind_a_transport(&c[1], 2 * S, 3 * S), 64 + 4);
 }
 
+/* Answers that come later than the next tick: who starts within an epoch, and wants tokens, has its reservation in the next
+ * one. Its reports do not keep it from reading the period word. */
+static void test_answers_later_than_a_tick(void)
+{
+    static struct tokenpool_client c;
+    struct tokenpool_op op;
+    uint64_t now, got = 0;
+    rig_config(2, 10, 1000, 0);
+    rig_init();
+    rig_join(0, 500, 0);
+    CHECK_EQ(tokenpool_client_attach_remote(&c, 0, 0, &storage[TOKENPOOL_OFFSET_HEAD / 8], sizeof storage), QOS_OK);
+    for (now = 0; now < 2 * S; now += 2 * MS) {
+        rig_run(&monitor, now);
+        while (tokenpool_client_take(&c, now, 1) == QOS_OK) {
+            tokenpool_client_complete(&c, 1);
+            got++;
+        }
+        if (now >= S / 2 && tokenpool_client_next(&c, now, 1, &op))
+            tokenpool_client_done(&c, tokenpool_storage_run(storage, &op));
+    }
+    CHECK_WITHIN(got, 500, 1000);
+}
+
 /* A remote engine: a take needs no operation while nothing is due. An engine whose slot was given to another client
  * reads the terms once in a period. */
 static void test_remote(void)
@@ -1201,6 +1224,7 @@ int main(void)
     test_few_reports();
     test_waited_once();
     test_reads_of_who_waits();
+    test_answers_later_than_a_tick();
     test_remote();
     test_forced_and_died();
     test_restart();
