@@ -92,9 +92,9 @@
  *     slot's next epoch (safe while those fit), and wait for a clock that went back.
  *   - Engines and monitors are trusted. Reports are clamped to what was given: a liar can
  *     get its R twice, move the estimate by its own tokens if others want any, with GUARD
- *     by R and what it keeps for that, and by a forged report spend R at each start.
- *     Terms are clamped to client_capacity. One stray store costs a period's tokens, two
- *     with GO_ON; after three all is as before. Whose report is hit gets QOS_ESTALE.
+ *     by R and what it keeps for that, and by forged reports R at each start. Terms are
+ *     clamped to client_capacity. One stray store costs C or clients x batch, with GO_ON
+ *     2 C; after three periods all is as before. Whose report is hit gets QOS_ESTALE.
  *   - Pool, period with terms, and each report are regions of their own. Who has no more
  *     than the pool's key can take the pool only; in shared memory all keys are one.
  */

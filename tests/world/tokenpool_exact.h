@@ -366,7 +366,7 @@ static void x_heals(struct x_monitor *m)
         struct x_slot *s = &x.slot[i];
         if (s->wants == ALL && s->joined && !s->remote && s->gap_ns <= x.T / 64 && !s->forced && !s->runs && !s->lies &&
             !world_choice(x.w, world_of(s->cohort, F_PAUSE)) && !x.twins && !s->changed && x.began)
-            x.lost += x_sub(min_of(e->of[i].issued, e->of[i].limit), e->of[i].spent + s->size);
+            x.lost += x_sub(min_of(e->of[i].issued, e->of[i].limit), e->of[i].spent + 2 * s->size); /* as x_can */
         (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
         s->silent = state.silent;
         s->demand = s->report >> 59 == x_tag(x.began) && s->wrote == x.number ? x_demand(s->report) : 0;
@@ -2297,7 +2297,8 @@ static void x_stray(void)
     x.hit_ns = x.now;
     for (i = 0; i < x.slots; i++)
         x.slot[i].before = x_of(x.began)->of[i].spent;
-    x.hit_bound = max_of(x_of(x.began)->bound, x.C) + x.slots * (x.C / 64 + 1); /* as x_can */
+    x.hit_bound = x.slots * min_of(x.batch, x.client_capacity); /* of a pool that seems to hold any */
+    x.hit_bound = max_of(max_of(x_of(x.began)->bound, x.C), x.hit_bound) + x.slots * (x.C / 64 + 1); /* as x_can */
     x.over = x.lost = 0;
     x.hit_at = x.number + world_between(&x.more, 6, 9);
     x.hit_early = world_chance(&x.more, 500);
