@@ -4501,9 +4501,10 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *                      together the largest. If that is more than it can hold, the take waits for those that come
  *                      back; if there are none, it passes when the bucket is full. While a claim needs all that a
  *                      bucket holds, which the default never does, it earns as much again: so its rate is in use
- *     a class comes    for claims of one size, a power of two, if it asked again within burst_ns of the time told; one
- *     back             that it let end takes that back, for its size and more. As long as nothing is known of a class,
- *                      its claim counts like those of classes that come back, if the bucket can hold all of these
+ *     a class comes    for claims of one size, a power of two, if it took as much within burst_ns of the time told; to
+ *     back             ask for less then, or to let one end, takes that back, for its size and more; to be refused
+ *                      changes nothing. As long as nothing is known of a class, its claim counts like those of classes
+ *                      that come back, if the bucket can hold all of these
  *     a claim needs    its n; and again for each request of that size that would go before the taker if the class had
  *                      so many, up to half the bucket for all claims: so who is late and asks first leaves the others
  *                      their part of what gathered meanwhile
@@ -4521,7 +4522,8 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * part.
  *
  * Nobody is woken. Claims that nobody comes for delay others by burst_ns at most, or until the bucket has what they
- * need. What they leave then, at most one bucket, goes to who asks first; so does that of a class that changes or ends.
+ * need; those of classes that came back and stop at once by burst_ns each. What they leave then, at most one bucket,
+ * goes to who asks first; so does that of a class that changes or ends.
  * If more than HTB_PRIV_CLAIMS_MAX classes wait, the first in the order have the claims. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
@@ -4777,15 +4779,12 @@ QOS_PRIV uint64_t htb_priv_claim_ns(const struct htb *tree, uint32_t id)
     return qos_min(tree->cls[id].burst_us, tree->cls[tree->classes].burst_us) * UINT64_C(1000);
 }
 
-/* A claim ends: did its class come back when it was told? */
-QOS_PRIV void htb_priv_learn(struct htb *tree, const struct htb_priv_claim *c, uint64_t now_ns)
+/* A claim of that size ended: did its class take as much when it was told? */
+QOS_PRIV void htb_priv_learn(struct htb *tree, uint32_t id, uint32_t size, bool came)
 {
-    struct htb_priv_ring_entry *t = &tree->turn[c->id];
-    const uint32_t size = htb_priv_size_of(tree, c->n);
-    if (c->until_ns > now_ns && c->until_ns - now_ns > htb_priv_claim_ns(tree, c->id))
-        return; /* it was not told to come yet */
+    struct htb_priv_ring_entry *t = &tree->turn[id];
     t->fresh = 0;
-    t->returns = (c->until_ns > now_ns ? qos_max(t->returns, size) : qos_min(t->returns, size - 1)) & 63u;
+    t->returns = (came ? qos_max(t->returns, size) : qos_min(t->returns, size - 1)) & 63u;
 }
 
 /* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. False: there were
@@ -4797,10 +4796,10 @@ QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uin
     bool others = false;
     for (i = 0; i < tree->claims; i++) {
         const struct htb_priv_claim *c = &tree->claim[i];
-        if (c->until_ns <= now_ns || c->id == above)
-            htb_priv_learn(tree, c, now_ns);
-        if (c->until_ns <= now_ns)
+        if (c->until_ns <= now_ns) {
+            htb_priv_learn(tree, c->id, htb_priv_size_of(tree, c->n), false);
             continue;
+        }
         others = true;
         if (c->id == above || (group && htb_priv_is_below(tree, c->id, above)))
             continue;
@@ -4811,6 +4810,18 @@ QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uin
     tree->detours -= tree->claims - kept;
     tree->claims = kept;
     return others;
+}
+
+/* The size of the claim that a class is told to come for by now; 0: there is none. */
+QOS_PRIV_NOINLINE uint32_t htb_priv_told_size(const struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    uint32_t i;
+    for (i = 0; i < tree->claims; i++) {
+        const struct htb_priv_claim *c = &tree->claim[i];
+        if (c->id == id && c->until_ns > now_ns && c->until_ns - now_ns <= htb_priv_claim_ns(tree, id))
+            return htb_priv_size_of(tree, c->n);
+    }
+    return 0;
 }
 
 /* A class claims what it was refused, in the order of the rings. If there is no room, the last in that order goes. */
@@ -4852,13 +4863,18 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
 {
     struct htb_priv_way way;
     bool claims, is_free;
+    uint32_t told = 0;
     if (!htb_priv_in_range(tree, n))
         return QOS_ERANGE;
     now_ns = htb_priv_now(tree, now_ns);
     id = htb_priv_resolve(tree, id, now_ns);
     is_free = tree->claims != 0 && __builtin_memcmp(n, htb_priv_nothing, tree->resources * sizeof *n) == 0;
+    if (QOS_UNLIKELY(tree->claims != 0) && !is_free)
+        told = htb_priv_told_size(tree, id, now_ns);
     claims = QOS_UNLIKELY(tree->claims != 0) && htb_priv_end_claims(tree, is_free ? QOS_NONE : id, now_ns);
     way = htb_priv_way_of(tree, id, n, true, qos_min(now_ns, QOS_NEVER - 1)); /* what never comes is later */
+    if (told > htb_priv_size_of(tree, n) || (told != 0 && way.send_ns <= now_ns))
+        htb_priv_learn(tree, id, told, told <= htb_priv_size_of(tree, n));
     if (way.send_ns > now_ns || way.send_ns == QOS_NEVER) {
         tree->maximize.starved = tree->maximize.starved || (way.payer == QOS_NONE && way.blocked == QOS_NONE);
         if (is_free)

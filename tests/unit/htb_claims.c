@@ -1,8 +1,8 @@
 // proves: the loop that a newcomer writes is the fair one: tenants that take until they are refused and sleep until the
 // proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
-// proves: costs nobody much, beside groups, too; and a claim ends when it should. So do requests that need a whole bucket
-// proves: each. Who is refused as queued requests go first is not told to come now. Callers later than the time told, in one
-// proves: loop or each with a timer, share by weight, too
+// proves: costs nobody much, beside groups, too, nor who comes back only to ask for less or to be refused; and a claim ends
+// proves: when it should. So do requests that need a whole bucket each. Who is refused as queued requests go first is not
+// proves: told to come now. Callers later than the time told, in one loop or each with a timer, share by weight, too
 // variants: native san i386
 // whole: san i386
 #include "htb_world.h"
@@ -223,6 +223,43 @@ static void never_come_back(uint32_t count, uint64_t size, uint32_t weight, uint
     CHECK_GE(l.got[1] + l.got[2], first == size ? seconds * rate * 2 / (2 + count) : seconds * rate / 10 * 8);
     CHECK_WITHIN((double)l.got[1], (double)l.got[2] - (double)(first + second),
                  (double)l.got[2] + (double)(first + second));
+    world_close(&l.w);
+}
+
+/* Tenants that came back for a second, and then come at the time told for one token only, or ask for as much as before only
+ * when they would be refused: they hold nobody off for long. */
+static void come_for_less(bool less, enum htb_bound bound)
+{
+    enum { COUNT = 40 };
+    const struct htb_config config = config_of(bound);
+    struct loop l;
+    uint64_t now = 0, at_first = 0;
+    uint32_t id;
+    CHECK_CONTEXT("come for less %d, bound %d", less, (int)bound);
+    first_order(&l, COUNT + 1, 1);
+    open_loop(&l, &config, COUNT + 1);
+    for (id = 1; id <= COUNT + 1; id++) {
+        reserve_weight(&l, id, 0, 1);
+        l.size[id] = id <= COUNT ? 400000 : 4096;
+    }
+    while (now < 4 * S) {
+        uint64_t next_ns = 4 * S;
+        for (id = 1; id <= COUNT + 1; id++) {
+            const bool plays = id <= COUNT && now >= S;
+            if (l.told[id] <= now) {
+                enum qos_status s = plays && less ? htb_take(&l.w.tree, now, id, 1) : QOS_EAGAIN;
+                if (!plays || htb_next_ns(&l.w.tree, now, id, l.size[id]) > now)
+                    while ((s = htb_take(&l.w.tree, now, id, l.size[id])) == QOS_OK)
+                        l.got[id] += l.size[id];
+                CHECK(s == QOS_OK || s == QOS_EAGAIN);
+                l.told[id] = htb_next_ns(&l.w.tree, now, id, l.size[id]) + (plays ? 9 * MS : 0);
+            }
+            next_ns = qos_min(next_ns, l.told[id]);
+        }
+        at_first = now < S ? l.got[COUNT + 1] : at_first;
+        now = next_ns;
+    }
+    CHECK_GE(l.got[COUNT + 1] - at_first, 3 * 36000000);
     world_close(&l.w);
 }
 
@@ -522,6 +559,8 @@ int main(void)
         never_come_back(30, 300000, 1, 0, 0, 16384, 16384, b);
         never_come_back(30, 400000, 1, 0, 0, 400000, 400000, b);
         never_come_back(30, 400000, 10, 0, QOS_NOTHING, 4096, 400000, b);
+        come_for_less(true, b);
+        come_for_less(false, b);
         behind_the_queues(b, 1);
         behind_the_queues(b, 2);
         groups(true, b);

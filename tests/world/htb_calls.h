@@ -488,22 +488,33 @@ static uint32_t acc_bits(const uint64_t *n)
     return bits;
 }
 
-/* The claim of class c ends: it was let go, or the class came back when it was told, or asked before. */
-static void acc_learn(uint32_t c)
+static bool acc_is_free(const uint64_t *n)
+{
+    uint32_t r;
+    for (r = 0; r < acc.resources; r++)
+        if (n[r] != 0)
+            return false;
+    return true;
+}
+
+/* The claim of class c ends: it was let go, or another demand of the class came. Did that take as much (never: there was
+ * none), at a time at which it was told to come? */
+static void acc_learn(uint32_t c, const uint64_t *n, bool takes)
 {
     struct acc_node *t = &acc.node[c];
     const uint32_t bits = acc_bits(t->claim.n);
     const bool unsure = t->claim.until == UINT64_MAX, gone = !unsure && acc.now >= t->claim.until;
-    const bool came = !unsure && !gone && t->claim.until - acc.now <= t->claim.burst;
-    if (gone || unsure)
+    const bool told = n != NULL && !gone && (unsure || t->claim.until - acc.now <= t->claim.burst);
+    const bool less = gone || (told && acc_bits(n) < bits), came = told && !less && takes;
+    if (less || unsure)
         t->comes_low = t->comes_low < bits ? t->comes_low : bits - 1;
-    if (gone)
+    if (less && !unsure)
         t->comes_high = t->comes_high < bits ? t->comes_high : bits - 1;
-    if (came)
+    if (came && !unsure)
         t->comes_low = t->comes_low > bits ? t->comes_low : bits;
-    if (came || unsure)
+    if (came)
         t->comes_high = t->comes_high > bits ? t->comes_high : bits;
-    if (came || gone)
+    if ((came || less) && !unsure)
         t->fresh = NO;
     else if (unsure && t->fresh == YES)
         t->fresh = MAYBE;
@@ -513,16 +524,14 @@ static void acc_learn(uint32_t c)
 /* While there are claims, what is borrowed moves the tags on; the clock of a ring does not pass those with claims. */
 static void acc_took(uint32_t id, uint32_t payer, const uint64_t *n)
 {
-    bool claimed = false, some = false;
-    uint32_t i, c, r;
+    bool claimed = false;
+    uint32_t i, c;
     for (c = 0; c < acc.classes; c++)
         if (acc.node[c].claim.on && acc.now < acc.node[c].claim.until) {
             claimed = true;
             acc.tags_unsure = acc.tags_unsure || !acc.node[c].claim.sure || acc.node[c].over;
         }
-    for (r = 0; r < acc.resources; r++)
-        some = some || n[r] != 0;
-    if (!some)
+    if (acc_is_free(n))
         return;
     if (claimed && (payer == ACC_NONE || acc_cost(n) > (wide)1 << 42)) /* costs of more than an hour count less */
         acc.tags_unsure = true;
@@ -537,18 +546,15 @@ static void acc_took(uint32_t id, uint32_t payer, const uint64_t *n)
         acc.slop += acc.resources > 1 ? ACC_UNIT : 64;
     }
     if (acc.node[id].claim.on)
-        acc_learn(id);
+        acc_learn(id, n, true);
 }
 
 static void acc_end_claims(uint32_t above)
 {
     uint32_t c;
     for (c = 0; c < acc.classes; c++)
-        if (acc.node[c].claim.on && acc_below(c, above)) {
-            if (c == above || acc.now >= acc.node[c].claim.until)
-                acc_learn(c);
-            acc.node[c].claim.on = false;
-        }
+        if (acc.node[c].claim.on && acc_below(c, above))
+            acc_learn(c, NULL, false);
 }
 
 /* ---- terms ------------------------------------------------------------------------------------------------------- */
@@ -1180,7 +1186,7 @@ static void acc_take(void)
     /* Its claim. */
     told = acc_ask_next(asked, n);
     if (acc.node[id].claim.on)
-        acc_learn(id);
+        acc_learn(id, acc_is_free(n) ? NULL : n, false);
     if (!WORLD_V02 && !(way.blocked == id && way.blocked_sure) && (told != QOS_NEVER || acc_ends_by(id, ACC_FAR_NS))) {
         struct acc_claim *c = &acc.node[id].claim;
         uint32_t at;
@@ -1942,10 +1948,10 @@ static void acc_reset_clock(void)
         if (acc.node[i].claim.on && acc.now >= acc.node[i].claim.until) {
             if (to < acc.node[i].claim.until) /* nobody may have looked in time */
                 acc.node[i].claim.until = UINT64_MAX;
-            acc_learn(i);
+            acc_learn(i, NULL, false);
         } else if (acc.node[i].claim.on && acc.node[i].claim.until != UINT64_MAX && to >= acc.node[i].claim.until) {
             acc.now = to;
-            acc_learn(i);
+            acc_learn(i, NULL, false);
             acc.now = was;
         }
         acc.node[i].claim.on = false;
@@ -2072,6 +2078,8 @@ static void acc_press(void)
                     ACC_FAIL("gate", "step %" PRIu32 ": best effort is %s", acc.step,
                              passes ? "not refused" : "refused");
                 if (!passes) {
+                    if (acc.node[0].claim.on)
+                        acc_learn(0, n, false);
                     acc.node[0].refused++;
                     acc.lacked = way.passes == NO && way.blocked == ACC_NONE ? YES : acc.lacked == YES ? YES : MAYBE;
                     acc.node[0].claim.on = !WORLD_V02;
@@ -2086,7 +2094,7 @@ static void acc_press(void)
                 (void)acc_counted(0, n, &way);
                 acc_pay(0, way.first, way.last == ACC_NONE ? acc.root : way.last, n, NULL);
                 if (acc.node[0].claim.on)
-                    acc_learn(0);
+                    acc_learn(0, n, true);
             }
         }
         acc_look(acc_chance(200));
