@@ -904,7 +904,7 @@ static void x_judge_monitor(struct x_monitor *m)
     struct tokenpool_monitor_state info;
     uint64_t next, shown = x.now + m->offset_ns;
     bool begun = false;
-    if (m->adopts && !m->unsure)
+    if (m->adopts && !m->unsure && x.owner == (uint32_t)(m - x.monitor))
         x_adopts(m);
     (void)tokenpool_monitor_info(&m->m, &info);
     next = tokenpool_monitor_next_ns(&m->m, shown);
@@ -962,7 +962,8 @@ static void x_resume(uint32_t k)
         world_fail(x.w, "resume", x.now, "monitor %" PRIu32 ": %s", k, qos_strerror(s));
     m->lives = true;
     m->next_ns = x.now;
-    x.owner = X_NOBODY;               /* so that its first operation is seen as a takeover */
+    if (x.owner == k)
+        x.owner = X_NOBODY;           /* so that its first operation is seen as a takeover */
     x_allow(x.olds ? x.check_ns : 0); /* its look may wait for a right reading */
 }
 
