@@ -921,7 +921,7 @@ struct tokenpool_client {
     uint64_t carried, owing;     /* spent already of the next epoch: debt, an advance; of it debt, no token of it */
     uint64_t slack, regret;      /* reservation that the decay leaves; what was returned and then missed */
     uint64_t idle_ns, waited_ns; /* of this period: ticks with nothing to do; waiting for tokens */
-    uint64_t away_ns, last_own;  /* of this period: without an I/O under way; its I/Os by the last call */
+    uint64_t away_ns, last_done; /* of this period: without an I/O under way; completed by the last call */
     uint64_t under_way;          /* I/Os of the period before, not completed at its end */
     uint64_t busy_ns;            /* the last tick that found it at work, or call that wanted tokens */
     uint64_t base;               /* while it rises: S of the report that the level counts from */
@@ -1242,10 +1242,10 @@ QOS_PRIV uint64_t tokenpool_client_priv_clock(const struct tokenpool_client *cli
  * tokens, or had no queue. */
 QOS_PRIV void tokenpool_client_priv_away(struct tokenpool_client *client, uint64_t now_ns)
 {
-    uint64_t own = tokenpool_client_priv_own(client);
-    bool next = own != client->last_own && client->queued && client->refused_ns == QOS_NEVER;
-    client->last_own = own;
-    if (tokenpool_client_priv_has(client) && client->under_way + own <= client->completed && !next)
+    uint64_t own = tokenpool_client_priv_own(client), done = client->completed;
+    bool next = done != client->last_done && client->queued && client->refused_ns == QOS_NEVER;
+    client->last_done = done;
+    if (tokenpool_client_priv_has(client) && client->under_way + own <= done && !next)
         client->away_ns = qos_sat_add(client->away_ns, qos_elapsed_ns(client->now_ns, now_ns));
 }
 
@@ -1476,7 +1476,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->published_borrowed = qos_sat_sub(spent, kept);
     client->phase = TOKENPOOL_PRIV_EARLY;
     client->begin_ns = client->now_ns;
-    client->idle_ns = client->waited_ns = client->away_ns = client->last_own = 0;
+    client->idle_ns = client->waited_ns = client->away_ns = client->last_done = 0;
     tokenpool_client_priv_ticked(client);
     tokenpool_client_priv_lease(client, spent);
 }
@@ -2278,7 +2278,7 @@ struct tokenpool_monitor {
         age_ns;             /* first clock after the epoch was seen, QOS_NEVER: the next one; another's: its age then */
     uint64_t claimed_early; /* of this period, at the last check before the final reports */
     /* At the end of a period: */
-    uint64_t of_pool, hidden;     /* pool tokens in reports; reservation of those who did not say their last */
+    uint64_t of_pool, hidden;     /* pool tokens in reports; not known: of no last report, or kept for a queue */
     uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
     uint64_t said;                /* I/Os, as reported */
     uint64_t late;                /* tokens left though wanted, by who was at the node */
@@ -2295,6 +2295,7 @@ struct tokenpool_monitor {
     uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
     bool again;                    /* the last fall is judged once more */
     bool grew;                     /* this period began with a growth */
+    bool wanted;                   /* in the last period somebody at the node wanted tokens, or waited for some */
     bool crowd;                    /* at the end of a period, for the next: many wait */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
@@ -2817,8 +2818,12 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     monitor->demand[id] = heard ? tokenpool_priv_demand(word) : 0;
     monitor->waiting += last && monitor->demand[id] == 3;
     monitor->wanting += last && monitor->demand[id] >= 2;
+    monitor->wanted = monitor->wanted || (last && monitor->demand[id] >= (at_node ? 2 : 3));
     left = qos_sat_sub(kept, done);
-    monitor->unwanted += last && !at_node && monitor->demand[id] < 2 ? left : 0;
+    if (last && !at_node && monitor->demand[id] >= 2)
+        monitor->hidden += left;
+    else if (last && !at_node)
+        monitor->unwanted += left;
     monitor->late += at_node && monitor->demand[id] >= 2 ? left : 0;
     monitor->room += at_node ? qos_sat_sub(qos_min(monitor->limit[id], monitor->config.client_capacity), done) : 0;
     if (monitor->demand[id] >= 2 && issued > monitor->lone + done) {
@@ -2849,10 +2854,11 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *
  *   The node was the limit only of who had I/Os under way: for all but an eighth of the period, by its last report. Who
  *   waited for tokens, or had nothing to do, says nothing of the node. What is left is the larger of K - N of those who
- *   were at the node and want more, and, if anybody does, of Omega - U (without equal_within, and what others kept and
- *   did not want), as far as those who were at the node can do more, each client_capacity.
- *   Tokens that nobody's report tells of (of a claim that was lost, of who died, left, or started anew) are not known:
- *   U of a fall counts them as used, U before one does not.
+ *   were at the node and want more, and, if any of them does, or anybody waited for tokens, of Omega - U (without
+ *   equal_within, and what others kept and did not want), as far as those who were at the node can do more, each
+ *   client_capacity.
+ *   Tokens that nobody's report tells of (of a claim that was lost, of who died, left, or started anew), or that were
+ *   kept for a queue by who was not at the node, are not known: U of a fall counts them as used, U before one does not.
  *
  *   That more waits in a client says its set_queued, or a take that was refused. An engine of take and complete cannot
  *   tell I/Os of 10 ms, one after the other, from I/Os of 0.1 ms after each of which its owner thinks for 9.9 ms. The
@@ -2969,7 +2975,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     if (config->flags & TOKENPOOL_FIXED)
         return;
     if (omega > monitor->info.reserved) { /* else the pool had only what was returned */
-        uint64_t idle = qos_min(qos_sat_sub(omega, known + monitor->unwanted), monitor->wanting ? monitor->room : 0);
+        uint64_t idle = qos_min(qos_sat_sub(omega, known + monitor->unwanted), monitor->wanted ? monitor->room : 0);
         left = qos_max(left, qos_sat_sub(idle, within));
         others = qos_max(others, qos_sat_sub(idle, monitor->lone));
     }
@@ -3027,6 +3033,7 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     uint64_t total = 0;
     uint32_t i;
     monitor->waiting = monitor->wanting = 0;
+    monitor->wanted = false;
     monitor->late = monitor->room = monitor->lone = monitor->lone_issued = 0;
     monitor->said = monitor->of_pool = monitor->unwanted = 0;
     for (i = 0; i < monitor->config.clients; i++)

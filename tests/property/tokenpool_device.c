@@ -471,10 +471,55 @@ static void test_unknown(void)
            least, most_slow / 5000, least_slow);
 }
 
+/* A client says that it has a queue, and keeps its reservation away from the node: that moves the estimate by these tokens
+ * at most, also after a fall. Nor is a queue that a burst leaves beside one who is always at the node a sign of a slow node. */
+static void test_away(void)
+{
+    unsigned k, i, p;
+    for (k = 0; k < 6; k++) {
+        uint64_t keeps = 500 * (k + 1), least = UINT64_MAX;
+        struct tokenpool_monitor_state info;
+        begin(10000, 10000, 0);
+        add(keeps, 0, false);
+        for (i = 0; i < 3; i++)
+            add(1000, 20000, true);
+        attach();
+        CHECK_CONTEXT("%" PRIu64 " are kept", keeps);
+        for (p = 0; p < 48; p++) {
+            tokenpool_client_set_queued(&node.of[0].engine, TOKENPOOL_BACKLOGGED);
+            period(p, p >= 12 && p < 18 ? 3000 : 10000);
+            CHECK_EQ(tokenpool_monitor_info(&monitor, &info), QOS_OK);
+            if (p >= 30)
+                least = qos_min(least, info.capacity);
+        }
+        printf("%" PRIu64 " are kept: an estimate of %" PRIu64 " at least\n", keeps, least);
+        CHECK_GE(least, 9800 - keeps);
+    }
+    for (k = 0; k < 4; k++) {
+        struct tokenpool_monitor_state info;
+        begin(10000, 10000, 0);
+        node.steps = 1000;
+        add(4000, 3000, true);
+        add(0, 1000 + 500 * k, true);
+        node.of[1].bursts = true;
+        attach();
+        CHECK_CONTEXT("bursts of %u", 1000 + 500 * k);
+        for (p = 0; p < 40; p++) {
+            period(p, 10000);
+            if (p == 0) /* an I/O that never ends */
+                CHECK_EQ(tokenpool_client_take(&node.of[0].engine, 2 * QOS_NS_PER_S - 2000000, 1), QOS_OK);
+            CHECK_EQ(tokenpool_monitor_info(&monitor, &info), QOS_OK);
+            CHECK_GE(info.capacity, 9000);
+        }
+    }
+}
+
 int main(void)
 {
     uint32_t flags;
     check_begin("property/tokenpool_device");
+    if (check_case("away"))
+        test_away();
     if (check_case("guard"))
         test_reservations(TOKENPOOL_GUARD);
     if (check_case("no_guard"))

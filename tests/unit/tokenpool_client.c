@@ -1119,6 +1119,34 @@ static void test_slow_node(void)
     }
 }
 
+/* A node serves an I/O in 1.5 ms, and a client has one there at a time, and more in its queue. Its calls are 1 ms apart, and
+ * one at the end of each I/O, before the next take: the node is the limit. */
+static void test_one_at_a_time(void)
+{
+    struct tokenpool_client c;
+    struct tokenpool_monitor_state state;
+    uint64_t now, ends = 0;
+    rig_config(2, 30, 1000, 0);
+    config.flags = 0;
+    rig_init();
+    rig_join(0, 500, 0);
+    rig_engine(&c, 0);
+    CHECK_CONTEXT("one at a time");
+    for (now = 0; now < 12 * S; now += MS / 2) {
+        if (now % MS == 0)
+            rig_run(&monitor, now);
+        tokenpool_client_set_queued(&c, TOKENPOOL_BACKLOGGED);
+        if (ends && now == ends)
+            tokenpool_client_complete(&c, 1);
+        if (now >= ends || now % MS == 0)
+            tokenpool_client_run(&c, now, 0);
+        if (now >= ends && tokenpool_client_take(&c, now, 1) == QOS_OK)
+            ends = now + 3 * MS / 2;
+    }
+    CHECK_EQ(tokenpool_monitor_info(&monitor, &state), QOS_OK);
+    CHECK_WITHIN(state.capacity, 600, 750); /* it does 667 */
+}
+
 /* A request above the batch gets all its tokens at once, or none. */
 static void test_large(void)
 {
@@ -1244,6 +1272,7 @@ int main(void)
     test_step_back_late();
     test_next_after_the_deadline();
     test_slow_node();
+    test_one_at_a_time();
     test_large();
     test_fails_once();
     test_ordered();
