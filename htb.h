@@ -637,7 +637,7 @@ struct htb_priv_flight {
     uint64_t took_ns, cost_ns;          /* of the latest 64 requests or so: at the device; device time */
     uint64_t gap_end_ns, hidden_ns;     /* the last gap that may be a pause: its end; how much longer than usual */
     uint64_t had_ns;                    /* device time of what was in flight then */
-    uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/64 of the time; on the active clock */
+    uint64_t dry_ns, dry_at_ns;         /* idle as the caller was late, less 1/128 of the time; on the active clock */
     uint64_t sum_ns;                    /* device time completed */
     uint64_t lent_ns;                   /* when no own tokens waited for room, on the active clock */
     uint64_t gate_end_ns;               /* until then the device is taken to serve gate requests */
@@ -2245,8 +2245,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *               may have made the device slower, so that only far less ends it (TCP incast). An eighth of the knee is
  *               tried, as a narrower trial, but nobody's tokens end it
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
- *               what it was idle for, less 1/64 of the time since, and at most the bound of one that is alone. So what
- *               comes again and again costs 1/64 of the time, and what is rare widens nothing for long
+ *               what it was idle for, less 1/128 of the time since, and at most the bound of one that is alone. So what
+ *               comes again and again costs 1/128 of the time, and what is rare widens nothing for long
  *     search    from the start; when the speed changes by a quarter (while one is on by two, not in steps of 2 and
  *               1.5); when more is asked for: at the knee, requests wait for room while 64 / (1 - w)^2 complete on end.
  *               w is the part that did as the knee was judged: in the trial that was kept, else in the look before or
@@ -2431,7 +2431,7 @@ QOS_PRIV uint64_t htb_priv_filled(const struct htb_priv_flight *f, uint64_t boun
 /* The least that is tried: what a late caller needs. */
 QOS_PRIV uint64_t htb_priv_least(const struct htb_priv_flight *f)
 {
-    return qos_max(f->min_ns, qos_sat_sub(f->dry_ns, (f->active_ns - f->dry_at_ns) / 64));
+    return qos_max(f->min_ns, qos_sat_sub(f->dry_ns, (f->active_ns - f->dry_at_ns) / 128));
 }
 
 /* Is what the bound before let in still leaving? (In joined trees that is not known.) */
@@ -2706,7 +2706,7 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     }
 }
 
-/* The caller came late: the device was idle for so long. The knee is at least what it was idle for, less 1/64 of the
+/* The caller came late: the device was idle for so long. The knee is at least what it was idle for, less 1/128 of the
  * time since, and at most what a newcomer may wait for. It is looked for again when that is gone. */
 QOS_PRIV void htb_priv_ran_dry(struct htb *tree, uint64_t idle_ns)
 {
@@ -2718,7 +2718,7 @@ QOS_PRIV void htb_priv_ran_dry(struct htb *tree, uint64_t idle_ns)
     htb_priv_break_off(tree);
     htb_priv_look_begin(tree, qos_max(f->knee_ns, htb_priv_least(f)));
     f->hold_ns = 0;
-    f->probe_ns = qos_min(f->probe_ns, qos_sat_add(tree->now_ns, 64 * f->dry_ns));
+    f->probe_ns = qos_min(f->probe_ns, qos_sat_add(tree->now_ns, 128 * f->dry_ns));
 }
 
 /* Was the last pause none? What was at the device then is complete. The device needs `needs_ns` for that; if it took
