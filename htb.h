@@ -2235,9 +2235,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *               completed than in both looks at the knee: by one request of the look, or by 1/64, as below that seeds
  *               of one device differ. Narrower is kept if not less by half of that than in the mean of both, in steps
  *               below 1.5 than in the better one, as what small steps lose adds up; within 1024 times what the caller
- *               was away for, beyond half of what the two differ by, as it is what makes them differ. Twice the bound
- *               is kept at once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if slower
- *               by a third, after 256 if by a sixth
+ *               was away for, and lag_ns of a pause, beyond half of what the two differ by: that makes them differ,
+ *               as who makes up for a pause asks for another mix. Twice the bound is kept at once if such a look shows
+ *               7/4 of the speed. A trial's look ends after 64 requests if slower by a third, after 256 if by a sixth
  *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
  *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
  *               and until then the others do more. For 64 bounds at most
@@ -2253,6 +2253,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *               after it, whichever is less; a queue that is there w of the time is there on end for about
  *               1 / (1 - w)^2 services by chance. With w = 1 the knee is the device's, else what the tenants needed.
  *               And after pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
+ *     narrow    in the first search: a class has narrowed the bound for lag_ns on end, and no less is completed than at
+ *               the knee: that bound is the knee
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
  *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
@@ -2538,11 +2540,25 @@ QOS_PRIV void htb_priv_dive(struct htb *tree)
     htb_priv_look_begin(tree, qos_max(qos_min(f->base_ns, f->most_ns) / 8, htb_priv_least(f)));
 }
 
+/* In the first search: has a class narrowed the bound for lag_ns on end, and no less is completed than at the knee?
+ * Then that is the knee. (Sooner it may be that of one phase of a load that goes on and off.) */
+QOS_PRIV bool htb_priv_narrow_is_knee(const struct htb *tree)
+{
+    const struct htb_priv_flight *f = &tree->flight;
+    const uint32_t by = f->by == QOS_NONE ? QOS_NONE : htb_priv_watched(tree, f->by);
+    const uint64_t from = htb_priv_from_speed(tree);
+    return f->searching && f->settled_speed == 0 && f->bound_ns < f->knee_ns && from != 0 && f->speed[0] >= from &&
+           by != QOS_NONE && f->active_ns - f->cls[by].begun_ns > tree->lag_ns;
+}
+
 /* At the bound: begins a trial, or stays. */
 QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
 {
     struct htb_priv_flight *f = &tree->flight;
-    uint64_t bound_ns = f->knee_ns, tried_ns = bound_ns;
+    uint64_t bound_ns, tried_ns;
+    if (htb_priv_narrow_is_knee(tree))
+        f->knee_ns = f->bound_ns;
+    bound_ns = tried_ns = f->knee_ns;
     if (f->bound_ns >= f->knee_ns) {
         const uint64_t apart = htb_priv_apart(f->speed[0], f->settled_speed);
         f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
@@ -2571,8 +2587,8 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
     const uint64_t mean = (before + after) / 2, best = qos_max(before, after), least = mean / qos_min(f->n, 64);
-    const bool away = (f->active_ns - f->dry_at_ns) / 1024 < f->dry_ns;
-    const uint64_t alike = away ? best + (best - mean) : f->step < 2 ? mean : best;
+    const bool unsteady = f->stalled_ns != 0 || (f->active_ns - f->dry_at_ns) / 1024 < f->dry_ns;
+    const uint64_t alike = unsteady ? best + (best - mean) : f->step < 2 ? mean : best;
     return !f->hurts &&
            (f->up ? f->speed[HTB_PRIV_TRIAL] > best + least : f->speed[HTB_PRIV_TRIAL] + least / 2 >= alike);
 }

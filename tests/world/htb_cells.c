@@ -553,7 +553,7 @@ static const struct {
     double scale, from_s;
 } starts[] = {
     {"8ch10/one/R200/T10000", 0.02, 0.05}, {"64ch10/one/R200/T1000", 0.02, 0.05}, {"8ch10/one/R200/T1000", 180, 1},
-    {"8ch10/four/R100/T1000", 180, 1},     {"8ch10/open50/R200/T1000", 180, 4},
+    {"8ch10/four/R100/T1000", 180, 1},     {"8ch10/open50/R200/T1000", 180, 4},   {"8ch10/one/R200/T1000", 0.02, 1.2},
 };
 
 static struct cell cell_of(const char *name);
