@@ -246,7 +246,9 @@ struct htb_state {
     uint64_t flight_bound_ns;                   /* its bound now; HTB_BY_RATE: QOS_UNLIMITED */
     uint32_t flight_by;                         /* the class that it is narrowed for; QOS_NONE: none; the number of
                                                  * classes: for another tree */
-    uint64_t flight_cost_permille;              /* part of the throughput that this took away; 0: none */
+    uint64_t flight_cost_permille;              /* part of the throughput that this took away; 0: none was seen. It
+                                                 * may be more: if a class has latency_ns from the start, and hurts
+                                                 * none, no wider bound is tried */
 };
 
 /* Why the next request of a class is not dispatched yet: the first reason that applies. */
@@ -565,7 +567,7 @@ struct htb_priv_lease {
 struct htb_priv_late {
     uint32_t id;          /* QOS_NONE: none; that of the root: the other trees */
     uint16_t bound, from; /* what it narrows the bound to, HTB_PRIV_WIDE: nothing; where that began; logarithms */
-    uint16_t speed;       /* of the device before it narrowed in vain; logarithm */
+    uint16_t speed;       /* of the device before it narrowed in vain; logarithm; 0: not known */
     uint16_t step;        /* by how much the next late request narrows it */
     int32_t credit;       /* latency_ns given: late requests that it may have before that, in HTB_PRIV_GOOD-ths */
     int32_t score;        /* late requests so far, less 1/64 of all, in 64ths; never below -HTB_PRIV_TRUSTED of them */
@@ -617,6 +619,7 @@ struct htb_priv_flight {
     uint32_t by;                    /* class that the bound is narrowed for; QOS_NONE */
     uint32_t had;                   /* requests that are at the device still since the last gap that may be a pause */
     bool failed;                    /* the other direction, at this step */
+    bool known;                     /* what narrowing costs: a wider knee was tried in vain */
     bool hurts;                     /* the trial delays own tokens */
     bool draining;                  /* more is in flight than a bound that was narrowed */
     bool alone;                     /* one class has the device for itself */
@@ -2283,8 +2286,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *               than a look: what is gained by the one is lost by the other (most of it waits in the slowest member).
  *               So there it is the mean of the latest 1.6 s at the knee, drains included
  *     hurts     own tokens of other classes have waited for room for two bursts on end, and the device is slower by an
- *               eighth than it was before: they lose what is theirs. A bound above burst_ns shows nothing of that while
- *               it drains
+ *               eighth than it was before: they lose what is theirs. If the bound was narrow from the start, no knee
+ *               was wider by 2 or 1.5 in vain: what was before is not known, and that they wait for 16 bursts on end is
+ *               enough. The class rests until it is known. A bound above burst_ns shows nothing while it drains
  *
  *   alone     no other class has asked for lag_ns: the bound is as wide as a newcomer may wait for: burst_ns, half of
  *             the least latency_ns that any class has had, at the knee's speed if that is less than configured, or
@@ -2467,6 +2471,8 @@ QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
 /* A trial has failed: the other direction, then smaller steps, then the search pauses. */
 QOS_PRIV void htb_priv_failed(struct htb_priv_flight *f, uint64_t now_ns)
 {
+    if (f->up && f->step < 2) /* did no class keep it from being tried? */
+        f->known = f->known || f->narrow >= htb_priv_log2(f->knee_ns + (f->knee_ns >> f->step));
     f->up = !f->up;
     f->failed = !f->failed;
     if (f->failed)
@@ -2503,14 +2509,14 @@ QOS_PRIV uint64_t htb_priv_from_speed(const struct htb *tree)
     return qos_mul_div_floor(f->wide_done_ns, UINT64_C(1) << 20, f->wide_ns);
 }
 
-/* What a class learned of a device that was slower or faster by a half does not count. */
+/* What a class learned of a device that was slower or faster by a half does not count, nor what was not known. */
 QOS_PRIV void htb_priv_rested(struct htb_priv_flight *f, uint64_t now_speed)
 {
     const uint16_t speed = htb_priv_log2(now_speed);
     uint32_t i;
     for (i = 0; i < HTB_PRIV_LATE_MAX; i++) {
         struct htb_priv_late *c = &f->cls[i];
-        if (speed > c->speed + HTB_PRIV_HALF || c->speed > speed + HTB_PRIV_HALF)
+        if (c->speed == 0 ? f->known : speed > c->speed + HTB_PRIV_HALF || c->speed > speed + HTB_PRIV_HALF)
             c->retry_ns = 0;
     }
 }
@@ -3066,11 +3072,12 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
     /* The class that the bound is narrowed for waits for what it gets by that. */
     const bool helped = f->by < tree->classes && (tree->node[f->by].flags & HTB_PRIV_OWN) != 0;
     const bool drains = htb_priv_drains(tree) && f->bound_ns > tree->set.burst_ns;
+    const uint64_t burst_ns = tree->set.burst_ns;
+    const uint64_t wait_ns = trial ? burst_ns / 2 : f->known ? burst_ns + burst_ns / 2 : 16 * burst_ns;
     uint32_t i;
     if (tree->own.count == helped || drains || (!trial && f->bound_ns >= f->knee_ns))
         f->lent_ns = qos_max(f->lent_ns, f->active_ns);
-    if (qos_sat_sub(f->active_ns, f->lent_ns) <=
-        (trial ? tree->set.burst_ns / 2 : tree->set.burst_ns + tree->set.burst_ns / 2))
+    if (qos_sat_sub(f->active_ns, f->lent_ns) <= wait_ns)
         return false; /* own tokens wait, but not on end */
     f->lent_ns = f->active_ns;
     if (trial) {
@@ -3078,11 +3085,16 @@ QOS_PRIV bool htb_priv_hurt(struct htb *tree, uint64_t now_ns)
         htb_priv_look(tree, now_ns);
         return true;
     }
-    if (!htb_priv_is_slower(tree))
+    if (f->known && !htb_priv_is_slower(tree))
         return false; /* it is the device */
     for (i = 0; f->cls[i].id != f->by; i++)
         QOS_ASSERT(i + 1 < HTB_PRIV_LATE_MAX);
     htb_priv_give_up(tree, &f->cls[i]);
+    if (!f->known) {
+        f->cls[i].speed = 0;
+        htb_priv_search(f, 0);
+        htb_priv_break_off(tree);
+    }
     return false;
 }
 
