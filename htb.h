@@ -2237,10 +2237,11 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     trial     by a factor of 2, 1.5, 1.25, 1.13, 1.06, wider by one request at least. Wider is kept if more is
  *               completed than in both looks at the knee: by one request of the look, or by 1/64, as below that seeds
  *               of one device differ. Narrower is kept if not less by half of that than in the mean of both, in steps
- *               below 1.5 than in the better one, as what small steps lose adds up; within 1024 times what the caller
- *               was away for, and lag_ns of a pause, beyond half of what the two differ by: that makes them differ,
- *               as who makes up for a pause asks for another mix. Twice the bound is kept at once if such a look shows
- *               7/4 of the speed. A trial's look ends after 64 requests if slower by a third, after 256 if by a sixth
+ *               below 1.5 than in the better one, as what small steps lose adds up; in looks of less than 64 requests,
+ *               within 1024 times what the caller was away for, and lag_ns of a pause, beyond half of what the two
+ *               differ by: these make them differ (who makes up for a pause asks for another mix). Twice the bound is
+ *               kept at once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if slower by
+ *               a third, after 256 if by a sixth
  *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
  *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
  *               and until then the others do more. For 64 bounds at most
@@ -2593,7 +2594,7 @@ QOS_PRIV bool htb_priv_better(const struct htb *tree)
     const struct htb_priv_flight *f = &tree->flight;
     const uint64_t before = f->speed[HTB_PRIV_BASE], after = f->speed[HTB_PRIV_AGAIN];
     const uint64_t mean = (before + after) / 2, best = qos_max(before, after), least = mean / qos_min(f->n, 64);
-    const bool unsteady = f->stalled_ns != 0 || (f->active_ns - f->dry_at_ns) / 1024 < f->dry_ns;
+    const bool unsteady = f->n < 64 || f->stalled_ns != 0 || (f->active_ns - f->dry_at_ns) / 1024 < f->dry_ns;
     const uint64_t alike = unsteady ? best + (best - mean) : f->step < 2 ? mean : best;
     return !f->hurts &&
            (f->up ? f->speed[HTB_PRIV_TRIAL] > best + least : f->speed[HTB_PRIV_TRIAL] + least / 2 >= alike);
