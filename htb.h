@@ -466,7 +466,7 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  * docs/papers.md says where we differ from the paper, in this chapter and the others. */
 
 struct htb_priv_bucket {
-    int64_t level __attribute__((aligned(8))); /* sub-tokens; htb_priv_set_level sets it */
+    int64_t level __attribute__((aligned(8))); /* sub-tokens; htb_stats reads it in any thread: htb_priv_set_level */
     int64_t depth;
     uint64_t rate; /* tokens per second */
 };
@@ -4552,8 +4552,8 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *
  * Nobody is woken. Claims that nobody comes for delay others by burst_ns at most, or until the bucket has what they
  * need; those of classes that came back and stop at once by burst_ns each. What they leave then, at most one bucket,
- * goes to who asks first; so does that of a class that changes or ends.
- * If more than HTB_PRIV_CLAIMS_MAX classes wait, the first in the order have the claims. */
+ * goes to who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX classes wait,
+ * the first in the order have the claims. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
 QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id)
