@@ -2281,8 +2281,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *       pause and does not wait for room. Not before a look at the knee has shown what narrowing would cost, nor while
  *       the search takes steps of 2 or 1.5 (if it is behind by less than 3.2 s, or than 64 of the longest usual gaps):
  *       a class is late under too small a knee, too
- *       hopeless  slower by an eighth since then, and the least bound is reached, or one request at a time for 3.2 s,
- *                 or half of the bound has twice not made requests faster by an eighth: the device has no queue
+ *       hopeless  slower by an eighth since it narrows, and the least bound is reached, or one request at a time for
+ *                 3.2 s, or half of the bound has twice not made requests faster by an eighth: the device has no queue
  *     before    the best of the looks at the knee, of late. A knee above burst_ns takes longer to fill and to drain
  *               than a look: what is gained by the one is lost by the other (most of it waits in the slowest member).
  *               So there it is the mean of the latest 1.6 s at the knee, drains included
@@ -3021,7 +3021,8 @@ QOS_PRIV void htb_priv_keep_rate(struct htb *tree, struct htb_priv_late *c, uint
         return;
     }
     bound = (uint32_t)qos_max(qos_sat_sub(c->from, octaves), htb_priv_log2(tree->flight.min_ns));
-    if ((vain || bound == htb_priv_log2(tree->flight.min_ns) || htb_priv_lets_one_go(&tree->flight, c)) &&
+    if (c->bound != HTB_PRIV_WIDE && /* as it begins it may be behind by a whole search */
+        (vain || bound == htb_priv_log2(tree->flight.min_ns) || htb_priv_lets_one_go(&tree->flight, c)) &&
         htb_priv_is_less(tree, htb_priv_speed_since(&tree->flight, c))) {
         htb_priv_give_up(tree, c);
     } else if (!room || bound > c->bound) { /* what waits for room is not helped by less of it */

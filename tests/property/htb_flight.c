@@ -402,6 +402,21 @@ static void alone_on_slow_channels(struct world *w)
     tenant = demo;
 }
 
+/* Bursts blur the search for the knee, so a tenant is far behind its rate when it may narrow the bound: that shows
+ * nothing of what narrowing does. */
+static void behind_in_a_long_search(struct world *w, double capacity, uint64_t burst_ns)
+{
+    static const struct tenant mix[3] = {{16, 20000, 120000000, 0}, {48, 72900, 1, 0}, {8, 72900, 0, 0}};
+    CHECK_CONTEXT("behind in a long search, bursts of %" PRIu64 " ns", burst_ns);
+    set_up(w, mix, 8, true, capacity);
+    w->burst_ns = burst_ns;
+    run(w, 0, 5 * S, 9);
+    printf(" 8 channels hashed, capacity %.2f in bursts, behind in a long search: %.3f of its rate; busy %.3f\n",
+           capacity, w->reservation[0], w->busy);
+    CHECK_WITHIN(w->reservation[0], 0.98, 10);
+    tenant = demo;
+}
+
 /* Two tenants with latency_ns, one request each at a time, beside one that borrows, on channels that serve only their
  * own. If no bound keeps both, one is hopeless, and does not mask the other; else the one that needs the least decides. Those
  * of keeps (bits) are in time as under the best fixed bound that keeps them, and the device is as busy, but for moves. */
@@ -575,6 +590,8 @@ int main(void)
         few_requests(&w, few[i][0], few[i][1], true);
     }
     two_that_are_late(&w);
+    behind_in_a_long_search(&w, 0.7, 28 * MS);
+    behind_in_a_long_search(&w, 0.8, 38 * MS);
     large_beside_small(&w);
     alone_on_slow_channels(&w);
     one_comes_later(&w);
