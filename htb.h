@@ -795,6 +795,7 @@ QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n);
 QOS_PRIV struct htb_priv_heap_entry htb_priv_heap_at(const struct htb_priv_heap *heap, uint32_t i);
 QOS_PRIV uint64_t htb_priv_claimed_tag(const struct htb *tree, uint32_t group);
 QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
+QOS_PRIV_NOINLINE void htb_priv_renew_claims(struct htb *tree, uint32_t above, uint64_t now_ns);
 QOS_PRIV_NOINLINE void htb_priv_end(struct htb *tree, uint32_t id, bool expired, uint64_t now_ns);
 QOS_PRIV_NOINLINE struct htb_priv_way htb_priv_way_of(const struct htb *tree, uint32_t id, const uint64_t *n, bool gate,
                                                       uint64_t now_ns);
@@ -3596,7 +3597,6 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     uint32_t r, parent = tree->node[id].parent;
     bool limited = false;
     const uint64_t was_per_s = tree->node[id].pair.rate.rate;
-    (void)htb_priv_end_claims(tree, id, now_ns);
     htb_priv_refill(tree, id, now_ns);
     tree->turn[id].weight = c->weight & 0xfffffu;
     tree->cls[id].ring_rest = 0;
@@ -3821,6 +3821,7 @@ HTB_PRIV_INLINE enum qos_status htb_priv_agree(struct htb *tree, uint64_t now_ns
         htb_priv_move(tree, id, parent, now_ns);
     }
     htb_priv_apply(tree, id, &want, now_ns);
+    htb_priv_renew_claims(tree, id, now_ns);
     return QOS_OK;
 }
 
@@ -3867,6 +3868,7 @@ QOS_API enum qos_status htb_change_root(struct htb *tree, uint64_t now_ns, const
     tree->set.maximize_rate_max = qos_max(tree->set.maximize_rate_max, rate_per_s[0]);
     tree->maximize.slow_from = UINT64_MAX;
     htb_priv_set_root(tree, rate_per_s, now_ns);
+    htb_priv_renew_claims(tree, tree->classes, now_ns);
     return QOS_OK;
 }
 
@@ -4542,8 +4544,8 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *                      claim there: the first of its classes; the others stand where its tag will be then. While
  *                      there are claims, what is borrowed moves the tags on, as in the queues
  *     a claim counts   up to the node whose limit blocked it, else up to the root
- *     it ends          when the class takes, or asks again; is at its own limit; ends, moves or gets other terms; or
- *                      burst_ns, its own or the tree's if that is less, after the time at which it could have taken
+ *     it ends          when the class takes, or asks again; is at its own limit; ends or moves; or burst_ns, its own
+ *                      or the tree's if that is less, after the time told, or that told now if terms were changed
  *
  * Who takes leaves those behind it what they need to come, by whole requests, to where it was. So callers that ask
  * until they are refused and again when told differ as the contract says, in any order, if one request of each and what
@@ -4553,7 +4555,7 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *
  * Nobody is woken. Claims that nobody comes for delay others by burst_ns at most, or until the bucket has what they
  * need; those of classes that came back and stop at once by burst_ns each. What they leave then, at most one bucket,
- * goes to who asks first; so does that of a class that changes or ends. If more than HTB_PRIV_CLAIMS_MAX classes wait,
+ * goes to who asks first; so does that of a class that moves or ends. If more than HTB_PRIV_CLAIMS_MAX classes wait,
  * the first in the order have the claims. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
@@ -4803,6 +4805,15 @@ QOS_PRIV uint32_t htb_priv_size_of(const struct htb *tree, const uint64_t *n)
     return 64u - qos_clz64(htb_priv_ring_cost(tree, n));
 }
 
+/* The time told for send_ns: in a joined tree at most the next exchange, as that changes what the tree has. */
+QOS_PRIV uint64_t htb_priv_exchanged_ns(const struct htb *tree, uint64_t send_ns, uint64_t now_ns)
+{
+    if (!tree->joined.lease || send_ns <= now_ns)
+        return send_ns;
+    return qos_min(send_ns, tree->joined.exchange_ns > now_ns ? tree->joined.exchange_ns
+                                                              : qos_sat_add(now_ns, tree->joined.shared->interval_ns));
+}
+
 /* How long a class may come for its claim, from the time told on. */
 QOS_PRIV uint64_t htb_priv_claim_ns(const struct htb *tree, uint32_t id)
 {
@@ -4854,6 +4865,34 @@ QOS_PRIV_NOINLINE uint32_t htb_priv_told_size(const struct htb *tree, uint32_t i
     return 0;
 }
 
+/* How far a claim counts, and when it ends at the latest. */
+QOS_PRIV void htb_priv_time_claim(const struct htb *tree, struct htb_priv_claim *c, const struct htb_priv_way *way,
+                                  uint64_t now_ns)
+{
+    const uint64_t told_ns = htb_priv_exchanged_ns(tree, qos_max(way->send_ns, now_ns), now_ns);
+    c->reach = way->blocked == QOS_NONE ? tree->classes : way->blocked;
+    c->until_ns = qos_min(c->until_ns, qos_sat_add(told_ns, htb_priv_claim_ns(tree, c->id)));
+}
+
+/* The terms of a node have changed: its claim, and those of classes below it, stay as far as these still let them. */
+QOS_PRIV_NOINLINE void htb_priv_renew_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
+{
+    uint32_t i;
+    (void)htb_priv_end_claims(tree, QOS_NONE, now_ns);
+    for (i = tree->claims; i > 0; i--) {
+        struct htb_priv_claim *c = &tree->claim[i - 1];
+        struct htb_priv_way way;
+        if (!htb_priv_is_below(tree, c->id, above))
+            continue;
+        way = htb_priv_way_of(tree, c->id, c->n, true, now_ns);
+        way.send_ns = htb_priv_told_ns(tree, c->id, c->n, way.send_ns);
+        if (way.blocked == c->id || way.send_ns == QOS_NEVER)
+            (void)htb_priv_end_claims(tree, c->id, now_ns);
+        else
+            htb_priv_time_claim(tree, c, &way, now_ns);
+    }
+}
+
 /* A class claims what it was refused, in the order of the rings. If there is no room, the last in that order goes. */
 QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way,
                                            const uint64_t *n, uint64_t now_ns)
@@ -4881,10 +4920,10 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
     tree->detours++;
     QOS_ASSERT(tree->claims <= qos_min(tree->classes, HTB_PRIV_CLAIMS_MAX));
     c->id = id;
-    c->reach = way->blocked == QOS_NONE ? tree->classes : way->blocked;
     c->fresh = tree->turn[id].fresh;
     c->returns = htb_priv_size_of(tree, n) <= tree->turn[id].returns;
-    c->until_ns = qos_sat_add(qos_max(way->send_ns, now_ns), htb_priv_claim_ns(tree, id));
+    c->until_ns = QOS_NEVER;
+    htb_priv_time_claim(tree, c, way, now_ns);
     for (i = 0; i < tree->resources; i++)
         c->n[i] = n[i];
 }
@@ -5071,10 +5110,7 @@ QOS_API uint64_t htb_next_ns_all(const struct htb *tree, uint64_t now_ns, uint32
         send_ns = htb_priv_way_of(tree, HTB_BEST_EFFORT, n, true, send_ns).send_ns;
         send_ns = htb_priv_told_ns(tree, HTB_BEST_EFFORT, n, send_ns);
     }
-    if (tree->joined.lease && send_ns > at_ns) { /* an exchange changes what the tree has */
-        const uint64_t late_ns = qos_sat_add(at_ns, tree->joined.shared->interval_ns);
-        send_ns = qos_min(send_ns, tree->joined.exchange_ns > at_ns ? tree->joined.exchange_ns : late_ns);
-    }
+    send_ns = htb_priv_exchanged_ns(tree, send_ns, at_ns);
     return send_ns == at_ns ? now_ns : send_ns;
 }
 

@@ -263,6 +263,65 @@ static void come_for_less(bool less, enum htb_bound bound)
     world_close(&l.w);
 }
 
+/* Each few ms somebody sets the terms of a class, or of the group above (the same), or the root's rate: who needs a whole
+ * burst and who needs little share as ever. */
+static void changes(uint32_t changed, uint64_t every_ns, enum htb_bound bound)
+{
+    struct htb_config config = config_of(bound);
+    struct htb_class c = class_of(0, 0, 0);
+    uint64_t now, rate[HTB_RESOURCES_MAX] = {40000000, 0, 0, 0};
+    struct loop l;
+    CHECK_CONTEXT("terms of %u each %llu ns, bound %d", changed, (unsigned long long)every_ns, (int)bound);
+    first_order(&l, 2, 1);
+    open_loop(&l, &config, 2);
+    c.group = true;
+    c.rate_per_s[0] = 40000000;
+    CHECK_EQ(htb_reserve(&l.w.tree, 0, 3, &c, NULL), QOS_OK);
+    reserve_weight(&l, 1, 3, 1);
+    reserve_weight(&l, 2, 3, 1);
+    l.own_timers = true;
+    l.size[1] = 400000;
+    l.size[2] = 4096;
+    for (now = 0; now < S; now += every_ns) {
+        struct htb_class_state is;
+        loop_until(&l, now, now + every_ns);
+        if (changed == 0) {
+            rate[0] ^= 1; /* another one */
+            CHECK_EQ(htb_change_root(&l.w.tree, now + every_ns, rate), QOS_OK);
+            continue;
+        }
+        CHECK_EQ(htb_class_info(&l.w.tree, changed, &is), QOS_OK);
+        CHECK_EQ(htb_change(&l.w.tree, now + every_ns, changed, &is.terms, NULL), QOS_OK);
+    }
+    CHECK_GE(l.got[1] + l.got[2], 39000000);
+    world_close(&l.w);
+}
+
+/* Two that come back need what the bucket holds, and wait for a second as somebody owes that much. Then the root is a
+ * hundred times as fast: they could have come soon, so others do not wait for them. */
+static void root_is_faster(void)
+{
+    struct htb_config config = config_of(HTB_BY_RATE);
+    uint64_t rate[HTB_RESOURCES_MAX] = {40000000, 0, 0, 0};
+    struct loop l;
+    config.rate_per_s[0] = 400000;
+    first_order(&l, 2, 1);
+    open_loop(&l, &config, 2);
+    reserve_weight(&l, 1, 0, 1);
+    reserve_weight(&l, 2, 0, 1);
+    reserve_weight(&l, 3, 0, 1);
+    l.weight[3] = 0;
+    l.size[1] = l.size[2] = 400000;
+    l.size[3] = 4096;
+    loop_until(&l, 0, 20 * S + 500 * MS);
+    CHECK_EQ(htb_change_root(&l.w.tree, 20 * S + 500 * MS, rate), QOS_OK);
+    l.count = 1;
+    l.id[0] = 3;
+    loop_until(&l, 20 * S + 500 * MS, 20 * S + 600 * MS);
+    CHECK_GE(l.got[3], 1000000);
+    world_close(&l.w);
+}
+
 /* Group 1 (weight 1) with classes 3 and 4, group 2 (weight 3) with 5 and 6, in all orders. limited: the limit of group
  * 1 is below its share, so its classes share that. */
 static void groups(bool limited, enum htb_bound bound)
@@ -468,12 +527,15 @@ static void ends(void)
     CHECK_EQ(htb_take(&w.tree, 10 * MS + 499999, 2, 450), QOS_EAGAIN);
     CHECK_EQ(htb_take(&w.tree, 10 * MS + 500000, 2, 450), QOS_OK);
     world_close(&w);
-    /* By release, by a change, by another demand of the class, and with the clock. */
+    /* By release, by a limit of its own but by no other change, by another demand of the class, and with the clock. */
     open_claimed(&w, 0);
     CHECK_EQ(htb_release(&w.tree, 0, 1), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 100), 100000);
     world_close(&w);
     open_claimed(&w, 0);
+    CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
+    CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 100), 600000);
+    c.limit_per_s[0] = 1000;
     CHECK_EQ(htb_change(&w.tree, 0, 1, &c, NULL), QOS_OK);
     CHECK_EQ(htb_next_ns(&w.tree, 0, 2, 100), 100000);
     world_close(&w);
@@ -534,6 +596,7 @@ static void behind_the_queues(enum htb_bound bound, uint32_t queued_id)
 int main(void)
 {
     int bound;
+    uint32_t id;
     check_begin("unit/htb_claims");
     for (bound = HTB_BY_FLIGHT; bound <= HTB_BY_RATE; bound++) {
         enum htb_bound b = (enum htb_bound)bound;
@@ -559,6 +622,10 @@ int main(void)
         never_come_back(30, 300000, 1, 0, 0, 16384, 16384, b);
         never_come_back(30, 400000, 1, 0, 0, 400000, 400000, b);
         never_come_back(30, 400000, 10, 0, QOS_NOTHING, 4096, 400000, b);
+        for (id = 0; id <= 3; id++) {
+            changes(id, 5 * MS, b);
+            changes(id, MS / 2, b);
+        }
         come_for_less(true, b);
         come_for_less(false, b);
         behind_the_queues(b, 1);
@@ -579,6 +646,7 @@ int main(void)
     many(64);
     many(100);
     first_of_group();
+    root_is_faster();
     ends();
     return check_end();
 }

@@ -424,6 +424,45 @@ static void gates_of_two_trees(uint64_t size, uint64_t other)
         world_close(&many[k]);
 }
 
+/* Two tenants of tree 0 come back for whole bursts each, while most of the device is lent in tree 1: they are told of the
+ * next exchange. So when all of these are gone, their claims end soon, not when what tree 0 had then has brought them. */
+static void claims_of_a_small_part(void)
+{
+    static const uint64_t n[4] = {400000, 400000, 65536, 4096}, from[4] = {0, 0, S, 2 * S},
+                          to[4] = {2 * S - 2 * MS, 2 * S - 2 * MS, 2 * S, 3 * S};
+    struct htb_config config = world_config();
+    struct htb_class heavy = class_of(0, 0, 0);
+    uint64_t now, got[4] = {0}, told[4] = {0};
+    uint32_t k, i;
+    config.rate_per_s[0] = 40000000;
+    config.request_max_tokens = 0;
+    heavy.weight = 100000;
+    open_shared(2, 8);
+    for (k = 0; k < 2; k++) {
+        world_open(&many[k], &config);
+        for (i = 0; i < 4; i++)
+            if (i == 2)
+                CHECK_EQ(htb_reserve(&many[k].tree, 0, i + 1, &heavy, NULL), QOS_OK);
+            else
+                reserve(&many[k], i + 1, 0, 0, 0, 0);
+        CHECK_EQ(htb_join(&many[k].tree, 0, shared, k), QOS_OK);
+    }
+    for (now = 0; now < 3 * S; now += MS / 10)
+        for (i = 0; i < 4; i++) {
+            struct htb *tree = &many[i == 2].tree;
+            (void)htb_exchange(tree, now);
+            if (now < from[i] || now >= to[i] || told[i] > now)
+                continue;
+            while (htb_take(tree, now, i + 1, n[i]) == QOS_OK)
+                got[i] += n[i];
+            told[i] = htb_next_ns(tree, now, i + 1, n[i]);
+        }
+    CHECK_GE(got[2], 32000000);
+    CHECK_GE(got[3], 34000000);
+    for (k = 0; k < 2; k++)
+        world_close(&many[k]);
+}
+
 /* Tenants without a rate, of weights 1 and 4, take in each of three trees until they are refused, and ask again at the
  * time told. Each tenant gets what its weight is of all, and of that at least three fifths of an even part in each tree. */
 static void greedy_in_all_trees(uint32_t weight)
@@ -768,6 +807,7 @@ static void one_thread(void)
     gates_of_two_trees(4096, 4096);
     gates_of_two_trees(65536, 65536);
     gates_of_two_trees(4096, 262144);
+    claims_of_a_small_part();
     greedy_in_all_trees(1);
     greedy_in_all_trees(4);
     large_own_requests();

@@ -557,6 +557,37 @@ static void acc_end_claims(uint32_t above)
             acc_learn(c, NULL, false);
 }
 
+/* The terms of node `above` have changed: its claim, and those of classes below it, stay, but for those of classes at
+ * their own limit or that nothing lets pass now. They end no later than what is told now says: if there are several,
+ * which of them was told first is not known. */
+static void acc_renew(uint32_t above)
+{
+    uint32_t c, renewed = 0;
+    for (c = 0; c < acc.classes; c++) {
+        if (acc.node[c].claim.on && acc.now >= acc.node[c].claim.until)
+            acc_learn(c, NULL, false);
+        renewed += acc.node[c].claim.on && acc_below(c, above);
+    }
+    for (c = 0; c < acc.classes; c++) {
+        struct acc_claim *claim = &acc.node[c].claim;
+        const struct acc_way way = acc_way_of(c, claim->n, 0);
+        const uint64_t told = htb_next_ns_all(&acc_tree, acc.now, c, claim->n);
+        const bool blocked = way.blocked == c, ends = acc_ends_by(c, ACC_FAR_NS);
+        if (!claim->on || !acc_below(c, above))
+            continue;
+        if ((blocked && way.blocked_sure) || (told == QOS_NEVER && !ends)) {
+            acc_learn(c, NULL, false);
+            continue;
+        }
+        claim->burst = (uint64_t)acc_least(acc.node[c].terms.burst_ns, acc.node[acc.root].terms.burst_ns);
+        claim->sure = !ends && !blocked && (way.blocked == ACC_NONE || way.blocked_sure) && renewed == 1;
+        claim->reach = way.blocked == ACC_NONE || !claim->sure ? acc.root : way.blocked;
+        claim->until = claim->sure && told + claim->burst < claim->until ? told + claim->burst : claim->until;
+        if (!claim->sure)
+            claim->until = UINT64_MAX;
+    }
+}
+
 /* ---- terms ------------------------------------------------------------------------------------------------------- */
 
 static bool acc_terms_right(const struct htb_class *t)
@@ -598,7 +629,6 @@ static void acc_apply(uint32_t id, const struct htb_class *t)
 {
     struct acc_node *c = &acc.node[id];
     uint32_t r;
-    acc_end_claims(id);
     c->terms = *t;
     c->terms.weight = t->weight ? t->weight : 1;
     c->terms.burst_ns = ((t->burst_ns ? t->burst_ns : acc.config.burst_ns) + 999) / 1000 * 1000;
@@ -614,6 +644,7 @@ static void acc_apply(uint32_t id, const struct htb_class *t)
         acc_set(&c->limit[r], limit != 0 && limit != QOS_UNLIMITED, limit == QOS_NOTHING ? 0 : limit,
                 c->terms.burst_ns);
     }
+    acc_renew(id);
 }
 
 /* A class ends: its requests go to best effort; its debts stay, and are paid off. */
@@ -998,6 +1029,8 @@ static void acc_change_root(void)
         acc.was_capped = acc.lacked = MAYBE;
         acc.root_max = r == 0 && rate[0] > acc.root_max ? rate[0] : acc.root_max;
     }
+    if (s == QOS_OK)
+        acc_renew(acc.root);
 }
 
 /* ---- calls: the gate --------------------------------------------------------------------------------------------- */
