@@ -162,7 +162,7 @@ struct tokenpool_config {
     uint64_t client_capacity; /* C_L x T, what one client can do in a period, 1..capacity; default: capacity */
     uint64_t overrun;         /* tokens above the estimate, 1..TOKENPOOL_TOKENS_MAX; default 5 % of the estimate;
                                * QOS_NOTHING: none. Backlogged clients use them in every period, not with
-                               * TOKENPOOL_ORDERED */
+                               * TOKENPOOL_ORDERED or TOKENPOOL_GUARD */
     uint64_t equal_within;    /* a total so close to the estimate counts as all of it, 1..TOKENPOOL_TOKENS_MAX; default
                                * clients x batch, at most 2 %; QOS_NOTHING: exactly */
     uint64_t debt_max;        /* of force(), 1..TOKENPOOL_TOKENS_MAX; default batch; QOS_NOTHING: no debt */
@@ -2165,7 +2165,8 @@ QOS_API enum qos_status tokenpool_client_stats(const struct tokenpool_client *cl
  *
  *   with L = sum max(K_i - N_i, 0), the reserved I/Os still to come, K_i of who rests as the level says; of who has no
  *   queue at most R_i (T - t) / T, as its K falls with the time between its reports; of reservations above C only their
- *   part, C / sum R_i. `claimed` is counted exactly from the pool word.
+ *   part, C / sum R_i. `claimed` is counted exactly from the pool word. The guard leaves the overrun out: I/Os of the
+ *   period before are at the node first, and who has most reserved is served last.
  *   Example: capacity 100, reservations 60, batch 30. The pool starts at 40. A claims and reads 40: it gets 30. B
  *   claims and reads 10: it gets 10 and knows that the pool is empty. The count is -20 now. A returns 12 unused
  *   reservation tokens with its next report; the monitor finds room for 12 and swaps -20 for 12.
@@ -3281,7 +3282,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_target(struct tokenpool_monitor *monito
     /* reservations above the estimate have its part of the node: those of idle clients must not keep it idle */
     left = qos_mul_div_floor(info->left - monitor->returning, info->capacity, qos_max(info->capacity, info->reserved));
     room = qos_sat_sub(qos_mul_div_floor(info->capacity, left_ns, monitor->config.period_ns), left);
-    budget = qos_sat_sub(info->bound, info->kept + monitor->hidden + info->claimed);
+    budget = monitor->config.flags & TOKENPOOL_GUARD ? info->capacity : info->bound;
+    budget = qos_sat_sub(budget, info->kept + monitor->hidden + info->claimed);
     return tokenpool_monitor_priv_guard(monitor, left_ns, qos_min(room, budget));
 }
 

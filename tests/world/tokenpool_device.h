@@ -210,7 +210,7 @@ static void n_judge_shares(uint64_t p, bool last)
         if (!node.guard && due > node.rate / node.clients)
             due = node.rate / node.clients;
         due = due < c->wants ? due : c->wants;
-        if (got < (node.guard ? 0.97 : 0.99) * due - 2) /* open: the guard's 99 %, 0.974 in seed 504999 */
+        if (got < 0.99 * due - 2)
             world_fail(run.w, "shares", node.now,
                        "client %" PRIu32 " has %.1f of %.1f in each of %" PRIu64 " periods, reserved %" PRIu64
                        ", of a node of %.0f",

@@ -751,14 +751,14 @@ static double x_guards(const struct tokenpool_monitor_state *info, uint64_t left
 }
 
 /* A check of a period whose pool is used: the pool is set to min(max(C (T - t) / T - L, 0), C + overrun - sum K - claimed),
- * of L only C's part, and less with the guard. L counts who has no queue by the time, as reports lag. */
+ * of L only C's part, and less with the guard, which leaves the overrun out. L counts who has no queue by the time, as reports lag. */
 static void x_judge_fill(const struct x_monitor *m, const struct tokenpool_monitor_state *info)
 {
     uint64_t age_ns = x_sub(m->latest_ns, info->start_ns), left_ns = x_sub(x.T, age_ns);
     double room = (double)info->capacity * (double)left_ns / (double)x.T, off = 2,
            guard = x_guards(info, left_ns, &off), target;
     double part = (double)info->capacity / (double)max_of(info->capacity, info->reserved);
-    double budget = (double)info->bound - (double)info->kept - (double)info->claimed,
+    double budget = (double)(x.guard ? info->capacity : info->bound) - (double)info->kept - (double)info->claimed,
            pool = (double)x_sub(x.put, x.claimed);
     if (x.ordered || x.far || m->begun || !m->scanned || !info->converting || x.churns || age_ns >= x.T)
         return;
