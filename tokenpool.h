@@ -59,8 +59,8 @@
  *   - An engine needs take and complete only. Calls at most T / 4 apart get 99.9 % of
  *     min(R, demand); rarer ones R in each epoch with a call in its first quarter; who
  *     took nothing for T / 8, R x the time left less two checks. Its clock may be cached,
- *     or go back. Behind a transport slower than its tick, who starts, or whose clock was
- *     back by over T / 8192, waits for its next epoch. A late epoch is seen T / 8 later.
+ *     or go back. Behind a transport answers come within T / 8; if not within a tick, who
+ *     starts, or is back by T / 8192, waits for an epoch. A late one is seen T / 8 later.
  *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
  *     each T / 512; of what others leave that use a part of R evenly, 0.8, but in trials.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got
@@ -73,10 +73,10 @@
  *     Epochs start at least T - T / 4096 apart: any window of that length sees at most
  *     twice that. A monitor's clock must not jump ahead. A reading up to T / 4 below the
  *     latest counts as an old one: a step back of b, up to that, makes an epoch b longer.
- *   - A client that starts anew continues where its slot's report stands, in its limit,
- *     without debt but an advance. A start costs itself at most X = max(batch, R / 8), in
- *     the last T / 64 the rest of R; the pool a batch, and of who stays idle X and R for
- *     T / 8, but nothing after T / 8 without a take. An engine before gets QOS_ESTALE.
+ *   - A client that starts anew continues where its report stands, in its limit, without
+ *     debt but an advance. A start costs itself at most X = max(batch, R / 8), R / 2 if
+ *     answers take over T / 16, in the last T / 64 the rest of R; others a batch, of an
+ *     idle one X and R for T / 8, unless idle for that. An engine before gets QOS_ESTALE.
  *   - A token is spent in the epoch that issued it, by the client that got it, or never.
  *     An epoch lasts until the period word shows the next one.
  *   - Each client makes at most one failed claim between two fills of the pool, so the
@@ -815,9 +815,11 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   Reports carry K, S (tokens spent, without a debt of before), and the engine's incarnation; the last one of a period
  *   has N (I/Os completed) in place of S, of who rests if it is more, and from who returned nothing K + G, G its pool
  *   tokens. If that was too early, N is told again. Each report swaps the engine's own last one, so an engine that was
- *   replaced finds out. At most X = max(batch, R/8) are spent beyond S: a take beyond that reports first. An engine
- *   that attaches continues from the report: S + X counts as spent, of one that rests S, and the tokens that the former
- *   one claimed are void. S of an engine in ALONE is an advance, so the next engine has it as a debt.
+ *   replaced finds out. At most X = max(batch, R/8) are spent beyond S: a take beyond that reports first. Three round
+ *   trips pass before an epoch's first token, and one for each lease. So behind a slow transport S is ahead of what is
+ *   spent: two leases are R, which is had at round trips below T/8. An engine that attaches continues from the report:
+ *   S + X counts as spent, of one that rests S, and the tokens that the former one claimed are void. S of an engine in
+ *   ALONE is an advance, so the next engine has it as a debt.
  *
  *   Rest. K of a client that rests is at most S + R x level, rounded up. The level is a word of the monitor; it falls
  *   to the time that is left, ahead of it by what passes until the next fill is seen. A client that begins to take
@@ -956,6 +958,8 @@ struct tokenpool_client {
     uint8_t state, pending, phase;     /* enum tokenpool_priv_engine, _pending; phase of the last report */
     uint8_t fresh;   /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
     uint8_t telling; /* enum tokenpool_priv_telling */
+    uint8_t slow;    /* answers in a row, up to 2, that were seen more than T/16 after their operation */
+    bool answered;   /* since the last call */
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -1008,6 +1012,14 @@ QOS_PRIV uint64_t tokenpool_client_priv_until_ns(const struct tokenpool_client *
 QOS_PRIV uint64_t tokenpool_client_priv_unreported(const struct tokenpool_client *client, uint64_t reservation)
 {
     return qos_max(client->head.batch, reservation / 8);
+}
+
+/* S of who is at work. Behind a slow transport it is ahead of what is spent: half of K may be spent until the answer of
+ * the next report. */
+QOS_PRIV uint64_t tokenpool_client_priv_ahead(const struct tokenpool_client *client, uint64_t kept, uint64_t spent)
+{
+    uint64_t more = qos_sat_sub(kept / 2, tokenpool_client_priv_unreported(client, kept));
+    return client->slow < 2 ? spent : qos_max(spent, qos_min(kept, spent + more));
 }
 
 /* The allowance or the lease changed; what is spent stays spent. */
@@ -1272,6 +1284,11 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->first_ns = now_ns;
     if (!client->pending && now_ns == client->op_ns) /* its answer came in time */
         client->looked_spent = QOS_UNLIMITED;
+    if (client->answered && qos_elapsed_ns(client->op_ns, now_ns) <= client->head.period_ns / 16)
+        client->slow = 0;
+    else if (client->answered)
+        client->slow = (uint8_t)qos_min(client->slow + 1u, 2);
+    client->answered = false;
     tokenpool_client_priv_away(client, now_ns);
     client->now_ns = now_ns;
     client->top_ns = qos_max(client->top_ns, now_ns);
@@ -1608,6 +1625,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
         return; /* the monitor, or a former engine, wrote first: again */
     if (opening) {
         tokenpool_client_priv_begin(client);
+        tokenpool_client_priv_lease(client, qos_max(client->declared, client->reported_spent));
         client->report = client->writing;
         client->attached = (uint32_t)(client->writing >> 56 & 7);
         client->phase = (uint8_t)tokenpool_priv_phase(client->writing);
@@ -1791,7 +1809,7 @@ QOS_PRIV uint64_t tokenpool_client_priv_due(const struct tokenpool_client *clien
         return 0;
     }
     *what = TOKENPOOL_PRIV_PERIOD;
-    if (!has || at == 0)
+    if (!has || at == 0 || (late && need && at <= now_ns))
         return at;
     /* Behind a transport who rests rises in the next epoch, if that is near: it would get no token before. */
     if (!(late && client->state == TOKENPOOL_PRIV_IN_REST && client->phase >= TOKENPOOL_PRIV_LAST) &&
@@ -1850,6 +1868,8 @@ QOS_PRIV_NOINLINE uint64_t tokenpool_client_priv_report(struct tokenpool_client 
         how = TOKENPOOL_PRIV_QUEUED;
     else if (phase == TOKENPOOL_PRIV_FINAL && demand % 2 && at_node)
         how = demand == 3 ? TOKENPOOL_PRIV_WAITED : TOKENPOOL_PRIV_WORKED;
+    if (demand && !rises && phase != TOKENPOOL_PRIV_ADVANCE)
+        spent = tokenpool_client_priv_ahead(client, kept, spent);
     client->declared = spent;
     shown = spent - client->owing;
     if (phase == TOKENPOOL_PRIV_FINAL) /* who rests has used no less: an advance, and what a former engine spent, too */
@@ -1953,6 +1973,7 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
 {
     uint8_t what = client->pending;
     client->pending = TOKENPOOL_PRIV_NONE;
+    client->answered = true;
     switch (what) {
     case TOKENPOOL_PRIV_PERIOD: tokenpool_client_priv_saw_period(client, answer); break;
     case TOKENPOOL_PRIV_TERMS: tokenpool_client_priv_saw_terms(client, answer); break;

@@ -2,7 +2,8 @@
  * step may come at any time. That engines know which epoch runs, and that monitors follow each other, is tokenpool_epochs.pml.
  *
  * ENGINES: so many start one after the other in one slot, and those before go on; they claim, report, and return reservation. The
- * monitor starts epochs and sets the pool at its checks. C tokens an epoch, of them `issued` to the slot; a report may be X behind.
+ * monitor starts epochs and sets the pool at its checks. C tokens an epoch, of them `issued` to the slot; a report may be X behind,
+ * or ahead of what is spent, as far as there are tokens.
  * RESTS: an engine may say that it has no token in hand, and the level falls; if it goes on, it says so, and then reads the level.
  * Never: more than C tokens of an epoch spent; more failed claims than engines.
  *
@@ -113,14 +114,20 @@ inline begin()
     fi;
     base = (rises -> r_spent : 0);
 #endif
-    r_spent = (incarnation == 0 && r_epoch == seen && to_spend <= r_spent -> r_spent + 1 : to_spend); /* S grows with each start */
+    if
+    :: !rests && !rises && to_spend < to_keep -> ahead = 1
+    :: true
+    fi;
+    lease_end = to_spend + ahead + X;
+    r_spent = (incarnation == 0 && r_epoch == seen && to_spend + ahead <= r_spent -> r_spent + 1 : to_spend + ahead); /* S grows with each start */
+    ahead = 0;
     if
     :: incarnation == 0 -> may_claim = (r_epoch == 0); incarnation = r_incarnation + 1; attached++; printf("engine %d attaches\n", i)
     :: else -> may_claim = true
     fi;
     r_epoch = seen; r_incarnation = incarnation; r_kept = to_keep; r_rests = rests; r_rises = rises;
     know();
-    holds = true; epoch = seen; kept = to_keep; spent = to_spend; lease_end = to_spend + X;
+    holds = true; epoch = seen; kept = to_keep; spent = to_spend;
     gained = (early_epoch == epoch -> early : 0);
     early_epoch = 0; early = 0; to_keep = 0; to_spend = 0
 }
@@ -132,7 +139,7 @@ proctype engine(byte i)
     byte c_epoch, early_epoch;                    /* of a claim's answer; of tokens of a pool that is ahead */
     bool c_got, c_waits, early, may_claim, holds;
     byte base;
-    bool rests, rises, k_rests, k_rises;
+    bool rests, rises, k_rests, k_rises, ahead;
     do
     :: atomic {period_epoch != seen && period_open && i <= attached /* all are alike */ -> lapse(); seen = period_epoch};
 again:  atomic {
@@ -154,8 +161,8 @@ over:   skip
         assert(spent_in[epoch] <= C)}
     :: atomic {holds && !rests && !rises && kept > spent && kept == k_kept -> kept--; printf("engine %d returns a token\n", i)}
 #ifdef RESTS
-    :: atomic {holds && !rests && !rises && as_known && kept == k_kept && spent == k_spent ->
-        rests = true; r_rests = true; r_rises = false; know(); printf("engine %d rests\n", i)}
+    :: atomic {holds && !rests && !rises && as_known && kept == k_kept && spent <= k_spent ->
+        rests = true; r_spent = spent; r_rests = true; r_rises = false; know(); printf("engine %d rests\n", i)}
     :: atomic {rests && as_known -> rests = false; rises = true; base = k_spent; r_rests = false; r_rises = true; know();
         printf("engine %d rises\n", i)}
     :: atomic {(rests || rises) && !as_known -> goto fenced}
@@ -176,8 +183,12 @@ over:   skip
 #else
         :: atomic {as_known ->
 #endif
-            r_epoch = epoch; r_incarnation = incarnation; r_kept = kept; r_spent = spent; r_rests = false; r_rises = false;
-            know(); lease_end = spent + X}
+            if
+            :: spent < kept -> ahead = 1
+            :: true
+            fi;
+            r_epoch = epoch; r_incarnation = incarnation; r_kept = kept; r_spent = spent + ahead; r_rests = false; r_rises = false;
+            know(); lease_end = r_spent + X; ahead = 0}
 #ifdef FORMER_GOES_ON
         :: atomic {!as_known -> know()}
 #endif

@@ -16,6 +16,10 @@ static const uint64_t reserved[CLIENTS] = {8000, 4000, 4000, 0}, limits[CLIENTS]
 struct process {
     uint64_t late_ns, cached_ns, read_ns, next_step; /* of its clock; when it was read, in true time; its next call */
     bool cached, remote;
+    /* a far transport: its round trip, 0: none; the operation under way, which is performed in the middle of it */
+    uint64_t round_ns, asked_ns, answer;
+    struct tokenpool_op op;
+    bool blocks, asks, performed;
 };
 static struct {
     struct tokenpool_config config;
@@ -97,8 +101,30 @@ static void attach(unsigned i)
             QOS_OK);
     else
         CHECK_EQ(tokenpool_client_attach(&w.client[i], i, 0, w.storage, sizeof w.storage), QOS_OK);
+    w.of[i].asks = false;
     if (epoch_shown() < EPOCHS)
         w.starts[epoch_shown()][i]++;
+}
+
+/* The operations of a transport. False: its caller waits for an answer. */
+static bool operate(unsigned i, uint64_t clock, uint64_t need)
+{
+    struct process *p = &w.of[i];
+    for (;;) {
+        if (p->asks && !p->performed && w.now >= p->asked_ns + p->round_ns / 2) {
+            p->answer = tokenpool_storage_run(w.storage, &p->op);
+            p->performed = true;
+        }
+        if (p->asks && w.now < p->asked_ns + p->round_ns)
+            return !p->blocks;
+        if (p->asks)
+            tokenpool_client_done(&w.client[i], p->answer);
+        p->asks = tokenpool_client_next(&w.client[i], clock, need, &p->op);
+        p->performed = false;
+        p->asked_ns = w.now;
+        if (!p->asks)
+            return true;
+    }
 }
 
 static void client_call(unsigned i)
@@ -106,10 +132,9 @@ static void client_call(unsigned i)
     struct tokenpool_client *c = &w.client[i];
     enum qos_status s = QOS_OK;
     uint64_t most = w.wants[i], clock = clock_of(&w.of[i]), k, epoch;
-    struct tokenpool_op op;
     for (k = 0; k < most; k++) {
-        while (w.of[i].remote && tokenpool_client_next(c, clock, 1, &op))
-            tokenpool_client_done(c, tokenpool_storage_run(w.storage, &op));
+        if (w.of[i].remote && !operate(i, clock, 1))
+            break;
         s = tokenpool_client_take(c, clock, 1);
         if (s != QOS_OK)
             break;
@@ -120,8 +145,7 @@ static void client_call(unsigned i)
         w.outside += epoch != epoch_shown() && w.of[i].read_ns >= w.changed; /* a cached clock is as late as it is */
     }
     if (most == 0 && w.of[i].remote)
-        while (tokenpool_client_next(c, clock, 0, &op))
-            tokenpool_client_done(c, tokenpool_storage_run(w.storage, &op));
+        (void)operate(i, clock, 0);
     else if (most == 0)
         tokenpool_client_run(c, clock, 0);
     if (s == QOS_ESTALE)
@@ -217,6 +241,39 @@ static void test_service(void)
                     CHECK_GE(sum[WHOLE] * 1000, n * reserved[WHOLE] * 999);
                     CHECK_GE(sum[HALF] * 1000 + 1000 * n * w.wants[HALF], half * 999);
                 }
+}
+
+/* All of R behind round trips below T / 8. In the last epoch a near engine starts in its slot: that costs R / 2 at most. */
+static void test_far(void)
+{
+    static const uint64_t periods[] = {1000000, 10000000, 1000000000}, rounds[] = {20, 32, 37, 42, 51, 62};
+    unsigned k, d, blocks, e = 0;
+    for (k = 0; k < 3; k++)
+        for (d = 0; d < sizeof rounds / sizeof *rounds; d++)
+            for (blocks = 0; blocks < 2; blocks++) {
+                uint64_t at, sum = 0, start = 23 * steps + choose(0, steps / 2);
+                world(periods[k], 1, 0);
+                w.of[WHOLE].remote = true;
+                w.of[WHOLE].blocks = blocks;
+                w.of[WHOLE].round_ns = rounds[d] * w.dt;
+                w.wants[WHOLE] = 2 * CAPACITY;
+                attach(WHOLE);
+                CHECK_CONTEXT("T %" PRIu64 " ns, a round trip of T * %" PRIu64 " / 512%s", periods[k], rounds[d],
+                              blocks ? ", it waits for the answer" : "");
+                for (at = 0; at < 24 * steps; at++) {
+                    if (at == start) {
+                        w.of[WHOLE].remote = false;
+                        attach(WHOLE);
+                        e = epoch_shown();
+                    }
+                    step(at);
+                }
+                judge_epochs();
+                CHECK_GE(w.spent[e][WHOLE] * 2, reserved[WHOLE]);
+                for (e = 8; e < 23; e++)
+                    sum += w.spent[e][WHOLE];
+                CHECK_GE(sum * 1000, 15 * reserved[WHOLE] * 999);
+            }
 }
 
 /* The greedy one gets 99 % of what idle clients leave, whatever the period and check_ns, if all are called each T / 2048,
@@ -455,6 +512,7 @@ int main(void)
     check_rng_init(&rng, 1);
     test_paced();
     test_service();
+    test_far();
     test_surplus();
     test_idle();
     test_starts();
