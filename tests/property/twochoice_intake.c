@@ -468,7 +468,7 @@ static void bounds(uint32_t others)
 }
 
 /* Operations hang: a server that comes at each told time comes a few times, not for ever. */
-static void hangs(void)
+static void hangs(uint32_t parallel)
 {
     struct twochoice_intake_config config;
     struct twochoice_message ask;
@@ -476,16 +476,17 @@ static void hangs(void)
     uint64_t next;
     uint32_t i;
     memset(&config, 0, sizeof config);
+    config.parallel = parallel;
     check_mem_new(&mem, twochoice_intake_memsize(&config), 64, 0);
     CHECK_EQ(twochoice_intake_init(&intake, mem.mem, mem.size, &config), QOS_OK);
-    CHECK_CONTEXT("operations hang");
+    CHECK_CONTEXT("operations hang, %u at once", parallel);
     now = 1000;
     learn();
     (void)reserve(7);
     for (i = 0; (next = twochoice_intake_next_ns(&intake, now)) != QOS_NEVER && i < 100; i++) {
         CHECK(next > now);
         now = next;
-        CHECK(!twochoice_intake_ask(&intake, now, &ask)); /* two are still before it */
+        CHECK(!twochoice_intake_ask(&intake, now, &ask)); /* three work, or wait, before it */
     }
     CHECK_LE(i, 3);
     twochoice_intake_end(&intake, now, 1 << 20);
@@ -611,7 +612,8 @@ int main(void)
     bounds(0);
     bounds(1);
     bounds(5);
-    hangs();
+    for (parallel = 1; parallel <= 3; parallel++)
+        hangs(parallel);
     stalls(UINT64_C(5000000000));
     stalls(UINT64_C(3600000000000));
     messages(check_scaled(2000));
