@@ -222,9 +222,10 @@ case $script in tests/real/* | tests/vm/* | tests/plants/*) watch ;; esac
 
 # The quickstart servers, on the loopback address.
 # serve PROGRAM ARGUMENT...: runs PROGRAM PORT ARGUMENT... with a free port; sets port and pid; output in $d/out and $d/err.
+# Tests that run beside others have ports from 10000 to 19999, the others' begin at 20000.
 serve() {
     for _ in 1 2 3 4 5; do
-        port=$((20000 + RANDOM % 30000))
+        port=$((10000 + RANDOM % 9900))
         timeout 300 "$1" "$port" "${@:2}" >"$d/out" 2>"$d/err" &
         pid=$!
         within_s 30 up_or_ended

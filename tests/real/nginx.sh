@@ -146,7 +146,7 @@ serves_or_ended() { serves || ! kill -0 "$master" 2>/dev/null; }
 start() { # TENANTS [MODULE]: on a port that is free, and the one after it
     local try
     for try in 1 2 3 4 5; do
-        port=$((10000 + RANDOM % 20000)) # below those of clients
+        port=$((20000 + RANDOM % 10000)) # below those of clients
         server_of "$@" >"$d/nginx.conf"
         timeout 600 nginx -p "$d" -c "$d/nginx.conf" -g 'daemon off;' >"$d/start.out" 2>&1 &
         master=$! url=http://127.0.0.1:$port
@@ -402,10 +402,13 @@ stop
 # In the middle of a change.
 start "$tenants
 $slow" "$PWD/build/examples/nginx-crash.so"
+died() { [ "$(grep -c 'exited on signal 9' "$d/logs/error.log")" -gt "$1" ]; }
 for n in 1 2 3; do
+    before=$(grep -c 'exited on signal 9' "$d/logs/error.log")
     downloads
     get -H 'X-Tenant: crash' -o /dev/null "$url/large" 2>/dev/null
     wait "${fetch[@]}"
+    expect "a worker died" within_s 30 died "$before" # its master says so a little later
     dead=$(sed -n 's/.*worker process \([0-9]*\) exited on signal 9.*/\1/p' "$d/logs/error.log" | tr '\n' ' ')
     survivors $dead
     anew() { [ "$(get "$url/qos" | awk '/^zone disks/ {print $12 + 0}')" -ge $n ]; }

@@ -14,7 +14,7 @@ done
 d=$(work_dir operators) || exit 1
 failed=0 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$d"' EXIT
-base=$((21000 + RANDOM % 8000))
+base=$((10000 + RANDOM % 9900))
 
 # ---- manuals
 for tool in memcached_gate cluster_agent qos_live; do
@@ -44,7 +44,9 @@ done
 printf 'd=%s kit=%s\n' "$d" "$PWD" >"$d/init"
 cat >>"$d/init" <<'END'
 ip link set lo up
-mount -t tmpfs tmpfs /run && mkdir -p /run/{work,kit} /srv && mount --bind "$d" /run/work && mount --bind "$kit" /run/kit && mount --bind -o ro /proc/sys /proc/sys
+# Bound before /run is covered: this tree may be below it.
+mkdir "$d/run" && mount -t tmpfs tmpfs "$d/run" && mkdir -p "$d"/run/{work,kit} /srv && mount --bind "$d" "$d/run/work" && mount --bind "$kit" "$d/run/kit" &&
+    mount --move "$d/run" /run && mount --bind -o ro /proc/sys /proc/sys
 d=/run/work here=/run/kit/examples/operators build=/run/kit/build/examples
 for t in /opt /srv /tmp /var/tmp /dev/shm /sys/fs/cgroup; do mount -t tmpfs -o mode=1777 tmpfs $t; done
 mount -t cgroup2 none /sys/fs/cgroup
@@ -73,11 +75,15 @@ done
 cat >/opt/look <<'LOOK'
 d=$1
 shift
-for _ in $(seq 100); do etcdctl get --print-value-only qos/status/tenant/gold | grep -q 'in force' && break; sleep 0.1; done
+as_nginx() { setpriv --reuid www-data --regid www-data --clear-groups cat "$1" >/dev/null; }
+up() {
+    etcdctl get --print-value-only qos/status/tenant/gold | grep -q 'in force' && as_nginx /run/qoskit/tokens || return
+    for u in qoskit pshift_controller memcached_gate; do [ -s /run/$u/keys/n1.secret ] || return; done
+}
+for _ in $(seq 250); do up && break; sleep 0.1; done # 25 s or more; then what is not there is told
 sleep 1
 show() { systemctl show --value -p "$1" "$u"; }
 for u in "$@"; do echo "$u $(show ActiveState) $(show NRestarts) $(show StartLimitIntervalUSec)"; done >"$d/looked.new"
-as_nginx() { setpriv --reuid www-data --regid www-data --clear-groups cat "$1" >/dev/null; }
 as_nginx /run/qoskit/tokens && echo tokens read >>"$d/looked.new"
 for u in qoskit pshift_controller memcached_gate; do [ -s /run/$u/keys/n1.secret ] && ! as_nginx /run/$u/keys/n1.secret && echo $u keys closed >>"$d/looked.new"; done
 mv "$d/looked.new" "$d/looked"

@@ -35,7 +35,7 @@ start() {
     kill -0 "$pid" 2>/dev/null
 }
 for _ in 1 2 3 4 5; do
-    port=$((20000 + RANDOM % 30000))
+    port=$((10000 + RANDOM % 9900))
     start && break
 done
 kill -0 "$pid" 2>/dev/null || { cat "$d/err"; exit 1; }
@@ -48,16 +48,17 @@ for line in abc -1 '7 8' 9; do
 done
 head -c 100 /dev/urandom >"/dev/udp/127.0.0.1/$port"
 
+clients=()
 for j in 0 1 2; do
-    client $j 7 8 >"$d/seven.$j" &
-    client $j 8 8 >"$d/eight.$j" &
+    client $j 7 8 >"$d/seven.$j" & clients+=($!)
+    client $j 8 8 >"$d/eight.$j" & clients+=($!)
 done
 sleep 2.5
 kill -9 "$pid"; wait "$pid" 2>/dev/null # its servers end with it; all start again, with their saved state
 sleep 0.3
 again() { start || { wait "$pid"; false; }; }
 expect "it starts again" within_s 10 again
-sleep 5.5
+wait "${clients[@]}"
 cat "$d"/seven.* | grep served | awk '{n[$1]++} END {for (s in n) print n[s]}' >"$d/seven"
 cat "$d"/eight.* | grep served | awk '{n[$1]++} END {for (s in n) print n[s]}' >"$d/eight"
 echo "served per second: bucket 7 (limit 600): $(sort -n "$d/seven" | tr '\n' ' '); bucket 8: $(sort -n "$d/eight" | tr '\n' ' ')"

@@ -37,24 +37,26 @@ head -c 5000 /dev/zero >"/dev/shm$name-small"
 expect "other memory is refused" grep -q "not a data node's memory" "$d/small"
 rm -f "/dev/shm$name-small"
 
-run() { # a client that is killed, then all three for 3 s; sets got[0..2] and their sum
-    local i
+run() { # a client that is killed, then all three for 3 s; sets got[0..2], what each did a second, their sum, and the epochs they may have seen
+    local i begin
     "$tool" client "$name" 2 20 >/dev/null 2>&1 &
     victim=$!
     pids="$pids $victim"
     sleep 0.5
     kill -9 "$victim"
     wait "$victim" 2>/dev/null
+    begin=$(date +%s%3N)
     for i in 0 1 2; do "$tool" client "$name" "$i" 3 >"$d/$i" 2>&1 & pids="$pids $!" running[i]=$!; done
     for i in 0 1 2; do wait "${running[i]}"; got[i]=$(cat "$d/$i"); done
+    epochs=$((($(date +%s%3N) - begin) / 1000 + 1)) # 4; more if a client of a busy machine begins later than another
     sum=$((got[0] + got[1] + got[2]))
-    echo "got ${got[*]}, together $sum"
+    echo "got ${got[*]}, together $sum, in $epochs epochs"
 }
 declare -a got running
 run
-# What tokens promise on any machine: the limit, and the bound (105 %; epochs begin within the 3 s, so there may be 4).
-expect "the limit of client 1 holds" [ "${got[1]}" -le $((30000 * 4 / 3)) ]
-expect "no more than the bound together" [ "$sum" -le $((105000 * 4 / 3)) ]
+# What tokens promise on any machine: the limit, and the bound (105 %).
+expect "the limit of client 1 holds" [ "${got[1]}" -le $((30000 * epochs / 3)) ]
+expect "no more than the bound together" [ "$sum" -le $((105000 * epochs / 3)) ]
 if [ "$sum" -ge 80000 ]; then # the machine had the demand
     expect_time "client 0 has at least four fifths of its reservation, from a start within a period" [ "${got[0]}" -ge 40000 ]
     expect_time "client 1 has, too" [ "${got[1]}" -ge 16000 ]
@@ -65,7 +67,7 @@ kill -9 "$node"
 wait "$node" 2>/dev/null
 start # takes over the storage
 run
-expect "no more than the bound after a takeover" [ "$sum" -le $((105000 * 4 / 3)) ]
+expect "no more than the bound after a takeover" [ "$sum" -le $((105000 * epochs / 3)) ]
 expect "clients are served after a takeover" [ "$sum" -gt 0 ]
 kill "$node"
 wait "$node"
