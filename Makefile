@@ -31,7 +31,7 @@ C_WARNINGS := $(WARNINGS) -Wstrict-prototypes
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F'\t' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-.PHONY: help test test-side test-real test-beside test-examples side-lane real-lane beside-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
+.PHONY: help test test-side test-real test-beside test-examples side-lane real-lane beside-lane browser-lane programs check plant fuzz coverage demo examples bench-programs bench bench-quick \
     figures lib install install-dev uninstall format lint clean
 
 # ---- installation: needs nothing of what follows ---------------------------------------------------------------------
@@ -239,6 +239,7 @@ native_FLAGS := -O2
 native_TEST := -O1
 native_unit_TEST := -O0
 native_WHOLE := -O1
+native_unit_WHOLE := -O0
 native_LD := gcc
 scale = $(call says,$(t:native/%=tests/%.c),scale)
 native_RUN = $(addprefix QOS_TEST_SCALE=,$(scale))
@@ -273,7 +274,7 @@ $(2) := $(word $(1),$(CROSS_TUPLE))-gcc -std=gnu11 $(C_WARNINGS)
 $(2)_FLAGS := -O1
 $(2)_TEST := -O1
 $(2)_unit_TEST := -O0
-$(2)_WHOLE := -O1
+$(2)_WHOLE := -O0
 $(2)_LD := $(word $(1),$(CROSS_TUPLE))-gcc -static
 $(2)_RUN := QOS_TEST_SCALE=60 qemu-$(word $(1),$(CROSS_QEMU))
 endef
@@ -361,7 +362,7 @@ define test_whole
 TESTS += $(2)/$(call name,$(1))
 $(B)/$(2)/$(call name,$(1)): $(1) Makefile $(firstword $(5)) $(call world_parts,$(1),$(2))
 	@mkdir -p $$(@D) && rm -f $$@
-	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $($(2)_WHOLE) $(if $(filter world,$(call kind,$(1))),$($(2)_world_TEST) $(if $(filter native,$(2)),$(ASSERTING))) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(call world_parts,$(1),$(2)) $(filter-out examples/world/%,$(3)) $(if $(filter world,$(call kind,$(1))),-lm)
+	@$($(2)) $(filter -static,$($(2)_LD)) -I. -Itests $(or $($(2)_$(call kind,$(1))_WHOLE),$($(2)_WHOLE)) $(if $(filter world,$(call kind,$(1))),$($(2)_world_TEST) $(if $(filter native,$(2)),$(ASSERTING))) $(4) -MMD -MP -MF $$@.d -MT $$@ -o $$@ $(5) $(1) $(call world_parts,$(1),$(2)) $(filter-out examples/world/%,$(3)) $(if $(filter world,$(call kind,$(1))),-lm)
 endef
 define test_program_cc
 TESTS += native/$(call name,$(1))
@@ -407,10 +408,11 @@ $(call verdict,$(1)): $(B)/$(1)
 	@printf '%s\n' 'p 0 0' '$(1)' >$$@
 endef
 $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
-# Three lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a sixth of a processor.
+# Four lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a sixth of a processor.
 # All other tests get the remaining processor time, by the scheduling policy `behind`, two more at a time than there are cores;
-# so no core idles while a test waits for a disk, a clock or a browser. First the long ones and those that coverage.sh, which is
-# long, waits for: make starts what has to wait last. A real test that is still inconclusive runs once more at the end, alone.
+# so no core idles while a test waits for a disk or a clock. A browser waits most of its time: it has a lane of its own, behind.
+# First the long ones and those that coverage.sh, which is long, waits for: make starts what has to wait last. A real test that
+# is still inconclusive runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
 # The objects that these scripts use, too; coverage.sh counts what the sanitized tests have run.
 SANITIZED := $(foreach t,$(filter san/%,$(TESTS)),$(call verdict,$t))
@@ -427,8 +429,9 @@ $(foreach s,stack checks fuzzers link freestanding,$(eval $(call verdict,build/$
 .PHONY: objects-stack objects-freestanding
 objects-stack: $(OBJECTS_stack)
 objects-freestanding: $(OBJECTS_freestanding)
-LONG := $(foreach s,playground proofs lint freestanding fuzzers flags plants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
-SIDE := $(LONG) $(filter-out $(LONG),$(SCRIPTS))
+LONG := $(foreach s,proofs lint freestanding fuzzers flags plants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
+BROWSER := $(filter tests/build/playground.sh,$(SCRIPTS))
+SIDE := $(LONG) $(filter-out $(LONG) $(BROWSER),$(SCRIPTS))
 test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS),$(call verdict,$t))
 BESIDE := $(foreach s,$(REAL),$(if $(filter no,$(call says,$s,alone)),$s))
 test-real: $(foreach t,$(filter-out $(BESIDE),$(REAL)),$(call verdict,$(t:tests/%.sh=%)))
@@ -441,17 +444,19 @@ real-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-real
 beside-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-beside
+browser-lane:
+	@$(behind) $(MAKE) --no-print-directory -k -j1 $(foreach t,$(BROWSER:tests/%.sh=%),$(call verdict,$t))
 .PHONY: $(B)/tests.list
 $(B)/tests.list:
 	@mkdir -p $(B)
-	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SIDE:tests/%.sh=%) $(REAL:tests/%.sh=%) >$@
+	@printf '%s\n' $(TESTS) $(EXAMPLES:$(B)/%=%) $(SCRIPTS:tests/%.sh=%) $(REAL:tests/%.sh=%) >$@
 
 test: ## runs all tests; ends with N passed, N failed, N skipped
 	@tests/packages.sh test
 	@rm -rf $(B)/verdict && mkdir -p $(B)/verdict
 	@$(MAKE) --no-print-directory $(B)/tests.list
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-examples 2>$(B)/compile.log || true
-	@$(MAKE) --no-print-directory -k -j3 real-lane beside-lane side-lane 3>&1 2>>$(B)/compile.log >&3 || true
+	@$(MAKE) --no-print-directory -k -j4 real-lane beside-lane browser-lane side-lane 3>&1 2>>$(B)/compile.log >&3 || true
 	@tests/run again
 	@tests/run sum $(B)/tests.list
 

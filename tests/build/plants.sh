@@ -4,7 +4,7 @@
 #
 # Without arguments (make test): the fewest bugs that show that each test of property/, paper/, adversary/ and
 # interleave/ can fail, each tried with the tests that it shows, random ones at half their length: those of `soon`, which these
-# tests find soon, before the others; but for the tests of `later`, which take half of the time. The old text of the others must
+# tests find soon, before the others, in this order; but for the tests of `later`, which take half of the time. The old text of the others must
 # be there, too. BASELINE=1 (make plant, make trust) tries all bugs with all tests that they name.
 #
 # tests/build/plant.pl documents the lists and plants the bugs. Caught means: built against the planted copy, the test
@@ -16,8 +16,8 @@ set -u
 only=${1:-} bug=${2:-}
 later=" property/pshift_lemon_shards paper/pshift_experiments paper/twochoice_simulation property/tags_guarantees \
 property/tokenpool_traffic property/tags_shards property/htb_flight world/htb_caller world/htb_clusters world/htb_cells "
-soon=" htb-force_looks_at_no_limit htb-vain_not_remembered tags-stall_charged tags-corrected_as_far_as_v_has_not_passed \
-twochoice-a_stall_is_learned pshift-restart_forgives tokenpool-budget-forgotten "
+soon=" htb-force_looks_at_no_limit htb-collapse_goes_on tags-stall_charged tags-corrected_as_far_as_v_has_not_passed \
+twochoice-a_stall_is_learned pshift-restart_forgives tokenpool-budget-forgotten tokenpool-kept-away-from-the-node "
 out=build/plants
 rm -rf "$out"
 mkdir -p "$out"
@@ -111,10 +111,11 @@ done <"$out/list" >"$out/todo.all"
 grep -v '^bug ' "$out/todo.all"
 grep '^bug ' "$out/todo.all" >"$out/todo"
 if [ -z "$only${BASELINE:-}" ]; then
-    # $5 and the next ones: TEST or TEST:CASE. Each time the bug that shows most tests of those left, one of `soon` before all others.
+    # $5 and the next ones: TEST or TEST:CASE. Each time the bug that shows most tests of those left, those of `soon` before all others.
     awk -v later="$later" -v soon="$soon" '{
             line[NR] = $1 " " $2 " " $3 " " $4
-            early[NR] = index(soon, " " $2 "-" $3 " ") ? 1000 : 0
+            at = index(soon, " " $2 "-" $3 " ")
+            early[NR] = at ? 100 * (1000 - at) : 0
             for (i = 5; i <= NF; i++) if ($i ~ /^(property|paper|adversary|interleave|world)/) names[NR] = names[NR] " " $i
         }
         function shows(b, taken,   i, n, of, test, now) {

@@ -2,7 +2,7 @@
 // proves: demand); a take there twice one in a tree alone, O(depth) while nothing waits, else O(64 * depth * depth), once
 // proves: more for each claim that ends first; a queued request O(depth * (depth + log classes)); htb_reserve, htb_release
 // proves: and an expiry the logarithm of 100,000 classes, in any order, or a look at those with tokens of their own
-// flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
+// flags: -O1 -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
 #include "check.h"

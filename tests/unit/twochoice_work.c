@@ -2,7 +2,7 @@
 // proves: refers() cost O(log n), however many fragments there are, and writes are open at home or away, in order or not;
 // proves: a message of a client O(1), however many reservations it has, or others have. 100 times as many may cost 3
 // proves: times as much. A message to a client O(k), also if many asks of many writes were declined.
-// flags: -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
+// flags: -O1 -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
 #include "check.h"

@@ -22,7 +22,7 @@ sed 's/(p->pd = ibv_alloc_pd(p->id->verbs))/(p->pd = node.peer[LOOPBACK].pd ? no
     examples/tokenpool_verbs/main.c >"$payload/planted/main.c"
 ! cmp -s examples/tokenpool_verbs/main.c "$payload/planted/main.c" || { echo "the plant does not apply"; exit 1; }
 built() {
-    clang -std=gnu11 -O1 -pthread -I. -Iexamples/common -o "$payload/$1" "$2" build/examples/objects/common/*.o \
+    clang -std=gnu11 -O0 -pthread -I. -Iexamples/common -o "$payload/$1" "$2" build/examples/objects/common/*.o \
         -lrdmacm -libverbs -lm
 }
 built one_domain "$payload/planted/main.c" & compiling=$!
