@@ -2,7 +2,7 @@
 #include "../cluster_agent/agent.h"
 #include "gate.h"
 
-#define LOOK_NS 400000 /* between checks for messages */
+#define LOOK_NS 1000000 /* between checks for messages, as cluster_agent */
 
 struct gate_cluster gate_cluster;
 
