@@ -273,7 +273,8 @@ QOS_API uint32_t tokenpool_word_epoch(uint64_t pool);
 /* -- client: one thread each; wait-free but for the operations of a transport. */
 
 /* An engine for slot id of a local storage; take performs its operations. generation: as in tokenpool_monitor_slot_info
- * when the slot was joined, or 0: the current one. An engine that had the slot before is fenced: it gets QOS_ESTALE.
+ * when the slot was joined, or 0: that of the first epoch in which the engine reads its terms. So give the number where
+ * a slot may go to another client before that. An engine that had the slot before is fenced: it gets QOS_ESTALE.
  * The new one has the slot from its first epoch on, and continues from the last report, less X = max(batch, R / 8)
  * tokens. QOS_EMEMORY, QOS_EALIGN, QOS_ECORRUPT (not a storage), QOS_EVERSION, QOS_ENOENT (id), QOS_ESTALE (another
  * generation). */
@@ -293,7 +294,7 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_client_take(struct tokenpool_cli
 /* n I/Os (tokens' worth) completed. */
 QOS_API void tokenpool_client_complete(struct tokenpool_client *client, uint64_t n);
 /* When to call again for n tokens (0: for reports only): now_ns if they are held or an operation is due, else the next
- * poll or tick. */
+ * poll or tick. While an operation of a transport is under way wait for its answer, not for this. */
 QOS_API uint64_t tokenpool_client_next_ns(const struct tokenpool_client *client, uint64_t now_ns, uint64_t n);
 /* Cost of the requests that wait in the caller's queue, in tokens. TOKENPOOL_BACKLOGGED: always more. Holds until
  * changed. */
