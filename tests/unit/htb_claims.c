@@ -600,6 +600,8 @@ int main(void)
     check_begin("unit/htb_claims");
     for (bound = HTB_BY_FLIGHT; bound <= HTB_BY_RATE; bound++) {
         enum htb_bound b = (enum htb_bound)bound;
+        /* What takes longest: sanitizers and other processors see it with one bound. */
+        const bool longest = check_state.scale <= 2 || b == HTB_BY_FLIGHT;
         readme(1, b);
         readme(2, b);
         all_orders(2, false, false, b, 0);
@@ -618,7 +620,8 @@ int main(void)
         never_come_back(1, 400000, 4, 0, QOS_NOTHING, 16384, 16384, b);
         never_come_back(8, 600000, 1, 0, 200000, 16384, 16384, b);
         never_come_back(30, 400000, 4, 0, QOS_NOTHING, 16384, 16384, b);
-        never_come_back(100, 200000, 1, 20000000, QOS_NOTHING, 16384, 16384, b);
+        if (longest)
+            never_come_back(100, 200000, 1, 20000000, QOS_NOTHING, 16384, 16384, b);
         never_come_back(30, 300000, 1, 0, 0, 16384, 16384, b);
         never_come_back(30, 400000, 1, 0, 0, 400000, 400000, b);
         never_come_back(30, 400000, 10, 0, QOS_NOTHING, 4096, 400000, b);
@@ -626,11 +629,13 @@ int main(void)
             changes(id, 5 * MS, b);
             changes(id, MS / 2, b);
         }
-        come_for_less(true, b);
+        if (longest)
+            come_for_less(true, b);
         come_for_less(false, b);
         behind_the_queues(b, 1);
         behind_the_queues(b, 2);
-        groups(true, b);
+        if (longest)
+            groups(true, b);
         if (check_state.scale <= 2)
             groups(false, b);
         beside_group(16384, 65536, 3, b);
@@ -643,7 +648,8 @@ int main(void)
         late(2000000, true, 0, b);
         late(5000000, false, QOS_NOTHING, b);
     }
-    many(64);
+    if (check_state.scale <= 2)
+        many(64);
     many(100);
     first_of_group();
     root_is_faster();
