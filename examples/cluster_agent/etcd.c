@@ -20,6 +20,7 @@ struct call {
     struct curl_slist *headers;
     size_t bytes;
     bool sent;
+    char why[CURL_ERROR_SIZE]; /* it failed, in libcurl's words */
 };
 
 static struct {
@@ -119,6 +120,7 @@ static void request(enum call_kind kind, const char *path, char *text, etcd_done
     (void)curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, received);
     (void)curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
     (void)curl_easy_setopt(c->easy, CURLOPT_PRIVATE, c);
+    (void)curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->why);
     (void)curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(c->easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ETCD_REQUEST_MS / 4);
@@ -207,10 +209,11 @@ static void end(struct call *c, CURLcode code)
     long status = 0;
     (void)curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     (void)curl_multi_remove_handle(e.multi, c->easy);
+    (void)curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, NULL); /* another call may get this place */
     ended.sent = false;
     *c = (struct call){0};
     if (code != CURLE_OK)
-        error = curl_easy_strerror(code);
+        error = *ended.why ? ended.why : curl_easy_strerror(code);
     else if (status != 200 || !ended.body)
         error = ended.body ? ended.body : "an empty answer";
     if (error && !(ended.kind == CALL_WATCH && status == 200)) {

@@ -140,6 +140,10 @@ expect "an operator may not write qos/owner" [ -z "$(store put qos/owner '9 0 0'
 as node
 expect "who does not know the CA is not answered" [ -z "$(here timeout 10 etcdctl --endpoints "${urls[0]}" "${user[@]}" get qos/config/period 2>/dev/null)" ]
 expect "a node may not write a contract" [ -z "$(store put qos/config/tenant/gold limit=9 2>/dev/null)" ]
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=other -keyout "$work/other.key" -out "$work/other.pem" 2>>"$work/openssl.out"
+on c1 "$tool" controller --name c1 --keys "$work/none" --cluster "$url" --etcd-ca "$work/other.pem" >"$work/other.out" 2>&1 </dev/null & pid[other]=$!
+expect "a controller that does not know the CA says so" within_s 30 grep -q 'etcd: SSL certificate problem: ' "$work/other.out"
+kill_now other
 as operator
 
 # ---- the cluster
