@@ -64,7 +64,7 @@
  *   - Of what idle clients leave, up to 0.9 C, backlogged ones get 99 % if all are called
  *     each T / 512; of what others leave that use a part of R evenly, 0.8, but in trials.
  *   - With TOKENPOOL_ORDERED backlogged clients share the pool by weight: what they got
- *     in a period, by weight, differs by at most two claims. Without, first come.
+ *     in a period, by weight, differs by two claims and a token. Without, first come.
  *   - If the node gets slower, once in 8 periods at most, it is known within 5 if engines
  *     say what waits. If a node shares equally, and less than 1 % of C is outstanding,
  *     99 % of min(R, an equal share) is met; with GUARD of what can be, but in trials.

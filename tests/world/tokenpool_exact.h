@@ -317,10 +317,11 @@ static uint64_t x_paced(uint64_t capacity)
     return (uint64_t)((__uint128_t)capacity * max_of(2 * x.check_ns, x.T / 64) / x.T);
 }
 
-/* Promise `weights`: ordered, what backlogged clients got of the pool, by weight, differs by at most two claims. */
+/* Promise `weights`: ordered, what backlogged clients got of the pool, by weight, differs by two claims and a token
+ * at most: of two that are served at once the second may look first, and so claim first. */
 static void x_judge_weights(void)
 {
-    double late = (double)x.C / 256; /* since the last calls */
+    double late = (double)x.C / 256 < 1 ? 1 : (double)x.C / 256; /* since the last calls */
     uint64_t weights = 0, claim;
     uint32_t i, j;
     for (i = 0; i < x.slots; i++)
