@@ -1521,9 +1521,9 @@ QOS_PRIV uint64_t tokenpool_client_priv_look_ns(const struct tokenpool_client *c
         wait_ns = head->period_ns / 16;
     if (tokenpool_client_priv_holds(client) && !client->due_ns)
         wait_ns = head->period_ns / 64;
+    /* the deadline is early by a link's drift: behind a transport the first look is one that late */
     if (tokenpool_client_priv_holds(client) && client->op_ns < client->due_ns)
-        return client->due_ns;
-    /* the deadline is early by a link's drift */
+        return qos_sat_add(client->due_ns, client->shared ? 0 : head->period_ns / 4096);
     return qos_sat_add(client->op_ns, qos_max(wait_ns, head->period_ns / 4096 + 1));
 }
 
@@ -1630,7 +1630,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
         client->report = client->writing;
         client->attached = (uint32_t)(client->writing >> 56 & 7);
         client->phase = (uint8_t)tokenpool_priv_phase(client->writing);
-        client->period_at_ns = qos_max(client->due_ns, client->period_at_ns);
+        client->period_at_ns = tokenpool_client_priv_look_ns(client);
         return;
     }
     if (client->declared == QOS_UNLIMITED)
@@ -1653,7 +1653,6 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. */
     client->kept = qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client)));
-    tokenpool_client_priv_owe(client);
     tokenpool_client_priv_lease(client, client->reported_spent);
 }
 
