@@ -519,6 +519,7 @@ struct htb_priv_class {
             uint32_t children;  /* how many are reserved */
             uint64_t clock;     /* ring tag of the child that was served last */
             uint64_t sum_per_s; /* rates of the children, first resource */
+            uint64_t kept_ns;   /* so long full buckets are kept for those that come back, see htb_priv_keep */
         } group;
     } u;
     uint64_t tag;                             /* own tokens: where the next request starts on the clock of all */
@@ -786,6 +787,7 @@ struct htb_priv_way {
 };
 
 /* Defined in later chapters. */
+#define HTB_PRIV_KEPT (UINT64_C(1) << 63) /* see htb_priv_claimed */
 QOS_PRIV_NOINLINE uint64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                             int64_t level_sub, uint64_t some);
 QOS_PRIV_NOINLINE int64_t htb_priv_held(const struct htb *tree, uint32_t id, const struct htb_priv_bucket *b,
@@ -996,9 +998,9 @@ HTB_PRIV_INLINE uint64_t htb_priv_ready_ns(const struct htb *tree, uint32_t id, 
             continue;
         if (QOS_UNLIKELY(some != 0)) {
             const uint64_t claimed_sub = htb_priv_claimed(tree, b, r, level_sub, some);
-            if (claimed_sub == QOS_NEVER)
-                return QOS_NEVER;
-            level_sub = (int64_t)claimed_sub;
+            if (claimed_sub >= HTB_PRIV_KEPT)
+                ready_ns = qos_max(ready_ns, tree->cls[id].u.group.kept_ns);
+            level_sub = (int64_t)(claimed_sub & ~HTB_PRIV_KEPT);
         }
         if (b->level < level_sub)
             ready_ns = qos_max(ready_ns, htb_priv_bucket_ready_ns(tree, id, b, level_sub, from_ns));
@@ -3880,6 +3882,8 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
     for (id = 0; id <= tree->classes; id++) {
         htb_priv_refill(tree, id, tree->now_ns);
         tree->node[id].last_ns = now_ns;
+        if (tree->node[id].flags & HTB_PRIV_GROUP)
+            tree->cls[id].u.group.kept_ns = 0;
     }
     tree->flight.gate_end_ns = qos_sat_add(now_ns, qos_sat_sub(tree->flight.gate_end_ns, tree->now_ns));
     tree->now_ns = tree->maximize.last_ns = tree->flight.last_ns = tree->flight.changed_ns = now_ns;
@@ -4530,9 +4534,10 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *
  *     a take passes    if a bucket that it shares, of a lender or the limit of a group, holds what it needs and what
  *                      the claims before it need there: those of classes that come back each, those of the others
- *                      together the largest. If that is more than it can hold, the take waits for those that come
- *                      back; if there are none, it passes when the bucket is full. While a claim needs all that a
- *                      bucket holds, which the default never does, it earns as much again: so its rate is in use
+ *                      together the largest. If that is more than it can hold, it passes when the bucket is full;
+ *                      beside those that come back also not before it was kept for them twice as long as it earned
+ *                      what was taken of late, and two bursts. While a claim needs all that a bucket holds, which
+ *                      the default never does, it earns as much again: so its rate is in use
  *     a class comes    for claims of one size, a power of two, if it took as much within burst_ns of the time told; to
  *     back             ask for less then, or to let one end, takes that back, for its size and more; to be refused
  *                      changes nothing. As long as nothing is known of a class, its claim counts like those of classes
@@ -4554,9 +4559,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  * part.
  *
  * Nobody is woken. Claims that nobody comes for delay others by burst_ns at most, or until the bucket has what they
- * need; those of classes that came back and stop at once by burst_ns each. What they leave then, at most one bucket,
- * goes to who asks first; so does that of a class that moves or ends. If more than HTB_PRIV_CLAIMS_MAX classes wait,
- * the first in the order have the claims. */
+ * need; those of classes that came back and stop at once by burst_ns each, and four of these. What they leave then, at
+ * most one bucket, goes to who asks first; so does that of a class that moves or ends. If more than
+ * HTB_PRIV_CLAIMS_MAX classes wait, the first in the order have the claims. */
 
 /* Do queued requests wait for the tokens of the node? By flight the root has others for them. */
 QOS_PRIV bool htb_priv_overtakes(const struct htb *tree, uint32_t id)
@@ -4581,8 +4586,8 @@ QOS_PRIV uint32_t htb_priv_claims_from(const struct htb *tree, const struct htb_
 }
 
 /* level_sub, and what some claims need in resource r of the bucket: those of classes that come back each, those of the
- * others together the largest. QOS_NEVER: it cannot hold so much, and one comes back; if none does, all that it holds
- * is enough. For more than one request of each at most half of it, or all would wait until most claims are over. */
+ * others together the largest; at most all that it holds, with HTB_PRIV_KEPT if that is less and one comes back. For
+ * more than one request of each at most half of it, or all would wait until most claims are over. */
 QOS_PRIV_NOINLINE uint64_t htb_priv_claimed(const struct htb *tree, const struct htb_priv_bucket *b, uint32_t r,
                                             int64_t level_sub, uint64_t some)
 {
@@ -4608,7 +4613,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed(const struct htb *tree, const struct
         largest_sub = qos_max(largest_sub, fresh_sub); /* nothing is known: each, if there is room for all */
     sum_sub += largest_sub;
     if (sum_sub > holds_sub)
-        return returns ? QOS_NEVER : holds_sub;
+        return returns ? holds_sub | HTB_PRIV_KEPT : holds_sub;
     if (sum_sub < depth_sub / 2)
         sum_sub = qos_min(qos_sat_add(sum_sub, more_sub), depth_sub / 2);
     return sum_sub;
@@ -4828,6 +4833,27 @@ QOS_PRIV void htb_priv_learn(struct htb *tree, uint32_t id, uint32_t size, bool 
     t->returns = (came ? qos_max(t->returns, size) : qos_min(t->returns, size - 1)) & 63u;
 }
 
+/* A class takes n tokens. So the groups above keep their full buckets for those that come back, twice as long as what
+ * this needs takes to earn, and two bursts at most beside it: if they do not come, half of the time is lost. */
+QOS_PRIV_NOINLINE void htb_priv_keep(struct htb *tree, uint32_t id, const uint64_t *n, uint64_t now_ns)
+{
+    uint32_t at, r;
+    for (at = tree->node[id].parent; at != QOS_NONE; at = tree->node[at].parent) {
+        uint64_t *kept_ns = &tree->cls[at].u.group.kept_ns, ns = 0;
+        for (r = 0; r < tree->resources; r++) {
+            const struct htb_priv_pair *p = htb_priv_pair_of(tree, at, r);
+            const struct htb_priv_bucket *b = p->limit.rate != QOS_UNLIMITED ? &p->limit : &p->rate;
+            const uint64_t parts = tree->joined.lease ? tree->joined.lease[at].parts : HTB_PRIV_WHOLE;
+            if (b->rate != 0 && parts != 0)
+                ns = qos_max(ns, qos_mul_div_ceil(qos_level_wait_ns(0, htb_priv_gate(tree, b, n[r]), b->rate),
+                                                  HTB_PRIV_WHOLE, parts));
+        }
+        ns = 2 * qos_min(ns, HTB_BURST_MAX_NS);
+        *kept_ns = qos_min(qos_sat_add(qos_max(*kept_ns, now_ns), ns),
+                           qos_sat_add(now_ns, ns + 2 * UINT64_C(1000) * tree->cls[at].burst_us));
+    }
+}
+
 /* Ends the claims of a node and of those below it (QOS_NONE: of none), and those whose time is over. False: there were
  * none but these last. */
 QOS_PRIV_NOINLINE bool htb_priv_end_claims(struct htb *tree, uint32_t above, uint64_t now_ns)
@@ -4954,6 +4980,8 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
         qos_counter_add(&tree->cls[id].counters.refused, 1);
         return QOS_EAGAIN;
     }
+    if (QOS_UNLIKELY(claims))
+        htb_priv_keep(tree, id, n, now_ns);
     htb_priv_charge(tree, id, way.payer, n, htb_priv_nothing, now_ns);
     if (QOS_UNLIKELY(claims) && !is_free) /* a free take ends no claim of its class, and moves nothing */
         htb_priv_move_rings(tree, id, way.payer, htb_priv_ring_cost(tree, n), false);

@@ -263,6 +263,51 @@ static void come_for_less(bool less, enum htb_bound bound)
     world_close(&l.w);
 }
 
+/* Ten groups: a tenant of each came back for whole bursts, then always a tenant beside it takes a little when it could, which
+ * is the turn of the group. Another one has at least half of an even part of the device, and half of this is in use. */
+static void pass_the_turn(enum htb_bound bound)
+{
+    enum { COUNT = 10, OTHER = 3 * COUNT + 1 };
+    const struct htb_config config = config_of(bound);
+    struct htb_class c = class_of(0, 0, 0);
+    struct loop l;
+    uint64_t now = 0, next_ns = 0, all = 0, at_first = 0, got[OTHER + 1] = {0}, came[COUNT + 1] = {0};
+    uint32_t id;
+    CHECK_CONTEXT("bound %d", (int)bound);
+    open_loop(&l, &config, 0);
+    c.group = true;
+    for (id = 1; id <= COUNT; id++) {
+        CHECK_EQ(htb_reserve(&l.w.tree, 0, id, &c, NULL), QOS_OK);
+        reserve_weight(&l, COUNT + id, id, 1);
+        reserve_weight(&l, 2 * COUNT + id, id, 1);
+    }
+    reserve_weight(&l, OTHER, 0, 1);
+    for (; now < 4 * S; now = next_ns) {
+        next_ns = QOS_NEVER;
+        for (id = COUNT + 1; id <= OTHER; id += id == 2 * COUNT ? COUNT + 1 : 1) {
+            const uint64_t n = id == OTHER ? 4096 : 400000;
+            const bool plays = id != OTHER && came[id - COUNT] >= 2;
+            if (l.told[id] <= now) {
+                if (plays && htb_next_ns(&l.w.tree, now, id, n) <= now)
+                    all += htb_take(&l.w.tree, now, id + COUNT, 200) == QOS_OK ? 200 : 0;
+                while (htb_take(&l.w.tree, now, id, n) == QOS_OK) {
+                    got[id] += n;
+                    all += n;
+                    if (id != OTHER && ++came[id - COUNT] > 0)
+                        break;
+                }
+                l.told[id] = htb_next_ns(&l.w.tree, now, id, n);
+            }
+            next_ns = qos_min(next_ns, qos_max(l.told[id], now + 1));
+        }
+        if (at_first == 0 && now >= S)
+            at_first = got[OTHER] + 1;
+    }
+    CHECK_GE(got[OTHER] - at_first, 3 * 40000000 / (COUNT + 1) / 2);
+    CHECK_GE(all, 4 * 40000000 / 2);
+    world_close(&l.w);
+}
+
 /* Each few ms somebody sets the terms of a class, or of the group above (the same), or the root's rate: who needs a whole
  * burst and who needs little share as ever. */
 static void changes(uint32_t changed, uint64_t every_ns, enum htb_bound bound)
@@ -629,6 +674,7 @@ int main(void)
             changes(id, 5 * MS, b);
             changes(id, MS / 2, b);
         }
+        pass_the_turn(b);
         if (longest)
             come_for_less(true, b);
         come_for_less(false, b);

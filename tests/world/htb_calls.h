@@ -384,7 +384,7 @@ static enum tri acc_has(uint32_t i, const struct acc_bucket *b, uint32_t r, uint
     if (acc_claim_all(&high, b->depth, &need_high) && level >= need_high)
         return YES;
     if (!acc_claim_all(&low, b->depth, &need_low))
-        return NO;
+        need_low = b->depth; /* it waits for those that come back, or passes when full: how long is not modelled */
     return acc_fill(b, b->high, ns, acc_held_ns(i, b, r)) < need_low ? NO : MAYBE;
 }
 
