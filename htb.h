@@ -457,11 +457,11 @@ QOS_API enum qos_status htb_class_info(const struct htb *tree, uint32_t id, stru
  *      spent; level >= the floor of debt (qos_level_charge).
  *   2. A rate bucket without a rate has the lowest level, so that it never passes and no charge moves it; `depth` is
  *      then the debt carried over, as a level (0: none). That of a class with a rate is above it.
- *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over, its depth 0; in a
- *      tree that has joined others what the rate bucket gains evenly in each ns.
+ *   3. A limit bucket without a limit has rate QOS_UNLIMITED; its level is the debt carried over, its depth what the
+ *      rate bucket gains in each ns, in sub-tokens.
  *   4. The rates of a node's children add up to its sum, which is at most its own rate (the root: the configured one).
- *   5. detours = queued requests + claims + nodes with a limit + resources - 1, and HTB_PRIV_JOINED in a tree that has
- *      joined others. htb_take takes its short path only if there is nothing else.
+ *   5. detours = queued requests + claims + nodes with a limit + resources - 1. htb_take takes its short path only if
+ *      there is nothing else.
  *
  * docs/papers.md says where we differ from the paper, in this chapter and the others. */
 
@@ -743,8 +743,6 @@ static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
 #define HTB_PRIV_WHOLE (1u << 20) /* parts of a node's time that trees share */
 #define HTB_PRIV_WANT 1024        /* an offer counts 1/1024 of a token */
 
-#define HTB_PRIV_JOINED (UINT64_C(1) << 63) /* a tree that has joined others, in its detours */
-
 #define HTB_PRIV_USED 1u
 #define HTB_PRIV_GROUP 2u
 #define HTB_PRIV_LIMITED 4u /* a limit in any resource */
@@ -752,7 +750,7 @@ static const uint64_t htb_priv_nothing[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
 #define HTB_PRIV_OWN 16u       /* in the heap of own tokens: they pass its next request */
 #define HTB_PRIV_RING 32u      /* may borrow, in its parent's ring: its limit passes its next request */
 #define HTB_PRIV_BACKLOG 64u   /* has a next request */
-#define HTB_PRIV_NOTED 128u    /* is in joined.visit */
+#define HTB_PRIV_NOTED 128u    /* is in joined.visit; in a tree that has not joined others: used */
 #define HTB_PRIV_NOTICE 512u   /* expired, not yet returned by htb_expired */
 #define HTB_PRIV_WATCHED 1024u /* has a place in flight.cls */
 #define HTB_PRIV_RESTED 2048u  /* group: at the last look of the maximizer, it asked for nothing */
@@ -890,8 +888,8 @@ QOS_PRIV void htb_priv_set_pair(struct htb *tree, uint32_t id, uint32_t r, uint6
     }
     htb_priv_set_bucket(tree, id, &p->rate, rate_per_s);
     htb_priv_set_bucket(tree, id, &p->limit, limit_per_s);
-    if (tree->joined.lease && limit_per_s == QOS_UNLIMITED)
-        p->limit.depth = (int64_t)(rate_per_s * tree->joined.lease[id].parts / HTB_PRIV_WHOLE);
+    if (limit_per_s == QOS_UNLIMITED)
+        p->limit.depth = (int64_t)htb_priv_part_ns(tree, id, rate_per_s);
 }
 
 /* What the device's pauses of the latest lag_ns took from a class whose requests are all at the device. */
@@ -917,7 +915,7 @@ HTB_PRIV_INLINE int64_t htb_priv_earned(const struct htb *tree, uint32_t id, con
     return qos_level_refill(level, depth, whole % HTB_PRIV_WHOLE, now_ns / HTB_PRIV_WHOLE - last_ns / HTB_PRIV_WHOLE);
 }
 
-QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
+HTB_PRIV_INLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     struct htb_priv_node *node = &tree->node[id];
     struct htb_priv_pair *p;
@@ -931,26 +929,33 @@ QOS_PRIV_NOINLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64
         more_ns = qos_max(more_ns, qos_min(had_ns, tree->lag_ns));
     }
     QOS_ASSERT(more_ns <= tree->lag_ns);
-    if (QOS_UNLIKELY(tree->joined.lease != NULL))
-        more_ns = htb_priv_part_ns(tree, id, more_ns);
     for (p = &node->pair; p; p = htb_priv_next_pair(tree, id, &r)) {
         uint64_t depth = (uint64_t)(claims ? htb_priv_held(tree, id, &p->rate, r) : p->rate.depth);
         if (QOS_UNLIKELY(more_ns != 0) && p->rate.rate != 0)
-            depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, more_ns), depth),
+            depth = qos_min(qos_sat_add(qos_sat_mul(p->rate.rate, htb_priv_part_ns(tree, id, more_ns)), depth),
                             QOS_TOKENS_MAX * (uint64_t)QOS_SUBTOKENS);
         htb_priv_set_level(&p->rate, htb_priv_earned(tree, id, &p->rate, (int64_t)depth, now_ns));
         if ((node->flags & HTB_PRIV_LIMITED) && p->limit.rate != QOS_UNLIMITED)
             p->limit.level = htb_priv_earned(tree, id, &p->limit,
                                              claims ? htb_priv_held(tree, id, &p->limit, r) : p->limit.depth, now_ns);
-        QOS_ASSERT(p->limit.level / 2 <= p->limit.depth); /* without a limit: 0 */
+        QOS_ASSERT(p->limit.level / 2 <= p->limit.depth);
     }
     node->last_ns = now_ns;
+}
+
+/* In a tree that has joined others also the nodes above it: none is as of an earlier time than one below it. */
+QOS_PRIV_NOINLINE void htb_priv_earn_up(const struct htb *tree, uint32_t id, uint64_t now_ns)
+{
+    do {
+        htb_priv_earn(tree, id, now_ns);
+        id = tree->node[id].parent;
+    } while (QOS_UNLIKELY(tree->joined.lease != NULL) && id != QOS_NONE && now_ns > tree->node[id].last_ns);
 }
 
 QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_ns)
 {
     if (now_ns > tree->node[id].last_ns)
-        htb_priv_earn(tree, id, now_ns);
+        htb_priv_earn_up(tree, id, now_ns);
 }
 
 /* For a node without waiting requests: drops what it earned above the depth of its buckets. */
@@ -1660,7 +1665,7 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
         tree->joined.lease[r->slot].queued -= htb_priv_ring_cost(tree, r->tokens);
     htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
     QOS_ASSERT((tree->cls[r->slot].u.leaf.queued == 0) == (tree->cls[r->slot].u.leaf.tail == NULL));
-    QOS_ASSERT((tree->detours & ~HTB_PRIV_JOINED) >= tree->queued + tree->claims + tree->resources - 1);
+    QOS_ASSERT(tree->detours >= tree->queued + tree->claims + tree->resources - 1);
 }
 
 /* A stale event: the node waits neither for tokens nor for its expiry. */
@@ -3493,7 +3498,7 @@ QOS_PRIV void htb_priv_new_node(struct htb *tree, uint32_t id, uint32_t parent, 
     node->parent = parent;
     node->depth = parent == QOS_NONE ? (uint16_t)0 : (uint16_t)(tree->node[parent].depth + 1u);
     QOS_ASSERT(node->depth <= tree->set.depth_max);
-    node->flags = (uint16_t)((node->flags & HTB_PRIV_NOTED) | HTB_PRIV_USED |
+    node->flags = (uint16_t)((tree->joined.lease ? node->flags & HTB_PRIV_NOTED : HTB_PRIV_NOTED) | HTB_PRIV_USED |
                              (group ? HTB_PRIV_GROUP | HTB_PRIV_RESTED : HTB_PRIV_RESTS));
     __builtin_memset(&c->u, 0, sizeof c->u);
     if (group)
@@ -4179,7 +4184,6 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     now_ns = htb_priv_now(tree, now_ns);
     m = htb_priv_map_of(shared);
     QOS_ASSERT(m.lease);
-    tree->detours += HTB_PRIV_JOINED;
     tree->joined.lease = lease = m.lease + slot * ((size_t)tree->classes + 1);
     tree->joined.shared = shared;
     tree->joined.visit = m.visit + slot * ((size_t)tree->classes + 1);
@@ -4190,6 +4194,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
         struct htb_priv_offer *offer = &m.offer[id * shared->trees + slot];
         __builtin_memset(&lease[id], 0, sizeof lease[id]);
         lease[id].parts = HTB_PRIV_WHOLE; /* until now */
+        htb_priv_mark(tree, id, HTB_PRIV_NOTED, false);
         lease[id].demand = HTB_PRIV_WANT;
         lease[id].granted = tree->cls[id].counters.granted;
         lease[id].borrowed = tree->cls[id].counters.borrowed;
@@ -4524,8 +4529,9 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *
  * htb_take checks the buckets from the class up to the root, and charges them (see the chapter on the tree). It has two
  * paths with the same result:
- *   short   one resource, no limits, nothing queued (detours is 0): one pass that refills, checks and charges. Nothing
- *           is charged below the payer, so a pass that finds no payer has charged nothing.
+ *   short   one resource, no limits, nothing queued (detours is 0), in a joined tree a class that is noted: one pass
+ *           that refills, checks and charges. Nothing is charged below the payer, so a pass that finds no payer has
+ *           charged nothing.
  *   long    everything else: find the payer, then charge.
  * If requests are queued, the nodes up to the root are placed again, because they hold fewer tokens.
  *
@@ -4990,26 +4996,22 @@ QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t
     return QOS_OK;
 }
 
-/* With the remainder of its rate, in a joined tree. */
-QOS_PRIV_NOINLINE int64_t htb_priv_earned_one(const struct htb *tree, const struct htb_priv_node *node, uint64_t now_ns)
+/* The level of a node as of now, which the caller stores once: charged or not. */
+QOS_PRIV int64_t htb_priv_refill_one(struct htb_priv_node *node, uint64_t now_ns)
 {
-    const struct htb_priv_bucket *b = &node->pair.rate;
-    return htb_priv_earned(tree, (uint32_t)(node - tree->node), b, b->depth, now_ns);
+    const uint64_t elapsed_ns = now_ns - node->last_ns;
+    node->last_ns = now_ns;
+    return qos_level_refill(node->pair.rate.level, node->pair.rate.depth, (uint64_t)node->pair.limit.depth, elapsed_ns);
 }
 
-/* The level of a node as of now, which the caller stores once: charged or not. */
-QOS_PRIV int64_t htb_priv_refill_one(struct htb *tree, struct htb_priv_node *node, bool joined, uint64_t now_ns)
+/* In a joined tree a WHOLE has ended: what a class and the nodes above it get then. */
+QOS_PRIV_NOINLINE void htb_priv_end_whole(const struct htb *tree, struct htb_priv_node *node, uint64_t now_ns)
 {
-    struct htb_priv_bucket *b = &node->pair.rate;
-    uint64_t elapsed_ns;
-    if (joined && QOS_UNLIKELY((now_ns ^ node->last_ns) >= HTB_PRIV_WHOLE)) {
-        htb_priv_set_level(b, htb_priv_earned_one(tree, node, now_ns));
+    for (; now_ns > node->last_ns; node = &tree->node[node->depth != 0 ? node->parent : tree->classes]) {
+        struct htb_priv_bucket *b = &node->pair.rate;
+        htb_priv_set_level(b, htb_priv_earned(tree, (uint32_t)(node - tree->node), b, b->depth, now_ns));
         node->last_ns = now_ns;
     }
-    elapsed_ns = now_ns - node->last_ns;
-    node->last_ns = now_ns;
-    return joined ? qos_level_refill(b->level, b->depth, (uint64_t)node->pair.limit.depth, elapsed_ns % HTB_PRIV_WHOLE)
-                  : qos_level_refill(b->level, b->depth, b->rate, elapsed_ns);
 }
 
 /* The long path. Who is refused on the short one learns here for how long. */
@@ -5020,53 +5022,56 @@ QOS_PRIV_NOINLINE enum qos_status htb_priv_take_long(struct htb *tree, uint64_t 
     return htb_take_all(tree, now_ns, id, all);
 }
 
-/* The short path. Under load no branch predictor can tell whether a class pays itself or borrows: so no branch. */
-HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, uint64_t tokens, bool joined,
-                                                  uint64_t now_ns)
+/* Charges a node above a class, if one on the way to it has paid or this one can. Under load no branch predictor can
+ * tell whether a class pays itself or borrows: so no branch. */
+HTB_PRIV_INLINE bool htb_priv_charge_one(const struct htb *tree, struct htb_priv_node *node, uint64_t tokens, bool paid,
+                                         uint64_t now_ns)
+{
+    const int64_t n_sub = (int64_t)tokens * QOS_SUBTOKENS;
+    int64_t level = htb_priv_refill_one(node, now_ns);
+    const bool pays = paid | (level >= n_sub);
+    const bool passes = QOS_LIKELY(pays) || level >= htb_priv_gate(tree, &node->pair.rate, tokens);
+    if (passes)
+        level = qos_level_charge(level, n_sub);
+    htb_priv_set_level(&node->pair.rate, level);
+    return passes;
+}
+
+/* The short path. */
+HTB_PRIV_INLINE enum qos_status htb_priv_take_one(struct htb *tree, uint32_t id, uint64_t tokens, uint64_t now_ns)
 {
     struct htb_priv_node *const nodes = tree->node, *node = &nodes[id];
-    struct htb_priv_bucket *b = &node->pair.rate;
     const int64_t n_sub = (int64_t)tokens * QOS_SUBTOKENS;
-    int64_t level = htb_priv_refill_one(tree, node, joined, now_ns);
-    bool own, paid;
+    int64_t level;
+    bool own, paid, pays;
     QOS_ASSERT((tree->queued | tree->claims) == 0 && tree->resources == 1 && !(node->flags & HTB_PRIV_LIMITED));
-    own = paid = level >= htb_priv_gate(tree, b, tokens);
-    htb_priv_set_level(b, level - (n_sub & -(int64_t)own));
-    do {
-        node = &nodes[node->parent];
-        b = &node->pair.rate;
-        level = htb_priv_refill_one(tree, node, joined, now_ns);
-        if (QOS_LIKELY(paid | (level >= n_sub)) || level >= htb_priv_gate(tree, b, tokens)) {
-            if (joined && node->depth != 0) /* what the root lends nobody asks */
-                tree->joined.lease[node - nodes].lent += paid ? 0 : tokens;
-            paid = true;
-            level = qos_level_charge(level, n_sub);
-        }
-        htb_priv_set_level(b, level);
-    } while (node->depth != 0);
-    if (QOS_UNLIKELY(!paid))
+    if (QOS_UNLIKELY(tree->joined.lease != NULL) && (now_ns ^ node->last_ns) >= HTB_PRIV_WHOLE)
+        htb_priv_end_whole(tree, node, now_ns);
+    level = htb_priv_refill_one(node, now_ns);
+    own = paid = level >= htb_priv_gate(tree, &node->pair.rate, tokens);
+    htb_priv_set_level(&node->pair.rate, level - (n_sub & -(int64_t)own));
+    for (node = &nodes[node->parent]; node->depth != 0; node = &nodes[node->parent]) {
+        pays = htb_priv_charge_one(tree, node, tokens, paid, now_ns);
+        if (QOS_UNLIKELY(tree->joined.lease != NULL))
+            tree->joined.lease[node - nodes].lent += pays && !paid ? tokens : 0;
+        paid = pays;
+    }
+    if (QOS_UNLIKELY(!htb_priv_charge_one(tree, node, tokens, paid, now_ns))) /* what the root lends nobody asks */
         return htb_priv_take_long(tree, now_ns, id, tokens);
     tree->granted = qos_wrap_add(tree->granted, tokens);
     htb_priv_count(tree, id, tokens, tokens & qos_wrap_sub((uint64_t)own, 1));
     return QOS_OK;
 }
 
-/* Not inlined: the path of htb_take in other trees stays short. */
-QOS_PRIV_NOINLINE enum qos_status htb_priv_take_joined(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
-{
-    id = htb_priv_resolve(tree, id, now_ns);
-    htb_priv_note(tree, id);
-    return htb_priv_take_one(tree, id, n, true, now_ns);
-}
-
+/* Who needs nothing passes at any level. */
 QOS_API enum qos_status htb_take(struct htb *tree, uint64_t now_ns, uint32_t id, uint64_t n)
 {
-    const bool is_short = qos_wrap_sub(n, 1) < QOS_TOKENS_MAX; /* who needs nothing passes at any level */
     now_ns = htb_priv_now(tree, now_ns);
-    if (QOS_LIKELY(tree->detours == 0 && is_short))
-        return htb_priv_take_one(tree, htb_priv_resolve(tree, id, now_ns), n, false, now_ns);
-    if (tree->detours == HTB_PRIV_JOINED && is_short)
-        return htb_priv_take_joined(tree, now_ns, id, n);
+    if (QOS_LIKELY(tree->detours == 0 && qos_wrap_sub(n, 1) < QOS_TOKENS_MAX)) {
+        id = htb_priv_resolve(tree, id, now_ns);
+        if (QOS_LIKELY(tree->node[id].flags & HTB_PRIV_NOTED))
+            return htb_priv_take_one(tree, id, n, now_ns);
+    }
     return htb_priv_take_long(tree, now_ns, id, n);
 }
 

@@ -72,8 +72,8 @@ static double exchange(uint32_t classes, bool moves)
     return (double)sum / ROUNDS / 2;
 }
 
-/* Blocks of a take that passes. */
-static double take(bool joined)
+/* Blocks of a take that passes, the takes so far apart. */
+static double take(bool joined, uint64_t apart_ns)
 {
     static unsigned char memory[16384] __attribute__((aligned(64))), words[16384] __attribute__((aligned(64)));
     struct htb_shared_config shared;
@@ -94,7 +94,7 @@ static double take(bool joined)
         CHECK_EQ(htb_join(&tree[0], 0, (struct htb_shared *)(void *)words, 0), QOS_OK);
     before = blocks;
     for (i = 1; i <= 1000; i++)
-        granted += htb_take(&tree[0], i * MS, 1, 2000) == QOS_OK;
+        granted += htb_take(&tree[0], i * apart_ns, 1, 2000) == QOS_OK;
     CHECK_EQ(granted, 1000);
     return (double)(blocks - before) / 1000;
 }
@@ -327,11 +327,14 @@ static void costs(void)
 
 int main(void)
 {
-    const double alone = take(false), joined = take(true);
+    const double alone = take(false, MS), joined = take(true, MS), dense = take(false, 1000),
+                 dense_joined = take(true, 1000);
     int moves;
     check_begin("unit/htb_work");
-    printf("a take: %.1f blocks, in a joined tree %.1f\n", alone, joined);
+    printf("a take: %.1f blocks, in a joined tree %.1f; a microsecond apart %.1f, %.1f\n", alone, joined, dense,
+           dense_joined);
     CHECK_WITHIN(joined / alone, 0, 2);
+    CHECK_WITHIN(dense_joined / dense, 0, 1.25);
     costs();
     costs_beside();
     costs_of_ends();
