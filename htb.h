@@ -4182,6 +4182,8 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     if (slot >= shared->trees)
         return QOS_ENOENT;
     now_ns = htb_priv_now(tree, now_ns);
+    for (id = 0; id <= tree->classes; id++) /* all, before one of them has a part */
+        htb_priv_refill(tree, id, now_ns);
     m = htb_priv_map_of(shared);
     QOS_ASSERT(m.lease);
     tree->joined.lease = lease = m.lease + slot * ((size_t)tree->classes + 1);

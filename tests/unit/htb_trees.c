@@ -684,6 +684,18 @@ static void both_paths(void)
         world_close(&many[k]);
 }
 
+/* What the root gained before a tree joins is there then: 10 ms, which is all that it holds. */
+static void joins_with_its_tokens(void)
+{
+    struct htb_config config = world_config();
+    open_shared(1, 8);
+    world_open(&w[0], &config);
+    CHECK_EQ(htb_join(&w[0].tree, 10 * MS, shared, 0), QOS_OK);
+    CHECK_EQ(htb_take(&w[0].tree, 10 * MS, 1, 10000), QOS_OK);
+    CHECK_EQ(htb_take(&w[0].tree, 10 * MS, 1, 1), QOS_EAGAIN);
+    world_close(&w[0]);
+}
+
 /* What must not wait, in a tree that has no part of the root's rate: it has too much debt until exchanges give it one. */
 static void force_without_a_part(void)
 {
@@ -797,6 +809,7 @@ static void one_thread(void)
             any_rate(trees / 2, trees, rates[i], true);
         }
     part_of_the_time();
+    joins_with_its_tokens();
     force_without_a_part();
     served_before();
     a_tree_stops();
