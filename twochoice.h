@@ -4062,7 +4062,7 @@ QOS_PRIV uint64_t twochoice_priv_asks_ns(const struct twochoice_intake *in, uint
     drain_ns = twochoice_priv_drain(in, now_ns);
     if (drain_ns < 3 * lead_ns)
         return now_ns;
-    if (in->ops == 0 || twochoice_priv_late_ns(in, now_ns) ||
+    if (in->ops == 0 || drain_ns == 0 || twochoice_priv_late_ns(in, now_ns) ||
         qos_elapsed_ns(in->last_ns, now_ns) >= twochoice_priv_time(in, now_ns, in->cost / in->ops))
         return next_ns; /* it drains no sooner as time goes */
     return qos_min(next_ns, now_ns + (drain_ns - 3 * lead_ns) + 1);

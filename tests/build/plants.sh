@@ -3,9 +3,10 @@
 # usage: tests/build/plants.sh [header [bug]]      BASELINE=1: all bugs, and that these tests pass without them
 #
 # Without arguments (make test): the fewest bugs that show that each test of property/, paper/, adversary/ and
-# interleave/ can fail, each tried with the tests that it shows, random ones at half their length: those of `soon`, which these
-# tests find soon, before the others, in this order; but for the tests of `later`, which take half of the time. The old text of the others must
-# be there, too. BASELINE=1 (make plant, make trust) tries all bugs with all tests that they name.
+# interleave/ can fail, each tried with the tests that it shows, random ones at half their length: those of `soon`,
+# which these tests find soon, before the others, in this order; but for the tests of `later`, which take half of the
+# time. The old text of the others must be there, too. BASELINE=1 (make plant, make trust) tries all bugs with all
+# tests that they name.
 #
 # tests/build/plant.pl documents the lists and plants the bugs. Caught means: built against the planted copy, the test
 # ends with status 1 or dies of a signal (a fuzz target aborts). The bug survives if its old text is not there exactly
@@ -111,7 +112,8 @@ done <"$out/list" >"$out/todo.all"
 grep -v '^bug ' "$out/todo.all"
 grep '^bug ' "$out/todo.all" >"$out/todo"
 if [ -z "$only${BASELINE:-}" ]; then
-    # $5 and the next ones: TEST or TEST:CASE. Each time the bug that shows most tests of those left, those of `soon` before all others.
+    # $5 and the next ones: TEST or TEST:CASE. Each time the bug that shows most tests of those left, those of `soon`
+    # before all others.
     awk -v later="$later" -v soon="$soon" '{
             line[NR] = $1 " " $2 " " $3 " " $4
             at = index(soon, " " $2 "-" $3 " ")

@@ -260,7 +260,7 @@ static void constant(uint64_t s_ns, uint64_t l_ns, uint32_t parallel, uint64_t s
     struct twochoice_message ask;
     struct check_mem mem;
     struct coming coming[SLOTS];
-    uint64_t ends[8], busy_ns = 0, from = 0, asks = 0, k;
+    uint64_t ends[8], busy_ns = 0, from = 0, asks = 0, comes = 0, k;
     uint32_t n = 0, queued = 0, working = 0, most = 0, served[21] = {0}, total = 0, i, c;
     memset(&config, 0, sizeof config);
     config.parallel = parallel;
@@ -271,7 +271,7 @@ static void constant(uint64_t s_ns, uint64_t l_ns, uint32_t parallel, uint64_t s
     now = 1;
     for (k = 0; k < 140; k++)
         (void)reserve(k < 80 ? k % 20 : 20);
-    while (total < 2100) {
+    for (; total < 2100; comes++) {
         uint64_t next;
         while (twochoice_intake_ask(&intake, now, &ask)) {
             (void)reserve(ask.client);
@@ -318,6 +318,7 @@ static void constant(uint64_t s_ns, uint64_t l_ns, uint32_t parallel, uint64_t s
     printf("a write %u ns, an ask %u, %u at once, silent 1 in %u: busy %.3f, at most %u wait; large %u, small %u\n",
            (unsigned)s_ns, (unsigned)l_ns, parallel, (unsigned)silent_every,
            (double)busy_ns / (double)(now - from) / parallel, most, served[20], served[0]);
+    CHECK_LE(comes, 8 * total); /* it comes when there is something to do */
     /* Each silent ask costs four leads at most; otherwise the device is busy. */
     if (silent_every == 0) {
         CHECK_WITHIN((double)busy_ns / (double)(now - from) / parallel, 0.95, 1.0001);
@@ -394,6 +395,7 @@ static void never_writes(uint64_t s_ns, uint64_t l_ns, uint32_t parallel)
             ends[working++] = now + s_ns;
     }
     CHECK(silent > 0);
+
     printf("one never writes: a write %u ns, an ask %u, %u at once: %.2f leads idle for each of its %u asks\n",
            (unsigned)s_ns, (unsigned)l_ns, parallel, (double)idle_ns / (double)silent / (double)l_ns, (unsigned)silent);
     CHECK_WITHIN((double)idle_ns / (double)silent / (double)l_ns, 0.0, 5.1);
@@ -494,6 +496,37 @@ static void hangs(uint32_t parallel)
     twochoice_intake_end(&intake, now, 1 << 20);
     CHECK(twochoice_intake_ask(&intake, now, &ask));
     CHECK_EQ(ask.client, 7);
+    CHECK(check_mem_free(&mem));
+}
+
+/* A long operation beside an ask, before the first write has told a lead: a server that comes at each told time comes a
+ * few times until the ask holds no place any more. */
+static void no_lead_yet(void)
+{
+    struct twochoice_intake_config config;
+    struct twochoice_message ask;
+    struct check_mem mem;
+    uint32_t i;
+    memset(&config, 0, sizeof config);
+    config.parallel = 2;
+    config.timeout_ns = UINT64_C(10000000000);
+    check_mem_new(&mem, twochoice_intake_memsize(&config), 64, 0);
+    CHECK_EQ(twochoice_intake_init(&intake, mem.mem, mem.size, &config), QOS_OK);
+    CHECK_CONTEXT("no lead yet");
+    now = 1000;
+    learn();
+    for (i = 0; i < 3; i++)
+        twochoice_intake_end(&intake, now, 1 << 20);
+    twochoice_intake_begin(&intake, now, 16 << 20);
+    (void)reserve(7);
+    (void)reserve(8);
+    CHECK(twochoice_intake_ask(&intake, now, &ask));
+    for (i = 0; !twochoice_intake_ask(&intake, now, &ask) && i < 100; i++) {
+        const uint64_t next = twochoice_intake_next_ns(&intake, now);
+        CHECK(next > now);
+        now = next;
+    }
+    CHECK_LE(i, 3);
     CHECK(check_mem_free(&mem));
 }
 
@@ -614,6 +647,7 @@ int main(void)
     bounds(5);
     for (parallel = 1; parallel <= 3; parallel++)
         hangs(parallel);
+    no_lead_yet();
     stalls(UINT64_C(5000000000));
     stalls(UINT64_C(3600000000000));
     messages(check_scaled(2000));

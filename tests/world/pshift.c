@@ -1895,7 +1895,7 @@ static void one_open(uint32_t i)
     x->has.weight = 2 + i;
     x->open = true;
     x->opened = run.now;
-    x->freely = -1;
+    x->freely = 0;
 }
 
 /* Promise `paid`: a report says what was paid with tokens in this period, and what is held. */
@@ -1953,7 +1953,7 @@ static void one_measure(void)
         most = want;
         if (waits && rate * 1.01 + 2.0 / (double)T >= x->freely * 1.25 && most < (double)one.served * to_end)
             most = (double)one.served * to_end;
-        if (waits && x->freely >= 0 && rate > x->freely * 1.27 + 2.0 / (double)T)
+        if (waits && rate > x->freely * 1.27 + 2.0 / (double)T)
             want = most;
         want += base;
         if (x->open && x->opened < one.measured_ns && !WORLD_V02 &&
