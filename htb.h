@@ -632,6 +632,7 @@ struct htb_priv_flight {
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
     uint64_t stay, filling_ns; /* time at the device * device time / 2^10, of this look; of looks that began again */
+    uint64_t base_stay;        /* htb_priv_stay of the look at the knee */
     uint64_t waited, on_end;   /* complete while others wait: in this look; on end, at the knee */
     uint32_t waits_of[3], found_waits;      /* of 64 requests, so many did: by phase; when the knee was judged */
     uint64_t n, done_ns, begun_ns, most_ns; /* of this look: requests, device time, begin (active); most in flight */
@@ -2248,11 +2249,13 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *               below 1.5 than in the better one, as what small steps lose adds up; in looks of less than 64 requests,
  *               within 1024 times what the caller was away for, and lag_ns of a pause, beyond half of what the two
  *               differ by: these make them differ (who makes up for a pause asks for another mix). Twice the bound is
- *               kept at once if such a look shows 7/4 of the speed. A trial's look ends after 64 requests if slower by
+ *               kept at once if such a look shows 7/4 of the speed; or if it takes more than 50 ms, and requests wait
+ *               all the time and are at the device no longer than at the knee, but for an eighth: few of unequal sizes
+ *               show the speed badly, but how long they stay well. A trial's look ends after 64 requests if slower by
  *               a third, after 256 if by a sixth
- *     filling   a wider deep knee: its look begins again, and takes longer, while what completes in it was there for
- *               less than what is in flight is, by Little's law: the new room fills the queue of the slowest member,
- *               and until then the others do more. For 64 bounds at most
+ *     filling   a wider deep knee: its look begins again, and takes longer, while it shows no less speed, and what
+ *               completes was there for less than what is in flight is, by Little's law: the new room fills the queue
+ *               of the slowest member, and until then the others do more. For 64 bounds at most
  *     dive      in or after a wider trial less than half completes as before, though requests wait: too much in flight
  *               may have made the device slower, so that only far less ends it (TCP incast). An eighth of the knee is
  *               tried, as a narrower trial, but nobody's tokens end it
@@ -2688,20 +2691,32 @@ QOS_PRIV void htb_priv_look_back(struct htb *tree)
     htb_priv_narrow(tree);
 }
 
-/* A trial of twice the bound: does it complete nearly twice as much, so that no other look is needed? */
+/* How long requests were at the device in this look, on average by device time. */
+QOS_PRIV uint64_t htb_priv_stay(const struct htb_priv_flight *f)
+{
+    return f->stay / qos_max(f->done_ns >> 10, 1);
+}
+
+/* A trial of twice the bound: does it complete nearly twice as much, or, if looks take long, are requests at the device
+ * no longer, so that no other look is needed? */
 QOS_PRIV bool htb_priv_doubled(const struct htb_priv_flight *f)
 {
     const uint64_t before = f->speed[HTB_PRIV_BASE];
-    return f->up && f->step == 0 && f->n < 64 && htb_priv_speed(f) > before + before / 4 * 3;
+    const bool stays = f->waited == f->n && htb_priv_stay(f) < qos_sat_add(f->base_stay, f->base_stay / 8);
+    return f->up && f->step == 0 &&
+           ((f->n < 64 && htb_priv_speed(f) > before + before / 4 * 3) ||
+            (f->active_ns - f->begun_ns > HTB_PRIV_LOOK_NS / 2 && stays));
 }
 
-/* Was what completes in this look there for less than what is in flight, by more than an eighth? It begins again. */
+/* Was what completes in this look, and no less than at the knee does, there for less than what is in flight, by more
+ * than an eighth? It begins again. (Where requests hang it is less.) */
 QOS_PRIV bool htb_priv_is_filling(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t usual = qos_sat_mul(qos_min(f->bound_ns, f->most_ns) >> 10, f->active_ns - f->begun_ns);
     if (f->phase != HTB_PRIV_TRIAL || !f->up || f->hurts || !htb_priv_is_deep(tree) ||
-        f->filling_ns > qos_sat_mul(64, f->bound_ns) || f->stay >= usual - usual / 8)
+        f->filling_ns > qos_sat_mul(64, f->bound_ns) || f->stay >= usual - usual / 8 ||
+        htb_priv_speed(f) < f->speed[HTB_PRIV_BASE])
         return false;
     f->filling_ns = qos_sat_add(f->filling_ns, f->done_ns);
     f->longer += f->longer < 3;
@@ -2718,6 +2733,8 @@ QOS_COLD QOS_PRIV void htb_priv_look(struct htb *tree, uint64_t now_ns)
     if (htb_priv_is_filling(tree))
         return;
     f->speed[f->phase] = htb_priv_speed(f);
+    if (doubled || f->phase == HTB_PRIV_BASE)
+        f->base_stay = htb_priv_stay(f);
     f->waits_of[f->phase] = (uint32_t)(64 * f->waited / qos_max(f->n, 1));
     if (doubled && !f->hurts) { /* kept */
         f->speed[HTB_PRIV_BASE] = f->speed[HTB_PRIV_TRIAL];
