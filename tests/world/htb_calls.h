@@ -559,7 +559,7 @@ static void acc_end_claims(uint32_t above)
 
 /* The terms of node `above` have changed: its claim, and those of classes below it, stay, but for those of classes at
  * their own limit or that nothing lets pass now. They end no later than what is told now says: if there are several,
- * which of them was told first is not known. */
+ * which of them was told first is not known; nor when one of these ends at the latest, if its terms change again. */
 static void acc_renew(uint32_t above)
 {
     uint32_t c, renewed = 0;
@@ -580,7 +580,8 @@ static void acc_renew(uint32_t above)
             continue;
         }
         claim->burst = (uint64_t)acc_least(acc.node[c].terms.burst_ns, acc.node[acc.root].terms.burst_ns);
-        claim->sure = !ends && !blocked && (way.blocked == ACC_NONE || way.blocked_sure) && renewed == 1;
+        claim->sure = claim->until != UINT64_MAX && !ends && !blocked && renewed == 1 &&
+                      (way.blocked == ACC_NONE || way.blocked_sure);
         claim->reach = way.blocked == ACC_NONE || !claim->sure ? acc.root : way.blocked;
         claim->until = claim->sure && told + claim->burst < claim->until ? told + claim->burst : claim->until;
         if (!claim->sure)
