@@ -252,8 +252,8 @@ static void serve(uint32_t queue, uint64_t n)
         CHECK_EQ(pshift_scheduler_pick(&node[0].scheduler, now_ns, &pick), QOS_OK);
 }
 
-/* Queue 0 is served at once in the first interval, and after another one in the next two. In the second one as many come:
- * they do so anyhow. In the third one more do, as more are served. */
+/* Queue 0 is served at once in the first interval, and after another one in the next ones. In the second one as many
+ * come, in the third one fewer: they do so anyhow. In the last one more do, as more are served. */
 static void evenly(void)
 {
     struct pshift_message m;
@@ -266,9 +266,9 @@ static void evenly(void)
         CHECK_EQ(pshift_agent_open(&node[0].agent, n, &queue), QOS_OK);
     CHECK_EQ(pshift_scheduler_arrive(&node[0].scheduler, 1, 10000), QOS_OK);
     pshift_agent_measure(&node[0].agent, now_ns);
-    for (k = 0; k < 3; k++) {
-        const uint64_t comes = k < 2 ? 1 : 4;
+    for (k = 0; k < 4; k++) {
         for (n = 0; n < TURNS; n++, now_ns += TURN_NS) {
+            const uint64_t comes = k == 3 ? 4 : k != 2 || n % 5 != 0;
             CHECK_EQ(pshift_scheduler_arrive(&node[0].scheduler, 0, comes), QOS_OK);
             if (k != 0)
                 serve(1, 9);
@@ -281,7 +281,7 @@ static void evenly(void)
         CHECK_CONTEXT("evenly, interval %u", k);
         n = report[0].bucket != 0;
         CHECK_EQ(report[n].bucket, 0);
-        CHECK_EQ(report[n].demand, k < 2 ? 10 * TURNS : m.capacity);
+        CHECK_EQ(report[n].demand, k < 3 ? 10 * TURNS : m.capacity);
     }
     rig_close(1);
 }
