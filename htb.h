@@ -959,6 +959,14 @@ QOS_PRIV void htb_priv_refill(const struct htb *tree, uint32_t id, uint64_t now_
         htb_priv_earn_up(tree, id, now_ns);
 }
 
+/* All nodes, before the first of them has another time or part: that of one goes up. */
+QOS_PRIV void htb_priv_refill_all(const struct htb *tree, uint64_t now_ns)
+{
+    uint32_t id;
+    for (id = 0; id <= tree->classes; id++)
+        htb_priv_refill(tree, id, now_ns);
+}
+
 /* For a node without waiting requests: drops what it earned above the depth of its buckets. */
 QOS_PRIV void htb_priv_cut(const struct htb *tree, uint32_t id)
 {
@@ -3901,8 +3909,8 @@ QOS_API void htb_reset_clock(struct htb *tree, uint64_t now_ns)
     uint32_t id;
     (void)htb_priv_end_claims(tree, tree->classes, now_ns);
     tree->tag_offset = qos_wrap_sub(now_ns, htb_priv_tag_clock(tree));
+    htb_priv_refill_all(tree, tree->now_ns);
     for (id = 0; id <= tree->classes; id++) {
-        htb_priv_refill(tree, id, tree->now_ns);
         tree->node[id].last_ns = now_ns;
         if (tree->node[id].flags & HTB_PRIV_GROUP)
             tree->cls[id].u.group.kept_ns = 0;
@@ -4199,8 +4207,7 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     if (slot >= shared->trees)
         return QOS_ENOENT;
     now_ns = htb_priv_now(tree, now_ns);
-    for (id = 0; id <= tree->classes; id++) /* all, before one of them has a part */
-        htb_priv_refill(tree, id, now_ns);
+    htb_priv_refill_all(tree, now_ns);
     m = htb_priv_map_of(shared);
     QOS_ASSERT(m.lease);
     tree->joined.lease = lease = m.lease + slot * ((size_t)tree->classes + 1);

@@ -684,15 +684,23 @@ static void both_paths(void)
         world_close(&many[k]);
 }
 
-/* What the root gained before a tree joins is there then: 10 ms, which is all that it holds. */
+/* What buckets gained before a tree joins is there then: 10 ms, which is all that they hold. A clock that is set back
+ * brings nothing: group 1 has what it gained in 2 ms. */
 static void joins_with_its_tokens(void)
 {
     struct htb_config config = world_config();
+    struct htb_class group = class_of(0, 500000, 0);
+    group.group = true;
     open_shared(1, 8);
     world_open(&w[0], &config);
+    CHECK_EQ(htb_reserve(&w[0].tree, 0, 1, &group, NULL), QOS_OK);
+    reserve(&w[0], 2, 1, 0, 0, 0);
     CHECK_EQ(htb_join(&w[0].tree, 10 * MS, shared, 0), QOS_OK);
-    CHECK_EQ(htb_take(&w[0].tree, 10 * MS, 1, 10000), QOS_OK);
-    CHECK_EQ(htb_take(&w[0].tree, 10 * MS, 1, 1), QOS_EAGAIN);
+    CHECK_EQ(drain(&w[0], 0, 1000, 10 * MS), 10000);
+    CHECK_EQ(drain(&w[0], 2, 1000, 10 * MS), 5000);
+    (void)htb_exchange(&w[0].tree, 12 * MS);
+    htb_reset_clock(&w[0].tree, MS);
+    CHECK_EQ(drain(&w[0], 2, 1000, MS), 1000);
     world_close(&w[0]);
 }
 
