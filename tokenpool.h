@@ -164,7 +164,7 @@ struct tokenpool_config {
                                * QOS_NOTHING: none. Backlogged clients use them in every period, not with
                                * TOKENPOOL_ORDERED or TOKENPOOL_GUARD */
     uint64_t equal_within;    /* a total so close to the estimate counts as all of it, 1..TOKENPOOL_TOKENS_MAX; default
-                               * clients x batch, at most 2 %; QOS_NOTHING: exactly */
+                               * clients x batch, at most 2 %; QOS_NOTHING: exactly. Where it grows 0.8 % at least */
     uint64_t debt_max;        /* of force(), 1..TOKENPOOL_TOKENS_MAX; default batch; QOS_NOTHING: no debt */
 };
 
@@ -1653,6 +1653,7 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
     client->state = TOKENPOOL_PRIV_IN_HOLD;
     /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. */
     client->kept = qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client)));
+    tokenpool_client_priv_owe(client); /* its report says that it rises, which an heir, and the monitor, take for all */
     tokenpool_client_priv_lease(client, client->reported_spent);
 }
 
@@ -2867,8 +2868,8 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   At the end of each period, U the sum of all N, Omega the estimate, M = config.history:
  *
  *       tokens left      that clients want: U joins the last M records W; Omega = their mean
- *       none, clients waited, U within equal_within of Omega, or Omega not above the reservations (as then the pool has
- *                        only what they return)
+ *       none, clients waited, U within equal_within of Omega, or as close as U is known, or Omega not above the
+ *                        reservations (as then the pool has only what they return)
  *                        Omega grows by capacity_step; below the profile's capacity each step in a row is twice the
  *                        last, and U counts tokens that nobody's report tells of
  *       U above Omega    Omega = U: the overrun was used
@@ -3033,7 +3034,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     } else if (unmet && known && known < omega + within && !doubt) {
         tokenpool_monitor_priv_fall(monitor, used, known, left, within);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap &&
-               (qos_sat_add(omega < config->capacity ? known : used, within) >= omega ||
+               (qos_sat_add(omega < config->capacity ? known : used, qos_max(within, 2 * about)) >= omega ||
                 omega <= monitor->info.reserved)) {
         tokenpool_monitor_priv_grow(monitor, used);
     } else if (used > omega) { /* with tokens of the overrun: the records are of a slower node */

@@ -1,7 +1,7 @@
 // proves: engines on a node that serves all who have I/Os there in equal shares: with TOKENPOOL_GUARD 99 % of each reservation
 // proves: that this can meet, also on a node faster than its profile, without it 99 % of min(R, an equal share), told or not,
 // proves: also after a fall and while steps up are tried. After a fall below the sum of reservations what idle clients leave is
-// proves: used, and the estimate is back within 5 periods; no later step beyond the node stays. With the guard 0.8 of what others
+// proves: used, and the estimate is back within 5 periods, with small batches, too; no later step beyond the node stays. With the guard 0.8 of what others
 // proves: leave of a large R is used. Bursts far below the estimate are no fall. A stray store into the pool word costs one period's tokens at most; no pause is a fall
 // links: -lm
 // variants: native
@@ -514,6 +514,28 @@ static void test_away(void)
     }
 }
 
+/* A node of half the profile that gets fast again, and then faster: the estimate follows with small batches, too. */
+static void test_back(uint32_t flags)
+{
+    unsigned k, i, p;
+    for (k = 0; k < 4; k++) {
+        begin(10000, 10000, flags);
+        node.steps = 1000;
+        config.batch = k % 2;
+        for (i = 0; i < 4; i++)
+            add(k / 2 ? 1000 * i : 500, 20000, true);
+        attach();
+        CHECK_CONTEXT("back, flags %u, case %u", flags, k);
+        for (p = 0; p < 60; p++) {
+            struct tokenpool_monitor_state state;
+            period(p, p < 10 ? 5000 : p < 30 ? 10000 : 15000);
+            tokenpool_monitor_info(&monitor, &state);
+            if (p == 29 || p == 59)
+                CHECK_GE(state.capacity, p == 29 ? 9000 : 13000);
+        }
+    }
+}
+
 int main(void)
 {
     uint32_t flags;
@@ -532,6 +554,8 @@ int main(void)
         test_paced();
     for (flags = 0; flags <= (TOKENPOOL_GUARD | TOKENPOOL_ORDERED) && check_case("low"); flags++)
         test_low(flags);
+    for (flags = 0; flags <= (TOKENPOOL_GUARD | TOKENPOOL_ORDERED) && check_case("back"); flags++)
+        test_back(flags);
     if (check_case("unknown"))
         test_unknown();
     if (check_case("faster"))
