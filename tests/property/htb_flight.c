@@ -583,7 +583,7 @@ int main(void)
     probes_are_rare(&w, 1);
     probes_are_rare(&w, 8);
     two_latencies(&w, 20000, 1000000, 2);
-    two_latencies(&w, 150000, 3000000, 2);
+    two_latencies(&w, 500000, 3000000, 2);
     two_latencies(&w, 1000000, 3000000, 3);
     for (i = 0; i<sizeof few / sizeof *few; i += check_state.scale> 1 ? 3 : 1) {
         few_requests(&w, few[i][0], few[i][1], false);
