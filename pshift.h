@@ -3090,9 +3090,7 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *   Where some arrived, and some waited while three quarters of that service was granted, demand is at least the
  *   capacity: a closed loop, which sends as it is served, would take all of that, and its arrivals show only what it
  *   was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not half: then
- *   those that come anyhow are often taken for one, and are planned where they are few.) They wait, too, where others
- *   go first: if hardly more came than in the last interval in which it mostly did not wait, demand is by the larger of
- *   the two.
+ *   those that come anyhow are often taken for one, and are planned where they are few.)
  */
 
 #define PSHIFT_PRIV_OPEN 1u
@@ -3106,8 +3104,7 @@ struct pshift_priv_seen {
     uint64_t bucket;
     uint64_t base;      /* paid when the period began */
     uint64_t arrived;   /* served + pending at the last measure */
-    uint64_t rate;      /* by which demand is estimated: arrivals in a period */
-    uint64_t freely;    /* the same, by the last interval in which it mostly did not wait */
+    uint64_t recent;    /* arrivals of the last interval */
     uint64_t expected;  /* paid in the period + demand, by the last measure */
     uint64_t told;      /* paid in the period + demand, as last reported */
     uint64_t told_paid; /* the first of the two */
@@ -3268,7 +3265,7 @@ QOS_API enum qos_status pshift_agent_open(struct pshift_agent *agent, uint64_t b
     const uint32_t at = pshift_priv_agent_slot(agent, bucket);
     uint32_t q = agent->slot[at];
     if (q == QOS_NONE) {
-        const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
+        const struct pshift_priv_seen blank = {bucket, 0, 0, 0, 0, 0, 0, 0, 0, PSHIFT_PRIV_OPEN};
         if (agent->used < agent->scheduler->config.queues)
             q = agent->used++;
         else if (agent->freed_count != 0)
@@ -3370,7 +3367,7 @@ QOS_PRIV void pshift_priv_agent_demand(struct pshift_agent *agent, uint32_t q)
 {
     const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
     struct pshift_priv_seen *s = &agent->seen[q];
-    s->expected = qos_sat_add(queue->pending, pshift_priv_extend(s->rate, agent->config.period_ns, agent->left_ns));
+    s->expected = qos_sat_add(queue->pending, pshift_priv_extend(s->recent, agent->interval_ns, agent->left_ns));
     if (s->flags & PSHIFT_PRIV_LOOP)
         s->expected = qos_max(s->expected, pshift_priv_agent_capacity(agent));
     s->expected = qos_sat_add(s->expected, qos_sat_add(pshift_priv_paid(queue) - s->base, queue->debt));
@@ -3446,23 +3443,16 @@ QOS_API void pshift_agent_measure(struct pshift_agent *agent, uint64_t now_ns)
         struct pshift_priv_seen *s = &agent->seen[q];
         uint64_t all = qos_sat_add(queue->served, queue->pending), recent = qos_sat_sub(all, s->arrived), moved;
         const uint64_t paid = pshift_priv_paid(queue) - s->base;
-        const uint64_t rate = pshift_priv_extend(recent, interval_ns, agent->config.period_ns);
         if (!(s->flags & PSHIFT_PRIV_OPEN)) {
             pshift_priv_set_write(&scheduler->touched, q, false);
             continue;
         }
         s->arrived = all;
-        s->rate = rate;
+        s->recent = recent;
         queue->idle += queue->pending == 0 ? pshift_priv_idle(scheduler, queue) : 0;
         s->flags &= ~PSHIFT_PRIV_LOOP;
-        if (recent == 0 || queue->idle > granted / 2)
-            s->freely = rate;
-        if (recent != 0 && queue->idle <= granted / 4) {
-            if (rate >= qos_sat_add(s->freely, s->freely / 4))
-                s->flags |= PSHIFT_PRIV_LOOP;
-            else
-                s->rate = qos_max(rate, s->freely);
-        }
+        if (recent != 0 && queue->idle <= granted / 4)
+            s->flags |= PSHIFT_PRIV_LOOP;
         queue->idle = 0;
         pshift_priv_agent_demand(agent, q);
         moved = qos_max(s->expected > s->told ? s->expected - s->told : s->told - s->expected,

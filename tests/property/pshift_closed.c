@@ -3,8 +3,7 @@
 // proves: reserved there, and clusters to which requests come evenly, whether servers measure just before a plan or at
 // proves: any other time of an interval, with limits and without. Each bucket gets 0.98 of its reservation in each
 // proves: period, at 0.6 to 0.9 of the capacity reserved; 0.94 where grants come late and one server is full. And who
-// proves: keeps its R-tokens until a period is half over costs others as many as it keeps beyond R / 2, and no more.
-// proves: Requests that come evenly are not taken for a closed loop because they wait
+// proves: keeps its R-tokens until a period is half over costs others as many as it keeps beyond R / 2, and no more
 // variants: native san
 #include "pshift_rig.h"
 
@@ -244,48 +243,6 @@ static void full(uint64_t seed)
         run("full", seed);
 }
 
-static void serve(uint32_t queue, uint64_t n)
-{
-    struct pshift_pick pick = {0, PSHIFT_NORMAL};
-    CHECK_EQ(pshift_scheduler_set_tokens(&node[0].scheduler, queue, n, 0), QOS_OK);
-    for (; n != 0; n--)
-        CHECK_EQ(pshift_scheduler_pick(&node[0].scheduler, now_ns, &pick), QOS_OK);
-}
-
-/* Queue 0 is served at once in the first interval, and after another one in the next ones. In the second one as many
- * come, in the third one fewer: they do so anyhow. In the last one more do, as more are served. */
-static void evenly(void)
-{
-    struct pshift_message m;
-    struct pshift_report_entry report[2];
-    uint32_t k, n, queue;
-    now_ns = 1;
-    rig_controller(1, 2, 2, 10 * TURNS * TURN_NS);
-    rig_server(0, 2, 10 * TURNS * TURN_NS, 0);
-    for (n = 0; n < 2; n++)
-        CHECK_EQ(pshift_agent_open(&node[0].agent, n, &queue), QOS_OK);
-    CHECK_EQ(pshift_scheduler_arrive(&node[0].scheduler, 1, 10000), QOS_OK);
-    pshift_agent_measure(&node[0].agent, now_ns);
-    for (k = 0; k < 4; k++) {
-        for (n = 0; n < TURNS; n++, now_ns += TURN_NS) {
-            const uint64_t comes = k == 3 ? 4 : k != 2 || n % 5 != 0;
-            CHECK_EQ(pshift_scheduler_arrive(&node[0].scheduler, 0, comes), QOS_OK);
-            if (k != 0)
-                serve(1, 9);
-            serve(0, comes);
-            if (k == 0)
-                serve(1, 9);
-        }
-        pshift_agent_measure(&node[0].agent, now_ns);
-        CHECK_EQ(pshift_agent_report(&node[0].agent, &m, report, 2), QOS_OK);
-        CHECK_CONTEXT("evenly, interval %u", k);
-        n = report[0].bucket != 0;
-        CHECK_EQ(report[n].bucket, 0);
-        CHECK_EQ(report[n].demand, k < 3 ? 10 * TURNS : m.capacity);
-    }
-    rig_close(1);
-}
-
 int main(void)
 {
     uint64_t seed;
@@ -293,7 +250,6 @@ int main(void)
     fixed();
     limited();
     late();
-    evenly();
     for (seed = 1; seed <= check_scaled(200); seed++)
         drawn(check_seed() * 1000 + seed);
     for (seed = 1; seed <= check_scaled(200); seed++)

@@ -1826,7 +1826,6 @@ static struct tenant {
     uint64_t arrived, known;       /* arrived: since the last measurement; known: the demand that was reported last */
     bool open, unlimited, strange; /* strange: 0.2 did not say what becomes of the debt of a bucket that closes */
     uint64_t empty; /* requests of others that were served while none waited, since the last measurement */
-    double freely;  /* that came in a ns, when last most were served while none waited; negative: unknown */
 } tenant[BUCKETS];
 
 static struct {
@@ -1895,7 +1894,6 @@ static void one_open(uint32_t i)
     x->has.weight = 2 + i;
     x->open = true;
     x->opened = run.now;
-    x->freely = 0;
 }
 
 /* Promise `paid`: a report says what was paid with tokens in this period, and what is held. */
@@ -1931,7 +1929,7 @@ static void one_leave(struct tenant *x)
 
 /* Promise `demand`: the total that is known after the reports is what was paid, waits, or is owed, and arrivals at the last
  * interval's rate until the period ends; of who sends, and waited while three quarters of the requests were served, all that
- * the server does until then, if that is more, and if it sends a quarter more than when it did not wait for half of them. */
+ * the server does until then, if that is more. */
 static void one_measure(void)
 {
     const uint64_t took = run.now - one.measured_ns, left = one_left();
@@ -1942,22 +1940,11 @@ static void one_measure(void)
     one_report();
     for (i = 0; i < one.tenants; i++) {
         struct tenant *x = &tenant[i];
-        const double to_end = (double)left / (double)took, rate = (double)x->arrived / (double)took;
-        const bool waits = x->arrived && x->empty * 4 <= one.served;
-        const double base = (double)(x->paid + x->has.debt), comes = (double)x->has.pending + rate * (double)left;
-        double want = comes, most;
-        if (!x->arrived || x->empty * 2 > one.served)
-            x->freely = rate;
-        if (waits && x->freely > rate)
-            want = (double)x->has.pending + x->freely * (double)left;
-        most = want;
-        if (waits && rate * 1.01 + 2.0 / (double)T >= x->freely * 1.25 && most < (double)one.served * to_end)
-            most = (double)one.served * to_end;
-        if (waits && rate > x->freely * 1.27 + 2.0 / (double)T)
-            want = most;
-        want += base;
+        const double to_end = (double)left / (double)took, comes = (double)x->has.pending + (double)x->arrived * to_end;
+        const double all = x->arrived && x->empty * 4 <= one.served ? (double)one.served * to_end : 0;
+        const double want = (double)(x->paid + x->has.debt) + (comes > all ? comes : all);
         if (x->open && x->opened < one.measured_ns && !WORLD_V02 &&
-            ((double)x->known > (most + base) * 1.01 + 3 || (double)x->known < want * 0.99 - 2))
+            ((double)x->known > want * 1.01 + 2 || (double)x->known < want * 0.99 - 2))
             world_fail(run.w, "demand", run.now,
                        "of bucket %" PRIu32 " a total of %" PRIu64 " is known, and %.1f are to be expected", i,
                        x->known, want);
