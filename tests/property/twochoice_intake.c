@@ -395,7 +395,6 @@ static void never_writes(uint64_t s_ns, uint64_t l_ns, uint32_t parallel)
             ends[working++] = now + s_ns;
     }
     CHECK(silent > 0);
-
     printf("one never writes: a write %u ns, an ask %u, %u at once: %.2f leads idle for each of its %u asks\n",
            (unsigned)s_ns, (unsigned)l_ns, parallel, (double)idle_ns / (double)silent / (double)l_ns, (unsigned)silent);
     CHECK_WITHIN((double)idle_ns / (double)silent / (double)l_ns, 0.0, 5.1);
