@@ -129,19 +129,21 @@ $(B)/bodies/%.c: Makefile
 	@mkdir -p $(@D)
 	@{ [ $* = qos ] || printf '#include "qos.h"\n#undef QOS_API\n'; printf '#define QOS_API\n#include "%s.h"\n' $*; } >$@
 
-# The library, and what a generator of bindings reads (docs/bindings.md).
+# The library, and what a generator of bindings reads (docs/bindings.md). Two makes may build it at once: each file gets its
+# name when it is whole.
 LIB := $(B)/lib
 $(LIB)/%.o: $(B)/bodies/%.c $(HEADERS)
 	@mkdir -p $(@D)
-	@$(CC) -std=gnu11 -O2 -g1 -fPIC -I. -c -o $@ $<
+	@$(CC) -std=gnu11 -O2 -g1 -fPIC -I. -c -o $@.$$$$ $< && mv $@.$$$$ $@
 $(LIB)/libqoskit.a: $(HEADERS:%.h=$(LIB)/%.o)
-	@rm -f $@ && $(AR) rcs $@ $^
+	@$(AR) rcs $@.$$$$ $^ && mv $@.$$$$ $@
 $(LIB)/libqoskit.so.$(VERSION): $(HEADERS:%.h=$(LIB)/%.o)
-	@echo 'QOSKIT_$(SO_VERSION) {global: $(HEADERS:%.h=%_*;) local: *;};' >$(LIB)/symbols
-	@$(CC) -shared -Wl,-soname,libqoskit.so.$(SO_VERSION) -Wl,--version-script=$(LIB)/symbols -Wl,--no-undefined -o $@ $^
+	@echo 'QOSKIT_$(SO_VERSION) {global: $(HEADERS:%.h=%_*;) local: *;};' >$@.symbols.$$$$ && \
+	$(CC) -shared -Wl,-soname,libqoskit.so.$(SO_VERSION) -Wl,--version-script=$@.symbols.$$$$ -Wl,--no-undefined -o $@.$$$$ $^ && \
+	rm $@.symbols.$$$$ && mv $@.$$$$ $@
 	@ln -sf $(@F) $(LIB)/libqoskit.so.$(SO_VERSION) && ln -sf libqoskit.so.$(SO_VERSION) $(LIB)/libqoskit.so
 $(LIB)/bindings.h: examples/bindings/constants.sh $(HEADERS)
-	@mkdir -p $(@D) && examples/bindings/constants.sh >$@
+	@mkdir -p $(@D) && examples/bindings/constants.sh >$@.$$$$ && mv $@.$$$$ $@
 lib: $(LIB)/libqoskit.a $(LIB)/libqoskit.so.$(VERSION) $(LIB)/bindings.h ## builds a static and a shared library in build/lib/
 	@echo "$(LIB)/libqoskit.a, $(LIB)/libqoskit.so.$(VERSION), $(LIB)/bindings.h"
 
