@@ -873,6 +873,7 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
 
 enum tokenpool_priv_pending {
     TOKENPOOL_PRIV_NONE,
+    TOKENPOOL_PRIV_ANSWERED,  /* engine: none since the last call, in which one was under way */
     TOKENPOOL_PRIV_PERIOD,    /* engine: reads the period word */
     TOKENPOOL_PRIV_VOID,      /* engine: the clock went back during that read; its time is not known */
     TOKENPOOL_PRIV_TERMS,     /* engine: reads the terms of a new epoch */
@@ -960,7 +961,6 @@ struct tokenpool_client {
     uint8_t fresh;   /* periods that still begin with a read of the pool: a claim of ours may have emptied it */
     uint8_t telling; /* enum tokenpool_priv_telling */
     uint8_t slow;    /* answers in a row, up to 2, that were seen more than T/16 after their operation */
-    bool answered;   /* since the last call */
     struct qos_counters counters;
     qos_counter_t claims, voided, owed;
 } __attribute__((aligned(QOS_CACHE_LINE)));
@@ -1283,13 +1283,13 @@ QOS_PRIV void tokenpool_client_priv_tick(struct tokenpool_client *client, uint64
         client->due_ns = 0; /* it is right again, perhaps by a jump: this epoch's age is not known */
     if (!client->first_ns && now_ns > client->now_ns)
         client->first_ns = now_ns;
-    if (!client->pending && now_ns == client->op_ns) /* its answer came in time */
+    if (client->pending <= TOKENPOOL_PRIV_ANSWERED && now_ns == client->op_ns) /* its answer came in time */
         client->looked_spent = QOS_UNLIMITED;
-    if (client->answered && qos_elapsed_ns(client->op_ns, now_ns) <= client->head.period_ns / 16)
-        client->slow = 0;
-    else if (client->answered)
-        client->slow = (uint8_t)qos_min(client->slow + 1u, 2);
-    client->answered = false;
+    if (client->pending == TOKENPOOL_PRIV_ANSWERED) {
+        bool late = qos_elapsed_ns(client->op_ns, now_ns) > client->head.period_ns / 16;
+        client->slow = late ? (uint8_t)qos_min(client->slow + 1u, 2) : 0;
+        client->pending = TOKENPOOL_PRIV_NONE;
+    }
     tokenpool_client_priv_away(client, now_ns);
     client->now_ns = now_ns;
     client->top_ns = qos_max(client->top_ns, now_ns);
@@ -1973,8 +1973,7 @@ QOS_API bool tokenpool_client_next(struct tokenpool_client *client, uint64_t now
 QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t answer)
 {
     uint8_t what = client->pending;
-    client->pending = TOKENPOOL_PRIV_NONE;
-    client->answered = true;
+    client->pending = TOKENPOOL_PRIV_ANSWERED;
     switch (what) {
     case TOKENPOOL_PRIV_PERIOD: tokenpool_client_priv_saw_period(client, answer); break;
     case TOKENPOOL_PRIV_TERMS: tokenpool_client_priv_saw_terms(client, answer); break;
@@ -2276,6 +2275,15 @@ enum tokenpool_priv_role {
     TOKENPOOL_PRIV_TAKING
 };
 
+/* Of the estimate: its last move; AGAIN: a fall is judged once more, BACK: it was taken back. */
+enum tokenpool_priv_trial {
+    TOKENPOOL_PRIV_STILL,
+    TOKENPOOL_PRIV_GREW,
+    TOKENPOOL_PRIV_FELL,
+    TOKENPOOL_PRIV_AGAIN,
+    TOKENPOOL_PRIV_BACK
+};
+
 /* Monitor. Fields are private. */
 struct tokenpool_monitor {
     struct tokenpool_config config; /* defaults filled in */
@@ -2301,25 +2309,21 @@ struct tokenpool_monitor {
         age_ns;             /* first clock after the epoch was seen, QOS_NEVER: the next one; another's: its age then */
     uint64_t claimed_early; /* of this period, at the last check before the final reports */
     /* At the end of a period: */
-    uint64_t of_pool, hidden;     /* pool tokens in reports; not known: of no last report, or kept for a queue */
-    uint64_t unwanted;            /* tokens that clients kept and did not want: others could not use them */
-    uint64_t said;                /* I/Os, as reported */
-    uint64_t late;                /* tokens left though wanted, by who was at the node */
-    uint64_t room;                /* what those who were at the node could have used more */
-    uint64_t lone, lone_issued;   /* reservation less I/Os of the client that wants and left most; its reservation */
-    uint64_t without;             /* at least the estimate: what it would be without that client's word */
-    uint64_t excused;             /* how many are no sign of a slow node */
-    uint64_t used_before, fallen; /* U before the last fall of the estimate; how much it fell */
-    uint64_t used_fallen;         /* U after a fall that was taken back, for one period */
-    uint32_t vain, trusted;       /* falls in a row that were taken back in vain; that will not be taken back */
-    uint32_t level;               /* of 2^26: what clients that rest keep of their reservations */
-    uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries, waiting, wanting;
-    uint8_t gap, since;            /* periods from the last late one to a growth: least, now */
-    uint8_t pending, change, role; /* operation under way; next one; enum tokenpool_priv_role */
-    bool again;                    /* the last fall is judged once more */
-    bool grew;                     /* this period began with a growth */
-    bool wanted;                   /* in the last period somebody at the node wanted tokens, or waited for some */
-    bool crowd;                    /* at the end of a period, for the next: many wait */
+    uint64_t of_pool, hidden;   /* pool tokens in reports; not known: of no last report, or kept for a queue */
+    uint64_t unwanted;          /* tokens that clients kept and did not want: others could not use them */
+    uint64_t said;              /* I/Os, as reported */
+    uint64_t late;              /* tokens left though wanted, by who was at the node */
+    uint64_t room;              /* what those who were at the node could have used more */
+    uint64_t lone, lone_issued; /* reservation less I/Os of the client that wants and left most; its reservation */
+    uint64_t without;           /* at least the estimate: what it would be without that client's word */
+    uint64_t excused;           /* how many are no sign of a slow node */
+    uint64_t tried, fallen;     /* FELL, AGAIN, BACK: U before the fall, BACK: after it; how much it fell */
+    uint32_t vain, trusted;     /* falls in a row that were taken back in vain; that will not be taken back */
+    uint32_t level;             /* of 2^26: what clients that rest keep of their reservations */
+    uint32_t window_used, window_at, grown, clients, incarnation, takeovers, epoch, seq, tries;
+    uint32_t wanting, waiting, pressed;   /* at a period's end: want tokens; waited; waited, or want some at the node */
+    uint8_t gap, since;                   /* periods from the last late one to a growth: least, now */
+    uint8_t pending, change, role, trial; /* operation under way; next one; enum tokenpool_priv_role, _trial */
     struct tokenpool_monitor_state info;
     struct qos_counters counters;
 };
@@ -2698,8 +2702,8 @@ QOS_PRIV void tokenpool_monitor_priv_adopt(struct tokenpool_monitor *monitor)
     /* what it learned when it had the storage before is old */
     monitor->window_used = monitor->window_at = monitor->grown = monitor->vain = monitor->trusted = 0;
     monitor->gap = monitor->since = 0;
-    monitor->used_before = monitor->used_fallen = monitor->fallen = monitor->excused = monitor->without = 0;
-    monitor->grew = monitor->again = false;
+    monitor->excused = monitor->without = 0;
+    monitor->trial = TOKENPOOL_PRIV_STILL;
     monitor->admitted = monitor->weights = 0;
     monitor->clients = monitor->info.lost = 0;
     for (i = 0; i < monitor->config.clients; i++) {
@@ -2841,7 +2845,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     monitor->demand[id] = heard ? tokenpool_priv_demand(word) : 0;
     monitor->waiting += last && monitor->demand[id] == 3;
     monitor->wanting += last && monitor->demand[id] >= 2;
-    monitor->wanted = monitor->wanted || (last && monitor->demand[id] >= (at_node ? 2 : 3));
+    monitor->pressed += last && monitor->demand[id] >= (at_node ? 2 : 3);
     left = qos_sat_sub(kept, done);
     if (last && !at_node && monitor->demand[id] >= 2)
         monitor->hidden += left;
@@ -2887,7 +2891,12 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   tell I/Os of 10 ms, one after the other, from I/Os of 0.1 ms after each of which its owner thinks for 9.9 ms. The
  *   calls and their times are the same. In the first world the node is slow, in the second it is idle.
  *
- *   Each move is a trial. If U falls with Omega by two fifths of the fall, and not by what was kept, the node was not
+ *   Each move is a trial, which the next period judges:
+ *
+ *       STILL, GREW, FELL, AGAIN, BACK -> GREW     STILL, GREW, FELL, AGAIN, BACK -> FELL
+ *       GREW, FELL, AGAIN, BACK -> STILL           FELL -> AGAIN     FELL, AGAIN -> BACK
+ *
+ *   If U falls with Omega by two fifths of the fall, and not by what was kept, the node was not
  *   the limit: the fall is taken back, and so many tokens are no sign for some time (their owner may lie, or the guard
  *   leaves a node idle). If U falls by less, I/Os of the period before may have taken their part; if by what was kept,
  *   that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged once more, a period later, by
@@ -2942,7 +2951,7 @@ QOS_PRIV void tokenpool_monitor_priv_grow(struct tokenpool_monitor *monitor, uin
         step = qos_min(qos_sat_mul(step, UINT64_C(1) << monitor->grown), profile - omega);
     monitor->grown = (uint32_t)qos_min(monitor->grown + UINT64_C(1), 20);
     monitor->capacity_next = qos_max(omega + step, used);
-    monitor->grew = true;
+    monitor->trial = TOKENPOOL_PRIV_GREW;
 }
 
 /* The node was slower than Omega. */
@@ -2959,7 +2968,8 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
     if (monitor->trusted) {
         monitor->trusted--;
     } else if (monitor->capacity_next + within / 4 < omega) {
-        monitor->used_before = used + monitor->unwanted;
+        monitor->trial = TOKENPOOL_PRIV_FELL;
+        monitor->tried = used + monitor->unwanted;
         monitor->fallen = omega - monitor->capacity_next;
     }
 }
@@ -2978,15 +2988,16 @@ QOS_PRIV void tokenpool_monitor_priv_doubt(struct tokenpool_monitor *monitor, ui
         monitor->capacity_next + monitor->lone_issued + about >= monitor->without)
         return;
     monitor->capacity_next = monitor->without;
-    monitor->used_before = 0;
-    monitor->again = false;
+    monitor->trial = TOKENPOOL_PRIV_STILL;
 }
 
 QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor, uint64_t used)
 {
     const struct tokenpool_config *config = &monitor->config;
     uint64_t omega = monitor->info.capacity, within = config->equal_within == QOS_NOTHING ? 0 : config->equal_within;
-    uint64_t before = monitor->used_before, left = monitor->late;
+    const uint8_t trial = monitor->trial;
+    uint64_t before = trial == TOKENPOOL_PRIV_FELL || trial == TOKENPOOL_PRIV_AGAIN ? monitor->tried : 0;
+    uint64_t left = monitor->late;
     /* The last reports come up to final_ns before the end: what is served after them is not left. */
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
@@ -2998,39 +3009,37 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     if (config->flags & TOKENPOOL_FIXED)
         return;
     if (omega > monitor->info.reserved) { /* else the pool had only what was returned */
-        uint64_t idle = qos_min(qos_sat_sub(omega, known + monitor->unwanted), monitor->wanted ? monitor->room : 0);
+        uint64_t idle = qos_min(qos_sat_sub(omega, known + monitor->unwanted), monitor->pressed ? monitor->room : 0);
         left = qos_max(left, qos_sat_sub(idle, within));
         others = qos_max(others, qos_sat_sub(idle, monitor->lone));
     }
     if (monitor->said > used && late_ns > 2 * config->check_ns) {
-        monitor->used_before = monitor->used_fallen = 0;
-        monitor->again = false;
+        if (trial != TOKENPOOL_PRIV_GREW)
+            monitor->trial = TOKENPOOL_PRIV_STILL;
         return;
     }
-    if (monitor->used_fallen) {
-        vain = known < monitor->used_fallen + qos_max(monitor->fallen / 8, about) && left > monitor->fallen / 8;
+    if (trial == TOKENPOOL_PRIV_BACK) {
+        vain = known < monitor->tried + qos_max(monitor->fallen / 8, about) && left > monitor->fallen / 8;
         monitor->trusted = monitor->vain = vain ? (uint32_t)qos_min(monitor->vain + UINT64_C(1), 4) : 0;
         monitor->excused = vain ? 0 : monitor->excused;
     }
-    monitor->used_fallen = 0;
     unmet = left > monitor->excused + qos_max(monitor->excused / 2, about);
-    if (monitor->grew) /* was that step too much? then the next one later */
+    if (trial == TOKENPOOL_PRIV_GREW) /* was that step too much? then the next one later */
         monitor->gap = (uint8_t)(unmet ? qos_min(2u * monitor->gap + 2u, 8) : 0);
-    monitor->grew = false;
     monitor->since = (uint8_t)(unmet ? 0 : qos_min(monitor->since + UINT64_C(1), 255));
     if (monitor->since > 4)
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
     lower = qos_sat_sub(before, known + monitor->unwanted);
-    back = lower > (monitor->again ? some : qos_max(monitor->fallen * 2 / 5, about));
-    again = !monitor->again && known + some < before;
-    doubt = !monitor->again && lower > some;
-    monitor->used_before = 0;
-    monitor->again = false;
+    back = lower > (trial == TOKENPOOL_PRIV_AGAIN ? some : qos_max(monitor->fallen * 2 / 5, about));
+    again = trial == TOKENPOOL_PRIV_FELL && known + some < before;
+    doubt = trial == TOKENPOOL_PRIV_FELL && lower > some;
+    monitor->trial = TOKENPOOL_PRIV_STILL;
     if (back) {
         monitor->excused = qos_min(left, monitor->fallen) + monitor->fallen; /* so much is left at the former one */
         monitor->capacity_next = qos_max(omega + monitor->fallen, monitor->capacity_next);
-        monitor->used_fallen = used;
+        monitor->trial = TOKENPOOL_PRIV_BACK;
+        monitor->tried = used;
     } else if (unmet && known && known < omega + within && !doubt) {
         tokenpool_monitor_priv_fall(monitor, used, known, left, within);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap &&
@@ -3041,8 +3050,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->window_used = monitor->window_at = 0;
         monitor->capacity_next = used;
     } else if (again) { /* I/Os of the period before took their part, or what was kept may explain it */
-        monitor->used_before = before;
-        monitor->again = true;
+        monitor->trial = TOKENPOOL_PRIV_AGAIN;
     }
     tokenpool_monitor_priv_doubt(monitor, unmet && others > about + within ? others : 0, about);
 }
@@ -3055,14 +3063,12 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
     const uint64_t tag = tokenpool_priv_tag(monitor->epoch);
     uint64_t total = 0;
     uint32_t i;
-    monitor->waiting = monitor->wanting = 0;
-    monitor->wanted = false;
+    monitor->waiting = monitor->wanting = monitor->pressed = 0;
     monitor->late = monitor->room = monitor->lone = monitor->lone_issued = 0;
     monitor->said = monitor->of_pool = monitor->unwanted = 0;
     for (i = 0; i < monitor->config.clients; i++)
         total += tokenpool_monitor_priv_finish_slot(monitor, i, tag);
     monitor->info.last_used = qos_min(total, monitor->info.reserved + monitor->info.claimed);
-    monitor->crowd = monitor->wanting > TOKENPOOL_PRIV_CROWD;
     tokenpool_monitor_priv_estimate(monitor, monitor->info.last_used);
     monitor->capacity_next = qos_min(monitor->capacity_next, TOKENPOOL_TOKENS_MAX);
 }
@@ -3147,7 +3153,8 @@ QOS_PRIV void tokenpool_monitor_priv_beat(struct tokenpool_monitor *monitor)
 QOS_PRIV bool tokenpool_monitor_priv_swap_period(struct tokenpool_monitor *monitor, uint64_t open)
 {
     qos_word_t *at = tokenpool_monitor_priv_at(monitor, TOKENPOOL_OFFSET_PERIOD);
-    uint64_t flags = (uint64_t)monitor->takeovers << 1 | (monitor->crowd ? TOKENPOOL_PRIV_CROWDED : 0) | open;
+    uint64_t crowd = monitor->wanting > TOKENPOOL_PRIV_CROWD ? TOKENPOOL_PRIV_CROWDED : 0;
+    uint64_t flags = (uint64_t)monitor->takeovers << 1 | crowd | open;
     uint64_t to = tokenpool_priv_period(monitor->incarnation, monitor->epoch, flags), expected = monitor->period;
     bool swapped = qos_atomic_cas_relaxed(at, &expected, to);
     if (swapped)
@@ -3431,7 +3438,7 @@ QOS_PRIV void tokenpool_monitor_priv_fence(struct tokenpool_monitor *monitor)
                                                       (seen & (TOKENPOOL_PRIV_OPEN | TOKENPOOL_PRIV_CROWDED)));
     } while (!qos_atomic_cas_release(at, &seen, to)); /* M6 */
     monitor->period = to;
-    monitor->crowd = (to & TOKENPOOL_PRIV_CROWDED) != 0;
+    monitor->wanting = to & TOKENPOOL_PRIV_CROWDED ? TOKENPOOL_PRIV_CROWD + 1 : 0; /* all that it tells */
     if (tokenpool_priv_period_epoch(to) != tokenpool_priv_period_epoch(looked)) {
         monitor->look_ns = QOS_NEVER;
         monitor->age_ns = 0;

@@ -335,6 +335,37 @@ static void test_old_fall(void)
     CHECK_EQ(rig_info().capacity, 400);
 }
 
+/* Each move of the estimate, by its name in the chapter; from STILL a new storage. */
+static void test_moves(void)
+{
+    static const struct {
+        const char *move;
+        uint64_t a, demand_a, b, demand_b, next;
+    } steps[] = {
+        {"STILL -> GREW", 500, WAITED, 500, WAITED, 1050}, {"GREW -> GREW", 550, WAITED, 500, WAITED, 1100},
+        {"GREW -> STILL", 600, BUSY, 500, BUSY, 1100},     {"STILL -> FELL", 200, QUEUE, 600, QUEUE, 800},
+        {"FELL -> AGAIN", 200, QUEUE, 540, QUEUE, 800},    {"AGAIN -> GREW", 200, WAITED, 600, WAITED, 850},
+        {"GREW -> FELL", 200, QUEUE, 600, QUEUE, 800},     {"STILL -> FELL", 200, QUEUE, 600, QUEUE, 800},
+        {"FELL -> FELL", 200, QUEUE, 570, QUEUE, 770},     {"FELL -> STILL", 200, BUSY, 570, BUSY, 770},
+        {"STILL -> FELL", 200, QUEUE, 600, QUEUE, 800},    {"FELL -> GREW", 200, WAITED, 600, WAITED, 850},
+        {"STILL -> FELL", 200, QUEUE, 600, QUEUE, 800},    {"FELL -> AGAIN", 200, QUEUE, 540, QUEUE, 800},
+        {"AGAIN -> FELL", 200, QUEUE, 570, QUEUE, 770},    {"STILL -> FELL", 200, QUEUE, 600, QUEUE, 800},
+        {"FELL -> AGAIN", 200, QUEUE, 540, QUEUE, 800},    {"AGAIN -> BACK", 200, QUEUE, 540, QUEUE, 1000},
+        {"BACK -> GREW", 500, WAITED, 500, WAITED, 1050},  {"STILL -> FELL", 200, QUEUE, 600, QUEUE, 800},
+        {"FELL -> AGAIN", 200, QUEUE, 540, QUEUE, 800},    {"AGAIN -> STILL", 200, BUSY, 600, BUSY, 800},
+        {"STILL -> FELL", 200, QUEUE, 600, QUEUE, 800},    {"FELL -> BACK", 200, QUEUE, 400, QUEUE, 1000},
+        {"BACK -> STILL", 500, BUSY, 500, BUSY, 1000},     {"STILL -> FELL", 200, QUEUE, 780, QUEUE, 980},
+        {"FELL -> BACK", 200, QUEUE, 640, QUEUE, 1000},    {"BACK -> FELL", 200, QUEUE, 650, QUEUE, 850},
+    };
+    size_t i;
+    for (i = 0; i < sizeof steps / sizeof *steps; i++) {
+        CHECK_CONTEXT("%s, step %u", steps[i].move, (unsigned)i);
+        if (steps[i].move[0] == 'S')
+            base(0, 0, 1, 0);
+        CHECK_EQ(after(steps[i].a, steps[i].demand_a, steps[i].b, steps[i].demand_b), steps[i].next);
+    }
+}
+
 static void test_alerts(void)
 {
     unsigned i;
@@ -374,6 +405,7 @@ int main(void)
     test_left(true);
     test_unwanted();
     test_trial();
+    test_moves();
     for (i = 0; i < qos_max(check_scaled(80), 10); i++)
         test_liar(i / 2, i % 2 ? TOKENPOOL_GUARD : 0);
     for (unsigned every = 1; every <= 2; every++) {
