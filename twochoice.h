@@ -81,9 +81,9 @@
  *
  *   - See qos.h for what holds in every header. Each object here has a single owner: one
  *     thread, or a lock. Nothing blocks but the callbacks of the storage.
- *   - Placement: k writes reserve at 2k servers, 4k if busy, or all; each goes where one
- *     asks, or home if none took a write for 17 timeout_ns; to another one, too, if late
- *     (1 in 8), or after timeout_ns. A server that lies holds at most ceil(2k / servers)
+ *   - Placement: k writes reserve at 2k servers, 4k if busy, or all up; each goes where
+ *     one asks, or home if none took a write for 17 timeout_ns; to another one, too, if
+ *     late (1 in 8), or after timeout_ns. A server that lies holds at most ceil(2k / up)
  *     writes of a request until then, and harms none that did not reserve there. A client
  *     that does not write idles a server at most 4 lead_ns an ask; they take turns.
  *   - Memory is fixed: at most 64 bytes a fragment, 128 an open write or pull, 12 KiB,
@@ -255,7 +255,7 @@ struct twochoice_message {
 };
 
 struct twochoice_placement_config {
-    uint32_t servers;         /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
+    uint32_t servers;         /* ids 0..servers-1, and of those to come: DOWN until then; 1..TWOCHOICE_SERVERS_MAX */
     uint32_t max_writes;      /* k, at most, in one request: 1..TWOCHOICE_WRITES_MAX; 0: 128 */
     uint32_t max_requests;    /* open at once, 1..TWOCHOICE_REQUESTS_MAX; 0: 4 */
     bool include_home;        /* the homes of the writes are among the 2k servers (Section V-A) */
@@ -2925,9 +2925,9 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *
  *   A write is overdue if it takes 3/2 of its bound and two round trips; longer, if writes usually do: their mean part
  *   of the bound, and twice their mean error. It is sent to another server, too, once in 8 writes at most, and three
- *   times at first; after timeout_ns always; never at its own home, where bytes are overwritten in place. Where servers
- *   are fewer than 2k, a reservation is for ceil(2k / servers) writes. Servers are drawn in proportion to the rate
- *   heard last.
+ *   times at first; after timeout_ns always; never at its own home, where bytes are overwritten in place. Where fewer
+ *   than 2k are up, a reservation is for ceil(2k / up) writes. If these are too few, as servers refuse, the rest waits
+ *   for the end of one that was asked for. Servers are drawn in proportion to the rate heard last.
  *
  *   Cold: nobody knows a bound. The first write that ends gives it to the others: what it took, with a round trip. A
  *   server whose rate is not known, or not believed, gets a write whose home it is last, as that could not be sent
@@ -2994,7 +2994,7 @@ enum twochoice_priv_sent_state { TWOCHOICE_PRIV_UNBOUND, TWOCHOICE_PRIV_BOUND, T
 struct twochoice_priv_sent { /* a write of a request */
     enum twochoice_priv_sent_state state;
     uint32_t home, server;
-    bool again, small;
+    bool again, small, asked; /* asked: for it, where it is */
     uint64_t at_ns, bound_ns; /* when sent; what it takes at most, as said; 0: not known */
     uint64_t pause_ns;        /* from its last send to the next one home, as it failed there; 0: none */
 };
@@ -3019,7 +3019,7 @@ struct twochoice_placement {
     uint64_t *service_ns; /* by server: as heard last; 0: never */
     uint64_t *drawn;      /* by server: the last draw that excludes it */
     uint8_t *state;
-    uint32_t servers, max_writes, max_requests, max_offers;
+    uint32_t servers, up, max_writes, max_requests, max_offers; /* up: so many servers are */
     uint64_t min_write_bytes, timeout_ns, client, draws, requests, turns;
     uint64_t typical_ns, round_trip_ns; /* of the servers heard */
     uint64_t usual_ns;                  /* from a request's begin to the end of a write, by the bound */
@@ -3177,6 +3177,7 @@ QOS_API enum qos_status twochoice_placement_init(struct twochoice_placement *pla
     p.client = config->client;
     p.include_home = config->include_home;
     p.budget = 24;
+    p.up = p.servers;
     p.usual_part = 256;
     qos_rng_seed(&p.rng, config->seed);
     for (i = 0; i < p.servers; i++) {
@@ -3200,6 +3201,8 @@ QOS_API enum qos_status twochoice_placement_set_server(struct twochoice_placemen
         return QOS_ENOENT;
     if ((uint32_t)state > TWOCHOICE_FULL)
         return QOS_ERANGE;
+    placement->up -= placement->state[server] == TWOCHOICE_UP;
+    placement->up += state == TWOCHOICE_UP;
     placement->state[server] = (uint8_t)state;
     return QOS_OK;
 }
@@ -3243,11 +3246,11 @@ QOS_PRIV uint32_t twochoice_priv_draw(struct twochoice_placement *p)
     return found;
 }
 
-/* Plans reservations for `slots` writes, at servers that have none, and did not fail it: one each or, at all servers,
- * as many as fit evenly, the first with one more. */
+/* Plans reservations for `slots` writes, at servers that are up, have none, and did not fail it: one each or, at all of
+ * them, as many as fit evenly, the first with one more. */
 QOS_PRIV uint32_t twochoice_priv_plan(struct twochoice_placement *p, struct twochoice_priv_request *r, uint32_t slots)
 {
-    const uint32_t each = slots / p->servers, larger = slots % p->servers;
+    const uint32_t up = (uint32_t)qos_max(p->up, 1), each = slots / up, larger = slots % up;
     uint32_t i, planned = 0, n = 0, place = 0;
     p->draws++;
     for (i = 0; i < r->offers; i++)
@@ -3314,7 +3317,7 @@ QOS_API enum qos_status twochoice_placement_begin(struct twochoice_placement *pl
     for (i = 0; i < k; i++) {
         const bool small = writes[i].len_bytes < placement->min_write_bytes;
         const struct twochoice_priv_sent sent = {
-            TWOCHOICE_PRIV_UNBOUND, writes[i].home, QOS_NONE, false, small, 0, 0, 0};
+            TWOCHOICE_PRIV_UNBOUND, writes[i].home, QOS_NONE, false, small, false, 0, 0, 0};
         r->sent[i] = sent;
         r->small += small;
         r->len_bytes = qos_max(r->len_bytes, writes[i].len_bytes);
@@ -3521,6 +3524,7 @@ QOS_PRIV bool twochoice_priv_bind(struct twochoice_placement *p, struct twochoic
     out->again = s->again;
     s->state = TWOCHOICE_PRIV_BOUND;
     s->server = o->server;
+    s->asked = o->turn != 0;
     s->at_ns = now_ns;
     s->bound_ns = o->service_ns ? bound_ns : 0;
     if (o->service_ns) {
@@ -3720,6 +3724,7 @@ QOS_PRIV bool twochoice_priv_widens(const struct twochoice_placement *p, const s
 QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *p, struct twochoice_priv_request *r, uint64_t now_ns,
                                   struct twochoice_place_order *out)
 {
+    bool taken = false;
     uint32_t i, slots = 0;
     r->due_ns = twochoice_priv_overdue(p, r, now_ns);
     if (r->small)
@@ -3741,8 +3746,13 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *p, struct twochoic
             r->widens = 0;
         r->back = 0;
     }
-    if (r->unbound && slots == 0)
-        return twochoice_priv_go_home(p, r, false, now_ns, out);
+    if (r->unbound && slots == 0) {
+        for (i = 0; i < r->writes && now_ns < r->last_ns; i++)
+            taken = taken || (r->sent[i].state == TWOCHOICE_PRIV_BOUND && r->sent[i].asked);
+        if (!taken)
+            return twochoice_priv_go_home(p, r, false, now_ns, out);
+        r->due_ns = qos_min(r->due_ns, r->last_ns);
+    }
     twochoice_priv_again(p, r, now_ns);
     if (twochoice_priv_reserve(p, r, now_ns, out))
         return true;

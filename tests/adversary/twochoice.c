@@ -1,5 +1,5 @@
 // proves: whatever a server, a client or a damaged log claims: no log that lost durable records recovers as good, a server
-// proves: that lies holds at most ceil(2k / servers) writes of a request until the timeout, and a client that lies delays
+// proves: that lies holds at most ceil(2k / servers up) writes of a request until the timeout, and a client that lies delays
 // proves: each write of a victim by at most a stated time
 #include "adversary/adversary.h"
 #include "property/twochoice_disk.h"
@@ -205,7 +205,7 @@ static const struct adversary_op lie_ops[LIES] = {
     {"passes", 1, 3000, 0, 0},              /* a us pass */
 };
 
-/* Server 0 lies and never writes; it holds at most ceil(2k / servers) writes of a request until the timeout. */
+/* Server 0 lies and never writes; it holds at most ceil(2k / servers up) writes of a request until the timeout. */
 static void play_lies(const struct adversary_program *p, struct adversary_score *score)
 {
     static unsigned char memory[65536] __attribute__((aligned(64)));

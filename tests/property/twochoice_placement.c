@@ -26,8 +26,8 @@ struct place {
     uint64_t turn, at, wait, service;
 };
 struct write {
-    bool ended, bound, failed, small;
-    uint32_t home, server, times; /* server: where it was sent last */
+    bool ended, bound, failed, small, asked; /* asked: for it, where it is */
+    uint32_t home, server, times;            /* server: where it was sent last */
     uint64_t at, overdue;
 };
 struct request {
@@ -40,7 +40,7 @@ struct request {
 static struct place place[PLACES];
 static struct request request[REQUESTS];
 static struct {
-    uint32_t servers;
+    uint32_t servers, servers_up;
     bool home, up[SERVERS], hangs[SERVERS];
     uint32_t refuses, loses, fails; /* permille */
 } world;
@@ -187,7 +187,7 @@ static void asks_more(struct request *q)
     }
     q->back = back > q->back ? back : q->back;
     q->asked++;
-    if (2 * q->k <= world.servers) /* else one reservation is for several writes */
+    if (2 * q->k <= world.servers_up) /* else one reservation is for several writes */
         CHECK_LE(q->asked, 4 * q->k + 2 * q->lost + 4 * q->back);
 }
 
@@ -221,7 +221,7 @@ static void sends(const struct twochoice_message *m)
     CHECK(r < REQUESTS && !p);
     CHECK(perhaps_unbound(r) > 0);
     CHECK(m->server < world.servers && world.up[m->server]);
-    each = (2 * request[r].k + world.servers - 1) / world.servers;
+    each = (2 * request[r].k + world.servers_up - 1) / world.servers_up;
     CHECK(m->count >= 1 && m->count <= each);
     for (i = 0; i < PLACES && !q; i++)
         q = place[i].used ? NULL : &place[i];
@@ -264,6 +264,9 @@ static void binds(const struct twochoice_place_order *o)
     if (o->message.turn == 0) { /* home: small, or nobody else */
         CHECK_EQ(o->server, w->home);
         CHECK((w->small && w->times == 0) || live(r) == 0);
+        for (i = 0; i < q->k && (!w->small || w->times > 0); i++) /* nor does one have a write that it may end */
+            CHECK(!q->write[i].bound || !q->write[i].asked || q->write[i].ended || now >= q->write[i].overdue ||
+                  now >= q->moved + 17 * TIMEOUT);
         homes += !w->small;
     } else {
         CHECK(p && p->state == ASKING && p->request == r && p->server == o->server);
@@ -287,6 +290,7 @@ static void binds(const struct twochoice_place_order *o)
     w->server = o->server;
     w->bound = true;
     w->failed = false;
+    w->asked = o->message.turn != 0;
     w->times++;
     w->at = now;
     q->unbound--;
@@ -383,7 +387,8 @@ static void begin(uint32_t r)
 {
     struct twochoice_write w[K];
     struct request *q = &request[r];
-    uint32_t i, up = 0, got = 0, reached = 0, homes_in = 0, places;
+    const uint32_t up = world.servers_up;
+    uint32_t i, got = 0, reached = 0, homes_in = 0, places;
     memset(q, 0, sizeof *q);
     q->used = true;
     q->busy = chance(200);
@@ -396,19 +401,17 @@ static void begin(uint32_t r)
     q->begun = q->moved = now;
     CHECK_EQ(twochoice_placement_begin(&placement, now, w, q->k, r, &q->id), QOS_OK);
     follow();
-    for (i = 0; i < world.servers; i++)
-        up += world.up[i];
     for (i = 0; i < PLACES; i++)
         if (place[i].used && place[i].request == r) {
             got += place[i].left;
             reached++;
-            CHECK_LE(place[i].left, (2 * q->unbound + world.servers - 1) / world.servers);
+            CHECK_LE(place[i].left, (2 * q->unbound + up - 1) / up);
             homes_in += place[i].server == w[0].home;
         }
     /* At 2k servers for what is not small, or at all; where these are fewer, for 2k writes, spread evenly. */
     places = 2 * q->unbound;
     CHECK_EQ(reached, places < up ? places : up);
-    CHECK_EQ(got, places / world.servers * up + (places % world.servers < up ? places % world.servers : up));
+    CHECK_EQ(got, up ? places : 0);
     if (world.home && !q->write[0].small && world.up[w[0].home])
         CHECK(homes_in == 1);
 }
@@ -420,6 +423,7 @@ static void run(uint64_t seed, uint32_t requests)
     struct check_mem mem;
     uint32_t i, r, begun = 0, open = 0;
     uint64_t steps = 0;
+    bool few; /* servers are up */
     check_rng_init(&rng, seed);
     CHECK_CONTEXT("world %u", (unsigned)seed);
     memset(place, 0, sizeof place);
@@ -432,8 +436,10 @@ static void run(uint64_t seed, uint32_t requests)
     world.refuses = chance(500) ? 0 : (uint32_t)check_between(&rng, 0, 400);
     world.loses = chance(500) ? 0 : (uint32_t)check_between(&rng, 0, 200);
     world.fails = chance(500) ? 0 : (uint32_t)check_between(&rng, 0, 300);
-    for (i = 0; i < world.servers; i++) {
-        world.up[i] = !chance(50);
+    few = chance(200);
+    for (i = world.servers_up = 0; i < world.servers; i++) {
+        world.up[i] = !chance(few ? 800 : 50);
+        world.servers_up += world.up[i];
         world.hangs[i] = chance(50);
     }
     config.servers = world.servers;

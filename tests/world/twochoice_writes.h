@@ -47,7 +47,7 @@ struct client {
     struct twochoice_placement placement;
     struct asked {
         uint64_t id, begun_ns, wait_ns; /* wait_ns: the longest bound that a server stated */
-        uint32_t k, open;
+        uint32_t k, open, least_up;     /* least_up: so many servers were up, at least, since it began */
         struct sent sent[EACH];
         uint32_t asks[SERVERS], offers; /* asks: that came and were not used */
         struct offer {
@@ -409,6 +409,14 @@ static void note_gone(struct asked *r, uint32_t server, uint64_t turn)
         r->offer[i].gone |= r->offer[i].server == server && r->offer[i].turn == turn;
 }
 
+static uint32_t up_of(const struct client *x)
+{
+    uint32_t i, up = 0;
+    for (i = 0; i < servers; i++)
+        up += x->state[i] == TWOCHOICE_UP;
+    return up ? up : 1;
+}
+
 /* A RESERVE or RELEASE leaves. Promise `drawn`: none is drawn that is said to be down or full. */
 static void client_sends(struct client *x, uint32_t c, const struct twochoice_place_order *o)
 {
@@ -515,7 +523,7 @@ static void judge_counts(const struct client *x)
 }
 
 /* Promises `another`, `holds`: an overdue or failed write goes to another server; until the timeout a server holds at most
- * ceil(2k / servers) writes of a request, but for those that are sent again, and those whose home it is. */
+ * ceil(2k / servers up) writes of a request, but for those that are sent again, and those whose home it is. */
 static void client_binds(uint32_t c, struct asked *r, const struct twochoice_place_order *o)
 {
     struct client *x = &client[c];
@@ -543,9 +551,10 @@ static void client_binds(uint32_t c, struct asked *r, const struct twochoice_pla
     for (i = 0; i < r->k; i++)
         held += r->sent[i].times == 1 && !r->sent[i].ended && r->sent[i].server == o->server &&
                 r->sent[i].home != o->server && now < r->sent[i].at_ns + timeout_ns;
-    if (held > (2 * r->k + servers - 1) / servers)
-        FAULT("holds", "server %" PRIu32 " of %" PRIu32 " holds %" PRIu32 " of %" PRIu32 " writes of a request",
-              o->server, servers, held, r->k);
+    if (held > (2 * r->k + r->least_up - 1) / r->least_up)
+        FAULT("holds",
+              "server %" PRIu32 " of %" PRIu32 " that are up holds %" PRIu32 " of %" PRIu32 " writes of a request",
+              o->server, r->least_up, held, r->k);
     {
         const struct op op = {named(c), r->id, o->message.turn, s->len, o->write, 0};
         server_begins(o->server, &op);
@@ -625,6 +634,7 @@ static void client_begins(uint32_t c)
             r->sent[i].len = w[i].len_bytes = 500000;
     }
     r->k = r->open = k;
+    r->least_up = up_of(x);
     r->begun_ns = now;
     if (world_chance(&more, 50) && !use_reference) { /* Promise `refused` */
         w[0].home = world_chance(&more, 500) ? servers : w[0].home;
@@ -690,11 +700,14 @@ static void change_state(uint32_t j)
     const enum twochoice_server_state to = changes                               ? kind[world_between(&more, 0, 2)]
                                            : world_choice(world, F_REFUSES) == 1 ? TWOCHOICE_FULL
                                                                                  : TWOCHOICE_DOWN;
-    uint32_t c;
+    uint32_t c, i;
     if (!changes || world_chance(&more, 500))
         host[j].state = to == TWOCHOICE_DOWN && !changes ? TWOCHOICE_UP : to;
     for (c = 0; c < clients && (world_choice(world, F_REFUSES) == 2 || (changes && world_chance(&more, 500))); c++) {
         client[c].state[j] = to;
+        for (i = 0; i < client[c].requests; i++)
+            if (up_of(&client[c]) < client[c].request[i].least_up)
+                client[c].request[i].least_up = up_of(&client[c]);
         if (twochoice_placement_set_server(&client[c].placement, j, to) != QOS_OK)
             FAULT("refused", "a server's state is refused");
     }
