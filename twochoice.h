@@ -215,7 +215,7 @@ enum twochoice_compact_todo {
 };
 
 struct twochoice_maintainer_config {
-    uint32_t servers;          /* ids 0..servers-1; 1..TWOCHOICE_SERVERS_MAX */
+    uint32_t servers;          /* ids 0..servers-1, what is at others stays there; 1..TWOCHOICE_SERVERS_MAX */
     uint64_t rate_bytes_per_s; /* of all pulls, 1..QOS_RATE_MAX; 0: 64 MiB/s; QOS_UNLIMITED: no limit */
     uint64_t piece_bytes;      /* of one pull at most, 1..QOS_TOKENS_MAX; 0: 1 MiB */
     uint64_t idle_load;        /* a server is idle up to this load; any */
@@ -467,7 +467,8 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
                                                                 uint64_t local_load, struct twochoice_order *order);
-/* The answer of a target to TWOCHOICE_ASK_LOAD. It counts for idle_ns: a step that comes later asks again. */
+/* The answer of a target to TWOCHOICE_ASK_LOAD. It counts for idle_ns: a step that comes later asks again. Say
+ * UINT64_MAX when a piece cannot be read there: else pulls from it begin again and again, and are charged. */
 QOS_API void twochoice_maintainer_remote_load(struct twochoice_maintainer *maintainer, uint64_t now_ns, uint32_t target,
                                               uint64_t load);
 
