@@ -455,8 +455,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *
  *   s, r, d and l are tournament trees over the dense ids, 4-ary with 16-byte keys (s), 8-ary with 8-byte keys. Places
  *   are fixed: the path of an update is known from the id alone, so the loads of all levels overlap, hardly a branch
- *   depends on the keys, and no index of positions is kept. From 10,000 clients on a client takes 161 bytes, under
- *   reward 177, with TAGS_ALLOW 16 more.
+ *   depends on the keys, and no index of positions is kept. From 10,000 clients on a client takes 177 bytes, under
+ *   reward 193, with TAGS_ALLOW 16 more.
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -484,6 +484,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
 #define TAGS_PRIV_RESERVED (UINT64_C(1) << 52) /* has a reservation */
 #define TAGS_PRIV_LIMITED (UINT64_C(1) << 53)  /* has a limit */
 #define TAGS_PRIV_DUE (UINT64_C(1) << 54)      /* in d: its reservation tag is due */
+#define TAGS_PRIV_CAME (UINT64_C(1) << 55)     /* came, or has new terms, since its last dispatch: see skipped */
 
 struct tags_priv_hot {
     struct qos_u128 tag; /* work (reward: 1/256 ns) per weight: 66 integer bits, 62 fraction bits */
@@ -498,7 +499,7 @@ struct tags_priv_rate {
     uint64_t tag_ns;
     uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_node */
     uint64_t rest;       /* < rate */
-    uint64_t skipped_ns; /* by which it was raised since the last charge */
+    uint64_t skipped_ns; /* by which it was raised since the last dispatch */
 };
 
 /* The mean service time; see "parallel devices". */
@@ -596,6 +597,7 @@ struct tags {
     struct tags_priv_hot *hot;
     uint32_t *rest; /* of a large weight: 32 more bits of the tag */
     struct tags_priv_rate *limit, *reserve;
+    struct qos_u128 *skipped;             /* by how much V has passed the share tag since the last dispatch */
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
     uint32_t *reserve_units;              /* count_cost: of its last request; of a group: of a large one; else NULL */
     struct tags_priv_mean *mean;          /* TAGS_REWARD, if device time is known, else NULL */
@@ -779,8 +781,11 @@ QOS_PRIV_NOINLINE void tags_priv_rate_bring(struct tags_priv_rate *p, uint64_t f
 {
     uint64_t tag_ns;
     tags_priv_rate_return(p, floor_ns);
+    if (p->skipped_ns == UINT64_MAX) /* nothing of it was sent here before */
+        return;
     tag_ns = p->tag_ns;
     p->tag_ns = qos_sat_sub(tag_ns, p->skipped_ns);
+    p->skipped_ns = 0;
     tags_priv_rate_add(p, units);
     tags_priv_rate_raise(p, tag_ns);
 }
@@ -792,7 +797,6 @@ QOS_PRIV void tags_priv_rate_charge(struct tags_priv_rate *p, uint64_t floor_ns,
         tags_priv_rate_bring(p, floor_ns, elsewhere);
     tags_priv_rate_raise(p, floor_ns);
     tags_priv_rate_add(p, units);
-    p->skipped_ns = 0;
 }
 
 /* Takes back what a charge of units that ended at end_ns has ahead of floor_ns. Returns by how many ns, rounded up. */
@@ -1524,12 +1528,6 @@ QOS_PRIV uint64_t tags_priv_worth(struct tags *tags, uint32_t id, uint64_t servi
     return qos_min(work, most);
 }
 
-/* Without what it brought from elsewhere. Apart, or compilers divide by 1. */
-QOS_PRIV_NOINLINE uint64_t tags_priv_amount_here(const struct tags *tags, const struct tags_priv_slot *slot)
-{
-    return tags->mean ? slot->amount / (UINT64_C(1) + slot->delta) : slot->cost;
-}
-
 /* Work that is due to the weight phase, times 1000; at completion plus what it took, minus the estimate. */
 QOS_PRIV_NOINLINE void tags_priv_credit_weight(struct tags *tags, const struct tags_priv_slot *slot, uint64_t plus,
                                                uint64_t minus)
@@ -1549,7 +1547,7 @@ TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t 
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
     uint64_t floor = tags->config.service_floor_ns, work;
-    const uint64_t estimate = slot->delta ? tags_priv_amount_here(tags, slot) : slot->amount;
+    const uint64_t estimate = slot->amount;
     work = tags_priv_worth(tags, slot->client, service_ns, estimate);
     if (work < floor << 8) {
         qos_counter_add(&tags->floor_ns, floor - (work >> 8));
@@ -1883,6 +1881,7 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
     QOS_LAYOUT_SET(layout, tags->s, s_nodes);
     QOS_LAYOUT_SET(layout, tags->t, 24 * t_keys);
     QOS_LAYOUT_SET(layout, tags->hot, n);
+    QOS_LAYOUT_SET(layout, tags->skipped, n);
     QOS_LAYOUT_SET(layout, tags->rest, n);
     QOS_LAYOUT_SET(layout, tags->limit, n);
     QOS_LAYOUT_SET(layout, tags->reserve, n);
@@ -2036,10 +2035,14 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
             tags->surplus[id] = tags_priv_reweigh(tags->surplus[id], pool->surplus_v, old, weight);
     }
     h->unit = (UINT64_C(1) << 62) / weight;
+    if (old == 0) { /* what it was served elsewhere before does not count here */
+        tags->skipped[id] = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
+        reserve->skipped_ns = tags->limit[id].skipped_ns = UINT64_MAX;
+    }
     if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
-        tags_priv_rate_raise(&tags->limit[id], tags->now_ns);
+        tags_priv_rate_return(&tags->limit[id], tags->now_ns);
     if (!(h->packed & TAGS_PRIV_RESERVED))
-        tags_priv_rate_raise(reserve, tags_priv_reserve_floor(tags, pool, id, clock, false));
+        tags_priv_rate_return(reserve, tags_priv_reserve_floor(tags, pool, id, clock, false));
     if (limit) {
         tags_priv_rate_set(&tags->limit[id], limit, tags->now_ns);
         spacing = qos_mul_div_ceil(QOS_NS_PER_S, tags->config.count_cost ? tags->config.cost_max : 1, limit);
@@ -2053,7 +2056,7 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
             tags_priv_rate_raise(reserve, tags_priv_rate_key(reserve) + oldest);
     }
     pool->reserved_sum += terms->reservation_per_s;
-    h->packed = weight | TAGS_PRIV_CLIENT | (terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0) |
+    h->packed = weight | TAGS_PRIV_CLIENT | TAGS_PRIV_CAME | (terms->reservation_per_s ? TAGS_PRIV_RESERVED : 0) |
                 (limit ? TAGS_PRIV_LIMITED : 0);
 }
 
@@ -2107,6 +2110,7 @@ QOS_API enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint3
     for (i = first; i < first + clients; i++) {
         tags->group[i] = id;
         tags->hot[i].tag = tags_priv_wide(0, 0); /* on the axis of this group it owes nothing */
+        tags->skipped[i] = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
         if (tags->surplus)
             tags->surplus[i] = tags_priv_wide(0, 0);
     }
@@ -2235,7 +2239,9 @@ QOS_PRIV void tags_priv_wake(struct tags *tags, struct tags_priv_pool *pool, uin
     tags_priv_rate_return(&tags->reserve[id],
                           tags_priv_reserve_floor(tags, pool, id, tags_priv_clock(tags, pool), h->at_device != 0));
     tags_priv_raise_v(pool); /* others may have been served alone since */
+    tags->skipped[id] = qos_add_wide(tags->skipped[id], tags_priv_lead(pool->v, h->tag));
     h->tag = tags_priv_most_of(pool->v, h->tag);
+    h->packed |= TAGS_PRIV_CAME;
 }
 
 /* Its queue was empty: into the trees. */
@@ -2544,28 +2550,40 @@ QOS_PRIV struct qos_u128 tags_priv_beyond(struct qos_u128 v, struct qos_u128 tag
 
 /* Does this charge for a request by reservation lead V by more than lead_requests of them and the lag of the others? */
 QOS_PRIV_NOINLINE bool tags_priv_too_far(const struct tags *tags, const struct tags_priv_pool *pool,
-                                         const struct tags_priv_hot *h, struct qos_u128 by)
+                                         const struct tags_priv_hot *h, struct qos_u128 tag, struct qos_u128 by)
 {
     const uint64_t weights = pool->weights - tags_priv_weight(h);
-    const struct qos_u128 beyond = tags_priv_beyond(pool->v, qos_add_wide(h->tag, by), by, tags->config.lead_requests);
+    const struct qos_u128 beyond = tags_priv_beyond(pool->v, tag, by, tags->config.lead_requests);
     const struct qos_u128 high = qos_mul_wide(beyond.hi, weights), low = qos_mul_wide(beyond.lo, weights);
     return high.hi != 0 || high.lo >> 63 || /* times the weights, as nothing is divided so: below 2^126 */
            tags_priv_less(tags_priv_lag_work(pool, pool->backlogged - 1),
                           qos_add_wide(tags_priv_wide(high.lo, 0), low));
 }
 
+/* The share tag after what a request brings from other servers, but for what V has passed it by in that time. */
+QOS_PRIV_NOINLINE struct qos_u128 tags_priv_brought(struct tags *tags, const struct tags_priv_pool *pool, uint32_t id,
+                                                    const struct tags_priv_slot *slot)
+{
+    const uint64_t work = qos_min(qos_sat_mul(tags->mean ? slot->amount : 1, slot->delta), TAGS_PRIV_AMOUNT_MAX);
+    struct qos_u128 tag = tags->hot[id].tag, by = tags_priv_per_weight(&tags->hot[id], work, &tags->rest[id]);
+    tags_priv_move(&tag, pool->v, tags_priv_lead(by, tags->skipped[id]));
+    return tag;
+}
+
 /* Charges the share tag, or above the limit the surplus tag. */
 TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv_pool *pool, uint32_t id,
-                                             uint64_t amount, struct tags_priv_charge *charge, uint16_t *flags,
-                                             enum tags_phase phase)
+                                             const struct tags_priv_slot *slot, struct tags_priv_charge *charge,
+                                             uint16_t *flags, enum tags_phase phase)
 {
     struct tags_priv_hot *h = &tags->hot[id];
-    struct qos_u128 by = tags_priv_per_weight(h, amount, &tags->rest[id]);
+    const uint64_t amount = slot->amount;
+    struct qos_u128 by = tags_priv_per_weight(h, amount, &tags->rest[id]), tag;
     tags_priv_raise_v(pool);
     if (QOS_UNLIKELY((pool->v.hi | pool->surplus_v.hi) >= TAGS_PRIV_AXIS_END))
         tags_priv_rebase(tags, pool);
     pool->largest = qos_max(amount, pool->largest);
-    if (phase == TAGS_PHASE_RESERVATION && tags_priv_too_far(tags, pool, h, by)) {
+    tag = QOS_UNLIKELY(slot->delta) ? tags_priv_brought(tags, pool, id, slot) : h->tag;
+    if (phase == TAGS_PHASE_RESERVATION && tags_priv_too_far(tags, pool, h, qos_add_wide(tag, by), by)) {
         *flags |= TAGS_PRIV_NO_SHARE;
         return;
     }
@@ -2576,6 +2594,7 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
         charge->share = tags->surplus[id];
         return;
     }
+    h->tag = tag;
     tags_priv_move(&h->tag, pool->v, by);
     charge->share = h->tag;
 }
@@ -2583,9 +2602,7 @@ TAGS_PRIV_INLINE void tags_priv_charge_share(struct tags *tags, struct tags_priv
 /* What the share tags are charged, and to which credit of the weight phase. */
 TAGS_PRIV_INLINE void tags_priv_weigh(struct tags *tags, struct tags_priv_slot *slot, enum tags_phase phase)
 {
-    slot->amount = tags->mean ? tags_priv_estimate(tags, slot->client) : (uint64_t)slot->cost + slot->delta;
-    if (tags->mean && slot->delta) /* it brings work from elsewhere */
-        slot->amount = qos_min(qos_sat_mul(slot->amount, UINT64_C(1) + slot->delta), TAGS_PRIV_AMOUNT_MAX);
+    slot->amount = tags->mean ? tags_priv_estimate(tags, slot->client) : slot->cost;
     if (QOS_LIKELY(tags->config.weight_share_permille == 0))
         return;
     if (phase == TAGS_PHASE_RESERVATION || phase == TAGS_PHASE_GROUP)
@@ -2624,7 +2641,7 @@ TAGS_PRIV_INLINE bool tags_priv_charge_level(struct tags *tags, bool grouped, ui
         return false;
     if (last)
         *last = (uint32_t)qos_max(slot->cost, before - before / 64);
-    tags_priv_charge_share(tags, pool, id, slot->amount, charge, &slot->flags[level], own);
+    tags_priv_charge_share(tags, pool, id, slot, charge, &slot->flags[level], own);
     return true;
 }
 
@@ -2697,6 +2714,11 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
                                      uint32_t level)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
+    if (tags->hot[id].packed & TAGS_PRIV_CAME) {
+        tags->hot[id].packed &= ~TAGS_PRIV_CAME;
+        tags->skipped[id] = tags_priv_wide(0, 0);
+        tags->reserve[id].skipped_ns = tags->limit[id].skipped_ns = 0;
+    }
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
         return;
@@ -3016,7 +3038,7 @@ QOS_API enum qos_status tags_cancel(struct tags *tags, uint64_t now_ns, const st
     if (status != QOS_OK)
         return status;
     id = tags->slot[i].client;
-    amount = tags_priv_amount_here(tags, &tags->slot[i]);
+    amount = tags->slot[i].amount;
     for (level = tags->grouped ? 2 : 1; level > 0; level--)
         tags_priv_refund(tags, i, level - 1, amount);
     tags_priv_tell_group(tags, id);
@@ -3204,8 +3226,9 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
  *   dmClock: a client of several servers tells each one, with a request, what it was served elsewhere since its last
  *   request there: delta in all, rho by reservation. It is charged with that request, so reservation and limit hold for
  *   the sum. What it was served elsewhere moves its tags from where they were after its last request here: that time
- *   has passed already, but where it is told late, as after a lost request. The client counts answers, of all servers
- *   and of each:
+ *   has passed already, but where it is told late, as after a lost request. The share tag, too: V has passed it. What
+ *   it was served before it was first a client here is not charged. The client counts answers, of all servers and of
+ *   each:
  *
  *       send to server s:   delta = (done by all - done by s) - told to s before        told to s += delta
  *       answer of server s: done by all, done by s += 1

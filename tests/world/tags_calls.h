@@ -22,9 +22,10 @@ struct k_client {
     bool is, reserved, limited, waiting;
     struct tags_client terms;
     int64_t limit_rate, reserve_rate; /* of the last terms that had one */
-    int64_t limit, limit_skip; /* tag, and by how much it was raised since the last charge when its client came */
+    int64_t limit, limit_skip; /* tag, and by how much it was raised since the last dispatch when its client came */
     struct k_range reserve, skip;
-    long double share, surplus;
+    long double share, share_skip, surplus;
+    bool known, fresh; /* it was a client; nothing was sent since */
     uint32_t queued, at_device, last_cost, services;
     uint64_t cost[K_QUEUE], queued_cost;
     uint32_t request[K_QUEUE];
@@ -244,8 +245,10 @@ static void k_wake(struct k_client *c)
         c->limit = k_max(c->limit, calls.t);
     }
     k_raise_v();
-    if (c->share < calls.v)
+    if (c->share < calls.v) {
+        c->share_skip += calls.v - c->share;
         c->share = calls.v;
+    }
 }
 
 /* ---- reward: the mean of the last services ---- */
@@ -294,9 +297,9 @@ static void k_count(struct k_client *c, uint32_t phase, uint64_t units)
 static void k_charge_limit(struct k_client *c, uint64_t units, uint64_t elsewhere)
 {
     const int64_t limit = k_max(c->limit, calls.t - calls.burst);
-    c->limit = k_max(limit, c->limit - c->limit_skip + k_step_ns(c->limit_rate, elsewhere));
-    c->limit += k_step_ns(c->limit_rate, units);
-    c->limit_skip = 0;
+    if (elsewhere && !c->fresh)
+        c->limit = k_max(limit, c->limit - c->limit_skip + k_step_ns(c->limit_rate, elsewhere));
+    c->limit = k_max(limit, c->limit) + k_step_ns(c->limit_rate, units);
 }
 
 /* Work that is due by weight, times 1000. */
@@ -310,7 +313,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
 {
     const int64_t oldest = k_clock() - calls.lag;
     const uint64_t own = k_units(s->cost);
-    long double by;
+    long double by, brought;
     bool sure = true;
     struct tags_state state;
     if (!c->reserved)
@@ -328,10 +331,8 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         const struct k_range last = c->reserve;
         if (s->phase != TAGS_PHASE_RESERVATION && !s->perhaps)
             k_raise(&c->reserve, oldest, oldest);
-        if (s->rho) /* a forced one has none */
+        if (s->rho && !c->fresh) /* a forced one has none */
             k_raise(&c->reserve, last.lo - c->skip.hi + elsewhere, last.hi - c->skip.lo + elsewhere);
-        c->skip.lo = 0;
-        c->skip.hi = s->perhaps ? c->skip.hi : 0;
         if (s->perhaps) { /* it is charged if it is due: below the clock */
             c->reserve.hi = k_max(c->reserve.hi, k_max(k_clock(), oldest) + ns);
             c->reserve.lo = k_min(k_max(c->reserve.lo, oldest) + ns, k_clock() + 1);
@@ -363,24 +364,25 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         s->reserve = c->reserve;
         calls.behind += more;
     }
-    s->amount =
-        calls.reward ? (long double)(k_mean(c) - k_mean(c) / 4) * (1 + s->delta) : (long double)s->cost + s->delta;
+    s->amount = calls.reward ? (long double)(k_mean(c) - k_mean(c) / 4) : (long double)s->cost;
     if (calls.config.weight_share_permille) {
         s->earned = s->phase == TAGS_PHASE_RESERVATION;
         s->spent = !s->earned && calls.credit > 0;
         k_credit(s, (int64_t)s->amount);
     }
     by = s->amount / k_weight(c);
+    brought = (calls.reward ? by : 1 / k_weight(c)) * s->delta - c->share_skip;
+    brought = brought > 0 && !c->fresh ? brought : 0;
     k_raise_v();
     if (s->amount > calls.largest)
         calls.largest = s->amount;
     if (s->phase == TAGS_PHASE_RESERVATION) {
-        long double lead =
-            c->share + by - calls.v - by * (calls.config.lead_requests ? calls.config.lead_requests : 16) - k_lag(c);
+        long double lead = c->share + brought + by - calls.v -
+                           by * (calls.config.lead_requests ? calls.config.lead_requests : 16) - k_lag(c);
         const long double e = 3e-12L + (calls.reward ? 1e-6L + 1e-3L * by : 0);
         if (lead > 1e-15L && lead < e)
             calls.unsure = true;
-        s->no_share = lead >= e;
+        s->no_share = lead >= e && k_weights() > k_weight(c); /* V follows who is alone */
     }
     s->above = s->phase == TAGS_PHASE_ABOVE_LIMIT;
     if (s->no_share)
@@ -389,7 +391,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         calls.surplus_v = c->surplus > calls.surplus_v ? c->surplus : calls.surplus_v;
         s->share = c->surplus += by;
     } else {
-        s->share = c->share += by;
+        s->share = c->share += brought + by;
     }
 }
 
@@ -462,8 +464,6 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
             if (!s->no_share) /* also what V has passed */
                 *tag = *tag > amount / k_weight(c) ? *tag - amount / k_weight(c) : 0;
         } else {
-            if (reserved)
-                c->skip.lo = c->skip.hi = 0;
             c->reserve.hi += k_step_ns(c->reserve_rate, reserved);
             c->reserve.lo += s->perhaps ? 0 : k_step_ns(c->reserve_rate, reserved);
             if (limited)
@@ -473,7 +473,7 @@ static void k_completed(uint32_t at, uint32_t cost, uint64_t service_ns)
         }
     }
     if (calls.reward) { /* beyond two means: up to its part of the lag; the rest is nobody's */
-        const uint64_t estimate = (uint64_t)s->amount / (1 + s->delta), least = calls.config.service_floor_ns;
+        const uint64_t estimate = (uint64_t)s->amount, least = calls.config.service_floor_ns;
         const long double w = k_weight(c), weights = k_weights() + (c->queued ? 0 : w);
         uint64_t work = service_ns * 256;
         calls.all.device_ns += service_ns;
@@ -543,10 +543,17 @@ static void k_apply(uint32_t i, const struct tags_client *terms)
         c->share = k_reweigh(c->share, calls.v, old, w);
         c->surplus = k_reweigh(c->surplus, calls.surplus_v, old, w);
     }
-    if (!c->limited)
+    c->fresh = c->fresh || !c->known;
+    c->known = true;
+    if (!c->limited) {
+        c->limit_skip += k_max(0, calls.t - c->limit);
         c->limit = k_max(c->limit, calls.t);
-    if (!c->reserved)
+    }
+    if (!c->reserved) {
+        c->skip.lo += k_max(0, f.lo - c->reserve.hi);
+        c->skip.hi += k_max(0, f.hi - c->reserve.lo);
         k_raise(&c->reserve, f.lo, f.hi);
+    }
     if (l) {
         c->limit = k_rescale(c->limit, c->limit_rate, l, calls.t);
         c->limit_rate = l;
@@ -955,6 +962,12 @@ static void k_sent(uint32_t i, uint32_t phase, uint32_t cost, uint32_t rho, uint
         K_FAIL("exact_call", "the grant is of client %" PRIu32 ", phase %u, cost %" PRIu32, g->client,
                (unsigned)g->phase, g->cost);
     k_charge(c, s);
+    if (phase != TAGS_PHASE_FORCED) {
+        memset(&c->skip, 0, sizeof c->skip);
+        c->share_skip = 0;
+        c->limit_skip = 0;
+        c->fresh = false;
+    }
     k_count(c, phase, k_units(s->cost));
     c->at_device++;
     calls.slots++;
@@ -1132,7 +1145,7 @@ static void k_give_back(void)
         if (e != QOS_OK)
             K_FAIL("exact_call", "%d", (int)e);
         c->cancelled++, calls.all.cancelled++;
-        amount = calls.reward ? floorl(s->amount / (1 + s->delta)) : s->cost;
+        amount = calls.reward ? floorl(s->amount) : s->cost;
         k_refund(at, s->by_reserve ? k_units(s->cost) : 0, s->by_limit ? k_units(s->cost) : 0, amount);
         k_credit(s, -(int64_t)amount);
         k_slot_leaves(at);
