@@ -1473,7 +1473,7 @@ QOS_PRIV uint64_t tags_priv_estimate(const struct tags *tags, uint32_t id)
 QOS_PRIV void tags_priv_measure(struct tags *tags, uint32_t id, uint64_t service_ns)
 {
     struct tags_priv_mean *m = &tags->mean[id];
-    const int64_t more = (int64_t)(service_ns << 8) - (int64_t)m->amount; /* both below 2^40 */
+    const int64_t more = (int64_t)(service_ns << 8) - (int64_t)m->amount; /* both at most TAGS_PRIV_AMOUNT_MAX */
     if (2 * m->count <= tags->config.window)
         m->count++;
     m->amount = (uint64_t)((int64_t)m->amount + 2 * more / (int64_t)qos_min(2 * m->count, tags->config.window + 1));
@@ -1553,7 +1553,7 @@ TAGS_PRIV_INLINE void tags_priv_correct(struct tags *tags, uint32_t i, uint64_t 
         qos_counter_add(&tags->floor_ns, floor - (work >> 8));
         work = floor << 8;
     }
-    tags_priv_measure(tags, slot->client, qos_min(work >> 8, QOS_TOKENS_MAX));
+    tags_priv_measure(tags, slot->client, work >> 8);
     if (QOS_UNLIKELY(tags->config.weight_share_permille))
         tags_priv_credit_weight(tags, slot, work, estimate);
     if (QOS_UNLIKELY(tags->grouped))

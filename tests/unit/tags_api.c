@@ -459,12 +459,12 @@ static void rare_and_huge(void)
     close_tags();
 }
 
-/* The part of a service time above the longest that a mean can hold is charged in full, too: after 2^41 ns of one
- * client come 2048 times 2^30 ns of another. */
-static void beyond_the_mean(void)
+/* Long services are charged in full, too: after 2^41 ns of one client come 2048 times 2^30 ns of another. And in the long
+ * run 20 s of one and 1 s of another share the time. */
+static void long_services(void)
 {
     struct tags_config c = plain(2, TAGS_REWARD);
-    uint32_t turns = 0;
+    uint32_t turns = 0, long_ones = 0;
     c.reserve_lag_ns = UINT64_C(1) << 62;
     open_tags(&c);
     CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
@@ -475,6 +475,20 @@ static void beyond_the_mean(void)
     while (turns < 4000 && serve(0, UINT64_C(1) << 30) == 1)
         turns++;
     CHECK_WITHIN(turns, 2047, 2049);
+    close_tags();
+    c.reserve_lag_ns = 0;
+    open_tags(&c);
+    CHECK_EQ(add(0, 0, 1, 0, 0), QOS_OK);
+    CHECK_EQ(add(0, 1, 1, 0, 0), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 0, 2200, 1), QOS_OK);
+    CHECK_EQ(tags_arrive(&tags, 0, 1, 2200, 1), QOS_OK);
+    for (turns = 0; turns < 2100; turns++) {
+        struct tags_grant g;
+        CHECK_EQ(tags_pull(&tags, 0, 1, &g), QOS_OK);
+        long_ones += g.client == 0;
+        CHECK_EQ(tags_complete(&tags, 0, &g, g.client ? SECOND : 20 * SECOND), QOS_OK);
+    }
+    CHECK_WITHIN(long_ones, 99, 108);
     close_tags();
 }
 
@@ -1329,7 +1343,7 @@ int main(void)
     forced(10, 1, TAGS_PS);
     intrusive();
     rare_and_huge();
-    beyond_the_mean();
+    long_services();
     charged_as_used();
     refunded_exactly();
     exact_costs();

@@ -270,8 +270,7 @@ static int64_t k_mean(const struct k_client *c)
 /* The newest weighs 2 / (N + 1); as long as fewer came, all weigh the same. Rounded towards the mean before. */
 static void k_measure(struct k_client *c, uint64_t service_ns)
 {
-    int64_t x =
-        (int64_t)(service_ns < UINT64_C(4000000000) ? service_ns : UINT64_C(4000000000)) * 256; /* QOS_TOKENS_MAX */
+    int64_t x = (int64_t)service_ns * 256;
     int64_t weight = (calls.config.window ? calls.config.window : 5) + INT64_C(1);
     if (c->services < 10000)
         c->services++;
