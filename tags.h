@@ -181,7 +181,8 @@ struct tags_config {
     uint32_t moves_max;             /* clients that one call moves between its trees; 0: 512 */
     uint64_t cost_max;              /* the unit of cost: the largest of a request, 1..QOS_TOKENS_MAX; 0: 1 */
     uint64_t capacity_per_s;        /* for admission: the device's worst case; 0: everything is admitted */
-    uint64_t limit_burst_ns;        /* unused limit that is kept; up to 2^62; 0: 100 ms; QOS_NOTHING */
+    uint64_t limit_burst_ns;        /* unused limit that is kept while a request is queued or at the device (who was
+                                       idle begins with one); up to 2^62; 0: 100 ms; QOS_NOTHING */
     uint64_t reserve_lag_ns;        /* unserved reservation that is made up; up to 2^62; 0: 1 s; QOS_NOTHING */
     uint64_t reject_after_ns;       /* TAGS_REJECT: the longest wait at its limit, and at its group's if nobody else in
                                        it sent any more, that is accepted; 0: none. Siblings that do come between */
@@ -349,7 +350,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_dispatch(struct tags *tags, uint64_t 
 QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t cost,
                                                 struct tags_grant *grant);
 /* Sends a request that was never queued (flush, journal) at once, past limits and tags, and charges it. QOS_EDEBT:
- * the client owes force_debt_requests already. When nothing is queued and the device is idle, debts are forgiven. */
+ * the client owes force_debt_requests already, to others or to its limit. While nothing is queued and the device is idle
+ * (no_completions: while nothing is queued), it owes nothing to others. */
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
@@ -2835,7 +2837,7 @@ QOS_PRIV bool tags_priv_may_force(struct tags *tags, uint32_t id, uint64_t amoun
         tags_priv_wake(tags, pool, id);
     else if (h->packed & TAGS_PRIV_WAITING)
         tags_priv_off_limit(pool, h);
-    if (tags->queued == 0 && tags->at_device == 0 && tags->config.at_device_max && tags_priv_less(pool->v, h->tag))
+    if (tags->queued == 0 && tags->at_device == 0 && tags_priv_less(pool->v, h->tag))
         pool->v = h->tag;
     beyond = tags_priv_beyond(pool->v, h->tag, tags_priv_per_weight(h, amount, &rest), debt);
     return tags_priv_debt_units(tags, id) <= debt * (tags->config.count_cost ? most : 1) &&

@@ -327,6 +327,8 @@ static void no_completions(void)
     CHECK_EQ(tags_arrive(&tags, 0, 0, 5000, 1), QOS_OK);
     for (i = 0; i < 5000; i++)
         CHECK_EQ(tags_pull(&tags, i, 1, &g), QOS_OK);
+    for (i = 0; i < 200; i++) /* nobody waits: it owes nothing */
+        CHECK_EQ(tags_force(&tags, 5000, 0, 1, &g), QOS_OK);
     CHECK_EQ(tags_complete(&tags, 0, &g, 1), QOS_EINVAL);
     CHECK_EQ(tags_cancel(&tags, 0, &g), QOS_EINVAL);
     CHECK_EQ(tags_give_up(&tags, 0, 0, &g), QOS_EINVAL);
