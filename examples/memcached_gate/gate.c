@@ -32,9 +32,10 @@ struct listener {
 };
 static struct listener listener[LISTENERS_MAX];
 static uint32_t listeners;
-static bool ended;    /* atomic: workers stop */
-static bool draining; /* atomic: clients that wait for nothing are closed */
-static bool again;    /* atomic: SIGHUP has come */
+static bool ended;     /* atomic: workers stop */
+static bool draining;  /* atomic: clients that wait for nothing are closed */
+static bool again;     /* atomic: SIGHUP has come */
+static int spare = -1; /* atomic: a descriptor, given up to tell a client that there is none; -1: it is */
 const char *gate_address;
 
 /* Pauses: a worker stops between two turns. */
@@ -265,7 +266,7 @@ static struct worker *idlest(void)
 }
 
 /* One line a second at most; it tells how many there were since the last one. */
-static void log_refused(uint32_t bucket, const struct sockaddr_storage *from)
+static void log_refused(uint32_t bucket, const struct sockaddr_storage *from, bool place)
 {
     static uint64_t next_ns, silent; /* atomic */
     uint64_t now_ns = tool_now_ns(), next = __atomic_load_n(&next_ns, __ATOMIC_RELAXED);
@@ -277,34 +278,56 @@ static void log_refused(uint32_t bucket, const struct sockaddr_storage *from)
     }
     if (from->ss_family != AF_UNIX)
         (void)getnameinfo((const struct sockaddr *)from, sizeof *from, host, sizeof host, NULL, 0, NI_NUMERICHOST);
-    tool_warn("a client at %s is refused: no place for bucket %s (--clients); %" PRIu64
-              " more since the last such line",
-              host, bucket_spec[bucket].name, __atomic_exchange_n(&silent, 0, __ATOMIC_RELAXED));
+    tool_warn("a client at %s is refused: no %s for bucket %s (%s); %" PRIu64 " more since the last such line", host,
+              place ? "place" : "descriptor", bucket_spec[bucket].name, place ? "--clients" : "ulimit -n",
+              __atomic_exchange_n(&silent, 0, __ATOMIC_RELAXED));
 }
 
-static void accept_all(const struct listener *l)
+static void refuse(int fd, uint32_t bucket, const struct sockaddr_storage *from, bool place)
 {
     static const char full[] = "ERROR Too many open connections\r\n";
+    ssize_t n = send(fd, full, sizeof full - 1, MSG_NOSIGNAL);
+    (void)n;
+    close(fd);
+    bucket_refused(bucket, REFUSED_PLACES);
+    log_refused(bucket, from, place);
+}
+
+static void keep_spare(void)
+{
+    int none = -1, fd = __atomic_load_n(&spare, __ATOMIC_ACQUIRE) < 0 ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (fd >= 0 && !__atomic_compare_exchange_n(&spare, &none, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        close(fd);
+}
+
+/* Without a free descriptor the spare one is given up, and who gets it is told. Else clients would wait, and the listener
+ * wake all workers again and again. */
+static void accept_all(const struct listener *l)
+{
     struct sockaddr_storage from = {0};
     uint32_t k, bucket;
     for (k = 0; k < ACCEPTS; k++) {
         socklen_t bytes = sizeof from;
-        int fd = accept4(l->source.fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int given, fd = accept4(l->source.fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
-        if (fd < 0)
-            return;
-        bucket = bucket_of_connection(l->bucket, &from);
-        if (!bucket_enter(bucket)) {
-            bucket_refused(bucket, REFUSED_PLACES);
-            log_refused(bucket, &from);
-            ssize_t n = send(fd, full, sizeof full - 1, MSG_NOSIGNAL);
-            (void)n;
-            close(fd);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
+            (given = __atomic_exchange_n(&spare, -1, __ATOMIC_ACQ_REL)) >= 0) {
+            close(given);
             continue;
         }
-        client_open(idlest(), fd, bucket);
+        if (fd < 0)
+            break;
+        bucket = bucket_of_connection(l->bucket, &from);
+        if (__atomic_load_n(&spare, __ATOMIC_ACQUIRE) < 0)
+            refuse(fd, bucket, &from, false);
+        else if (bucket_enter(bucket))
+            client_open(idlest(), fd, bucket);
+        else
+            refuse(fd, bucket, &from, true);
+        keep_spare();
     }
+    keep_spare();
 }
 
 /* ---- a worker ---------------------------------------------------------------------------------------------------- */
@@ -559,6 +582,7 @@ void gate_serve(void)
     uint64_t end_ns;
     uint32_t k;
     raise_files();
+    keep_spare();
     worker_count = (uint32_t)gate_settings.threads;
     workers = tool_alloc(worker_count * sizeof *workers);
     for (k = 0; k < worker_count; k++)
@@ -574,6 +598,7 @@ void gate_serve(void)
     while (!stop_asked()) {
         uint64_t next_ns = tool_now_ns() + QOS_NS_PER_S;
         write_stats();
+        keep_spare();
         while (!stop_asked() && tool_now_ns() < next_ns) {
             if (__atomic_exchange_n(&again, false, __ATOMIC_RELAXED))
                 settings_again();

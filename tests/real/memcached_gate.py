@@ -1,6 +1,6 @@
 """The checks of tests/real/memcached_gate.sh that need sockets of their own. Each command prints what is wrong, and ends with
 status 1 if anything is. Uses Debian's python3-pymemcache for the commands `clients` and `hashing`."""
-import base64, os, random, re, select, socket, sys, time
+import base64, os, random, re, resource, select, socket, sys, time
 
 WRONG = []
 socket.setdefaulttimeout(60) # against a hang; nothing is judged by it
@@ -892,7 +892,8 @@ def reload(gate, pid, settings, told):
 
 
 def spin(gate, memcached, pid, memcached_pid):
-    """A gate of --depth 4: with requests that wait at a limit, and with a memcached that stands still, no thread spins."""
+    """A gate of --depth 4: with requests that wait at a limit, and with a memcached that stands still, no thread spins. Who finds
+    no descriptor is told so."""
     def cpu(): # of each thread: seconds, and how often it slept
         seen = {}
         for t in os.listdir(f"/proc/{pid}/task"):
@@ -922,6 +923,16 @@ def spin(gate, memcached, pid, memcached_pid):
     os.kill(int(memcached_pid), 19)
     kept += used("memcached stands still", b"get other\r\n")
     os.kill(int(memcached_pid), 18)
+    soft, hard = resource.prlimit(int(pid), resource.RLIMIT_NOFILE)
+    free = min(set(range(1000)) - {int(k) for k in os.listdir(f"/proc/{pid}/fd")})
+    resource.prlimit(int(pid), resource.RLIMIT_NOFILE, (free, hard))
+    for _ in range(3):
+        with connect(gate) as s:
+            s.settimeout(10)
+            said = read_all(s)
+            check("who finds no descriptor is told so", said == b"ERROR Too many open connections\r\n", said)
+    resource.prlimit(int(pid), resource.RLIMIT_NOFILE, (soft, hard))
+    check("then all are served again", talk(gate, b"version\r\n").startswith(b"VERSION"))
 
 
 def drain(gate, pid):
