@@ -30,6 +30,8 @@ static struct {
     char endpoint[ENDPOINTS_MAX][256];
     uint32_t endpoints, at;
     char *token; /* NULL: none yet */
+    bool known;  /* there was one: a login that is wrong now is no reason to end */
+    char no_login[500];
 } e;
 
 /* ---- texts ------------------------------------------------------------------------------------------------------ */
@@ -145,9 +147,16 @@ static void log_in(void)
         if (e.call[k].easy && e.call[k].kind == CALL_LOGIN)
             return;
     f = fopen(e.config.login, "r");
-    if (!f || !fgets(line, sizeof line, f) || (colon = strchr(line, ':')) == NULL)
-        tool_die(TOOL_FAILED, "%s: %s", e.config.login, f ? "write one line, NAME:PASSWORD" : strerror(errno));
-    fclose(f);
+    colon = f && fgets(line, sizeof line, f) ? strchr(line, ':') : NULL;
+    snprintf(e.no_login, sizeof e.no_login, "%.300s: %.100s", e.config.login,
+             f ? "write one line, NAME:PASSWORD" : strerror(errno));
+    if (f)
+        fclose(f);
+    if (!colon && !e.known)
+        tool_die(TOOL_FAILED, "%s", e.no_login);
+    if (!colon)
+        return; /* what waits for the token fails in the next step */
+    *e.no_login = 0;
     line[strcspn(line, "\r\n")] = 0;
     *colon = 0;
     text = tool_alloc(2 * sizeof line + 40);
@@ -188,6 +197,7 @@ static void logged_in(struct call *login, const char *error)
     uint32_t k;
     free(e.token);
     e.token = error ? NULL : etcd_token(login->body);
+    e.known = e.known || e.token;
     for (k = 0; k < CALLS_MAX; k++) {
         struct call *c = &e.call[k], ended = *c;
         if (!c->easy || c->sent)
@@ -286,6 +296,12 @@ void etcd_step(void)
 {
     CURLMsg *m;
     int running = 0, left = 0;
+    if (*e.no_login) {
+        char why[sizeof e.no_login];
+        memcpy(why, e.no_login, sizeof why);
+        *e.no_login = 0;
+        logged_in(NULL, why);
+    }
     (void)curl_multi_perform(e.multi, &running);
     while ((m = curl_multi_info_read(e.multi, &left)) != NULL)
         if (m->msg == CURLMSG_DONE) {

@@ -13,9 +13,10 @@
 struct cluster_table cluster;
 
 static struct {
-    bool reading, stale, news, told;
+    bool reading, stale, news;
+    char told[201];   /* what was said of etcd since it answered */
     bool watching[2]; /* config/ and status/: the owner's key changes in each period */
-    uint64_t read_ns, next_ns;
+    uint64_t read_ns, next_ns, told_ns;
 } t;
 
 uint64_t cluster_id(const char *name)
@@ -215,13 +216,17 @@ static void found(const struct etcd_reply *reply)
     size_t k;
     t.reading = false;
     if (reply->error) {
-        if (!t.told)
-            tool_warn("etcd: %.200s", reply->error);
-        t.told = true;
-        t.next_ns = tool_now_ns() + RETRY_NS;
+        const uint64_t now_ns = tool_now_ns();
+        if (!*t.told ||
+            (strncmp(t.told, reply->error, sizeof t.told - 1) != 0 && now_ns >= t.told_ns + READ_AGAIN_NS)) {
+            snprintf(t.told, sizeof t.told, "%s", reply->error);
+            tool_warn("etcd: %s", t.told);
+            t.told_ns = now_ns;
+        }
+        t.next_ns = now_ns + RETRY_NS;
         return;
     }
-    t.told = false;
+    *t.told = 0;
     cluster.tenants = cluster.servers = cluster.controllers = 0;
     for (k = 0; k < reply->pairs; k++)
         take(&reply->pair[k]);
