@@ -350,8 +350,8 @@ QOS_API QOS_NODISCARD enum qos_status tags_dispatch(struct tags *tags, uint64_t 
 QOS_API QOS_NODISCARD enum qos_status tags_pull(struct tags *tags, uint64_t now_ns, uint64_t cost,
                                                 struct tags_grant *grant);
 /* Sends a request that was never queued (flush, journal) at once, past limits and tags, and charges it. QOS_EDEBT:
- * the client owes force_debt_requests already, to others or to its limit. While nothing is queued and the device is idle
- * (no_completions: while nothing is queued), it owes nothing to others. */
+ * the client owes force_debt_requests already, to others or to its limit. While nothing is queued and the device is
+ * idle (no_completions: while nothing is queued), it owes nothing to others. */
 QOS_API QOS_NODISCARD enum qos_status tags_force(struct tags *tags, uint64_t now_ns, uint32_t id, uint64_t cost,
                                                  struct tags_grant *grant);
 /* First time at which tags_choose finds a client if nothing arrives or completes: now_ns if now, QOS_NEVER if none
