@@ -260,18 +260,21 @@ static void pull_arrived(struct store *s, struct pull *p, uint64_t status)
 {
     static uint32_t told;
     struct twochoice_piece now;
+    bool still;
     if (status == ST_OK) {
         write_pull(s, p);
         return;
     }
     twochoice_table_find(&s->table, p->piece.object, p->piece.offset, &now);
     /* A piece that was written again meanwhile is not an error. */
-    if (status == ST_GONE && now.version == p->piece.version && now.end >= p->piece.end && told++ < 8)
+    still = now.version == p->piece.version && now.end >= p->piece.end;
+    if (status == ST_GONE && still && told++ < 8)
         tool_warn("server %u: server %u does not have bytes %" PRIu64 "-%" PRIu64 " of object %016" PRIx64
                   ", which it should keep for us",
                   s->s->server, p->piece.target, p->piece.offset, p->piece.end, p->piece.object);
+    if (status != ST_GONE || still) /* pieces of other servers come home meanwhile */
+        twochoice_maintainer_remote_load(&s->maintainer, tool_now_ns(), p->piece.target, UINT64_MAX);
     cancel_pull(s, p);
-    s->maintain_at_ns = tool_now_ns() + s->s->idle_ns;
 }
 
 /* ---- the sweep: after a start, a server asks the homes about its pieces, and drops those that are not needed -- */
