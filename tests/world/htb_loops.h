@@ -65,12 +65,12 @@ static void lo_judge(uint32_t at)
     }
 }
 
-/* Loop id asks until it is refused. */
+/* Loop id asks until it is refused: the root's bucket holds at most 10^7 tokens. */
 static void lo_turn(uint32_t id)
 {
     struct lo_node *t = &lo.node[id];
     uint32_t i;
-    for (i = 0; i < 10000 && htb_take(&lo_tree, lo.now, id, t->n) == QOS_OK; i++) {
+    for (i = 0; i < 10000000 && htb_take(&lo_tree, lo.now, id, t->n) == QOS_OK; i++) {
         world_trace(lo.now, id, "given", t->n);
         lo.w->events++;
         t->given += (double)t->n;
