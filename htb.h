@@ -2270,10 +2270,11 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/128 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/128 of the time, and what is rare widens nothing for long
- *     search    from the start; when the speed changes by a quarter (while one is on by two, not in steps of 2 and
- *               1.5); when more is asked for: at the knee, requests wait for room while 64 / (1 - w)^2 complete on end.
- *               w is the part that did as the knee was judged: in the trial that was kept, else in the look before or
- *               after it, whichever is less; a queue that is there w of the time is there on end for about
+ *     search    from the start; when the speed changes by a quarter (while one is on, not in steps of 2 and 1.5: by two,
+ *               or by a quarter between both looks at the knee, if these take more than 100 ms); when more is asked
+ *               for: at the knee, requests wait for room while 64 / (1 - w)^2 complete on end. w is the part that did
+ *               as the knee was judged: in the trial that was kept, else in the look before or after it, whichever is
+ *               less; a queue that is there w of the time is there on end for about
  *               1 / (1 - w)^2 services by chance. With w = 1 the knee is the device's, else what the tenants needed.
  *               And after pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
  *     narrow    in the first search: a class has narrowed the bound for lag_ns on end, and no less is completed than at
@@ -2512,6 +2513,15 @@ QOS_PRIV void htb_priv_search(struct htb_priv_flight *f, uint32_t step)
     f->failed = false;
 }
 
+/* Another device: what was learned does not count. */
+QOS_PRIV void htb_priv_search_anew(struct htb_priv_flight *f)
+{
+    htb_priv_search(f, 0);
+    f->settled_speed = f->look_speed = f->speed[f->phase];
+    f->wide_ns = f->active_ns - f->begun_ns;
+    f->wide_done_ns = f->done_ns;
+}
+
 /* Does the knee take longer to fill and to drain than own tokens are waited for? */
 QOS_PRIV bool htb_priv_is_deep(const struct htb *tree)
 {
@@ -2590,11 +2600,7 @@ QOS_PRIV void htb_priv_choose(struct htb *tree, uint64_t now_ns)
         f->look_speed = qos_max(f->speed[0], f->look_speed - f->look_speed / 16); /* single looks may show less */
         if (f->searching ? f->step >= 2 && f->settled_speed != 0 && apart > qos_min(f->speed[0], f->settled_speed)
                          : apart > f->settled_speed / 4) {
-            htb_priv_search(f, 0); /* another device: what was learned does not count */
-            f->settled_speed = f->speed[0];
-            f->look_speed = f->speed[0];
-            f->wide_ns = f->active_ns - f->begun_ns;
-            f->wide_done_ns = f->done_ns;
+            htb_priv_search_anew(f);
         } else if (!f->searching && now_ns >= f->probe_ns) {
             htb_priv_search(f, HTB_PRIV_FINE);
         }
@@ -2631,6 +2637,8 @@ QOS_PRIV void htb_priv_judge(struct htb *tree, uint64_t now_ns)
     if (apart > qos_max(before, after) >> (f->step + 1) && f->longer < 3 &&
         !(f->up && f->speed[HTB_PRIV_TRIAL] > qos_max(before, after) + 2 * apart)) {
         f->longer++;
+        if (f->step >= 2 && apart > qos_max(before, after) / 4 && f->active_ns - f->begun_ns > HTB_PRIV_LOOK_NS)
+            htb_priv_search_anew(f); /* else at a speed that fell looks would take seconds */
     } else if (htb_priv_better(tree)) {
         bound_ns = f->base_ns; /* here: the bound that was tried */
         f->step -= f->step != 0;
