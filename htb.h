@@ -2270,13 +2270,13 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *     away      the caller is away for longer than what is in flight lasts, so the device is idle: the knee is at least
  *               what it was idle for, less 1/128 of the time since, and at most the bound of one that is alone. So what
  *               comes again and again costs 1/128 of the time, and what is rare widens nothing for long
- *     search    from the start; when the speed changes by a quarter (while one is on, not in steps of 2 and 1.5: by two,
- *               or by a quarter between both looks at the knee, if these take more than 100 ms); when more is asked
- *               for: at the knee, requests wait for room while 64 / (1 - w)^2 complete on end. w is the part that did
- *               as the knee was judged: in the trial that was kept, else in the look before or after it, whichever is
- *               less; a queue that is there w of the time is there on end for about
- *               1 / (1 - w)^2 services by chance. With w = 1 the knee is the device's, else what the tenants needed.
- *               And after pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
+ *     search    from the start; when the speed changes by a quarter (while one is on, not in steps of 2 and 1.5: by
+ *               two, or by a quarter between both looks at the knee, if these take more than 100 ms); when more is
+ *               asked for: at the knee, requests wait for room while 64 / (1 - w)^2 complete on end. w is the part
+ *               that did as the knee was judged: in the trial that was kept, else in the look before or after it,
+ *               whichever is less; a queue that is there w of the time is there on end for about 1 / (1 - w)^2
+ *               services by chance. With w = 1 the knee is the device's, else what the tenants needed. And after
+ *               pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
  *     narrow    in the first search: a class has narrowed the bound for lag_ns on end, and no less is completed than at
  *               the knee: that bound is the knee
  *
