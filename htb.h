@@ -1656,7 +1656,8 @@ QOS_PRIV void htb_priv_enqueue(struct htb *tree, struct htb_request *r)
     tree->gates += r->gate;
     tree->cls[r->slot].u.leaf.queued++;
     if (QOS_UNLIKELY(tree->joined.lease != NULL)) {
-        tree->joined.lease[r->slot].queued += htb_priv_ring_cost(tree, r->tokens);
+        r->flight_ns = htb_priv_ring_cost(tree, r->tokens); /* while it waits: rates of the root may change */
+        tree->joined.lease[r->slot].queued += r->flight_ns;
         htb_priv_note(tree, r->slot);
     }
     htb_priv_append(&tree->cls[r->slot].u.leaf.tail, r);
@@ -1671,7 +1672,7 @@ QOS_PRIV void htb_priv_dequeue(struct htb *tree, struct htb_request *r)
     tree->gates -= r->gate;
     tree->cls[r->slot].u.leaf.queued--;
     if (QOS_UNLIKELY(tree->joined.lease != NULL))
-        tree->joined.lease[r->slot].queued -= htb_priv_ring_cost(tree, r->tokens);
+        tree->joined.lease[r->slot].queued -= r->flight_ns;
     htb_priv_unlink(&tree->cls[r->slot].u.leaf.tail, r);
     QOS_ASSERT((tree->cls[r->slot].u.leaf.queued == 0) == (tree->cls[r->slot].u.leaf.tail == NULL));
     QOS_ASSERT(tree->detours >= tree->queued + tree->claims + tree->resources - 1);
@@ -3222,7 +3223,7 @@ QOS_PRIV void htb_priv_look_alone(struct htb *tree, uint64_t now_ns)
     const uint64_t before = qos_default(f->lone_speed, f->speed[HTB_PRIV_BASE]);
     const bool fell = speed < before / 2, again = f->phase == HTB_PRIV_AGAIN;
     if (!htb_priv_may_end(f) || f->n < (took_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||
-        f->done_ns < 2 * htb_priv_filled(f, f->bound_ns))
+        f->done_ns / 2 < htb_priv_filled(f, f->bound_ns))
         return;
     if (f->phase == HTB_PRIV_TRIAL) {
         htb_priv_look(tree, now_ns);
@@ -3321,7 +3322,7 @@ QOS_PRIV void htb_priv_watch(struct htb *tree, const struct htb_request *r, cons
     f->done_ns += tokens == r->tokens ? r->flight_ns : htb_priv_device_ns(tree, tokens);
     if (f->alone)
         htb_priv_look_alone(tree, now_ns);
-    else if (!htb_priv_more_is_asked(tree) && f->done_ns >= 2 * htb_priv_filled(f, f->bound_ns) &&
+    else if (!htb_priv_more_is_asked(tree) && f->done_ns / 2 >= htb_priv_filled(f, f->bound_ns) &&
              ((htb_priv_may_end(f) && f->n >= htb_priv_look_least(f)) || htb_priv_plainly_worse(f)))
         htb_priv_look(tree, now_ns);
 }
@@ -4247,16 +4248,18 @@ QOS_API enum qos_status htb_join(struct htb *tree, uint64_t now_ns, struct htb_s
     return QOS_OK;
 }
 
-/* What a node may use in an interval, in all trees. */
+/* What a node may use in an interval, in all trees: as htb_priv_ring_cost. */
 QOS_PRIV uint64_t htb_priv_interval_cost(const struct htb *tree, uint32_t id)
 {
     const struct htb_priv_lease *lease = &tree->joined.lease[id];
-    uint64_t n[HTB_RESOURCES_MAX] = {0, 0, 0, 0};
+    uint64_t cost = 1;
     uint32_t r;
-    for (r = 0; r < tree->resources; r++)
-        n[r] = qos_mul_div_floor(lease->limit[r] == QOS_UNLIMITED ? lease->rate[r] : lease->limit[r],
-                                 tree->joined.shared->interval_ns, QOS_NS_PER_S);
-    return htb_priv_ring_cost(tree, n) * HTB_PRIV_WANT;
+    for (r = 0; r < tree->resources; r++) {
+        const uint64_t per_s = lease->limit[r] == QOS_UNLIMITED ? lease->rate[r] : lease->limit[r];
+        cost = qos_max(cost, qos_mul_div_floor(per_s, tree->joined.shared->interval_ns,
+                                               tree->resources > 1 ? tree->set.rate_per_s[r] : QOS_NS_PER_S));
+    }
+    return qos_min(cost, UINT64_C(1) << 42) * HTB_PRIV_WANT;
 }
 
 /* The groups above a node count what it used and lent. */
@@ -4513,8 +4516,8 @@ QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)
 {
     const struct htb_priv_shared_map m = htb_priv_map_of(tree->joined.shared);
     const size_t trees = (size_t)tree->joined.shared->trees;
-    const uint64_t elapsed_ns = qos_max(now_ns - tree->joined.exchanged_ns, 1);
     struct htb_priv_joined *joined = &tree->joined;
+    const uint64_t elapsed_ns = qos_max(now_ns - joined->exchanged_ns, joined->shared->interval_ns); /* a reset: less */
     uint32_t i, kept = 0;
     bool changed = false;
     joined->exchanged_ns = now_ns;

@@ -1,7 +1,8 @@
 // proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum. Which trees
 // proves: may join. Terms, admission and live changes in a tree that has joined are as in a single tree. A new tree
 // proves: takes over the tokens of its slot; what was served before is no demand, and a tree that stops holds none back. Any rate from 1/s arrives to a token, wherever the demand is. Trees share
-// proves: the surplus by weight, however large the requests are that their classes borrow or take of their own tokens
+// proves: the surplus by weight, however large the requests are that their classes borrow or take of their own tokens.
+// proves: A clock set anew, a root that changes while requests wait, and large rates take no tree's part
 // variants: native tsan san
 // flags: -pthread
 // whole: san
@@ -14,12 +15,13 @@ static struct world w[TREES], many[MOST_TREES];
 static struct htb_shared *shared;
 static void *shared_memory;
 
-static void open_shared(uint32_t trees, uint32_t classes)
+static void open_shared_every(uint64_t interval_ns, uint32_t trees, uint32_t classes)
 {
     struct htb_shared_config config;
     memset(&config, 0, sizeof config);
     config.trees = trees;
     config.classes = classes;
+    config.interval_ns = interval_ns;
     free(shared_memory);
     CHECK(posix_memalign(&shared_memory, 64, htb_shared_memsize(&config) + 64) == 0);
     memset(shared_memory, 0xff, htb_shared_memsize(&config) + 64);
@@ -29,6 +31,23 @@ static void open_shared(uint32_t trees, uint32_t classes)
         htb_shared_init((struct htb_shared *)(void *)((char *)shared_memory + 8), htb_shared_memsize(&config), &config),
         QOS_EALIGN);
     CHECK_EQ(htb_shared_init(shared, htb_shared_memsize(&config), &config), QOS_OK);
+}
+
+static void open_shared(uint32_t trees, uint32_t classes)
+{
+    open_shared_every(0, trees, classes);
+}
+
+/* Two trees with class 1. */
+static void open_pair(uint64_t interval_ns, const struct htb_config *config, const struct htb_class *c)
+{
+    unsigned k;
+    open_shared_every(interval_ns, 2, 8);
+    for (k = 0; k < 2; k++) {
+        world_open(&w[k], config);
+        CHECK_EQ(htb_reserve(&w[k].tree, 0, 1, c, NULL), QOS_OK);
+        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+    }
 }
 
 static void joining(void)
@@ -107,15 +126,10 @@ static void joining(void)
 /* After a wrong time, htb_reset_clock: the exchanges go on at once, so demand that moved takes its limit along. */
 static void one_wrong_time(void)
 {
-    struct htb_config config = world_config();
+    const struct htb_config config = world_config();
+    const struct htb_class c = class_of(0, 400000, 600000);
     uint64_t before = 0, now;
-    unsigned k;
-    open_shared(2, 8);
-    for (k = 0; k < 2; k++) {
-        world_open(&w[k], &config);
-        reserve(&w[k], 1, 0, 400000, 600000, 0);
-        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
-    }
+    open_pair(0, &config, &c);
     (void)htb_exchange(&w[0].tree, 3600 * S);
     htb_reset_clock(&w[0].tree, MS);
     CHECK_LE(htb_exchange(&w[0].tree, S), 2 * S);
@@ -127,6 +141,87 @@ static void one_wrong_time(void)
         (void)htb_exchange(&w[1].tree, now);
     }
     CHECK_WITHIN((double)(stats_of(&w[0], 1).granted - before), 590000, 600001);
+    world_close(&w[0]);
+    world_close(&w[1]);
+}
+
+/* Both trees ask for class 1, and the clock of one is set anew each 50 ms: the other keeps its half. What one serves in
+ * the instant after that is not what it serves in an interval. */
+static void clock_set_anew(void)
+{
+    const struct htb_config config = world_config();
+    const struct htb_class c = class_of(0, 400000, 400000);
+    uint64_t now;
+    unsigned k;
+    open_pair(0, &config, &c);
+    for (now = 0; now < 2 * S; now += MS / 2)
+        for (k = 0; k < 2; k++) {
+            if (k == 0 && now % (50 * MS) == 0)
+                htb_reset_clock(&w[k].tree, now);
+            (void)htb_exchange(&w[k].tree, now);
+            (void)drain(&w[k], 1, 100, now);
+        }
+    CHECK_GE(stats_of(&w[1], 1).granted, 2 * 180000);
+    world_close(&w[0]);
+    world_close(&w[1]);
+}
+
+/* Bytes and operations. The rates of the root fall to a half while requests wait in tree 0. When they are served, they are
+ * no demand any more: tree 1, which asks alone for class 1, has its rate. */
+static void root_changes_while_requests_wait(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, 400000, 400000);
+    static const uint64_t half[HTB_RESOURCES_MAX] = {500000, 500, 0, 0}, n[HTB_RESOURCES_MAX] = {1000, 1, 0, 0};
+    static struct htb_request request[8];
+    struct htb_request *r;
+    uint64_t now, got = 0;
+    unsigned k, done = 0;
+    config.resources = 2;
+    config.rate_per_s[1] = 1000;
+    c.rate_per_s[1] = 400;
+    open_pair(0, &config, &c);
+    memset(request, 0, sizeof request);
+    for (k = 0; k < 8; k++) {
+        request[k].class_id = 1;
+        memcpy(request[k].tokens, n, sizeof n);
+        CHECK_EQ(htb_submit(&w[0].tree, 0, &request[k]), QOS_OK);
+    }
+    for (k = 0; k < 2; k++)
+        CHECK_EQ(htb_change_root(&w[k].tree, 0, half), QOS_OK);
+    for (now = 0; now < 2 * S; now += MS) {
+        for (k = 0; k < 2; k++)
+            (void)htb_exchange(&w[k].tree, now);
+        for (; (r = htb_dispatch(&w[0].tree, now)) != NULL; done++)
+            CHECK_EQ(htb_complete(&w[0].tree, now, HTB_DONE, NULL, r), QOS_OK);
+        while (now > S && htb_take_all(&w[1].tree, now, 1, n) == QOS_OK)
+            got += n[0];
+    }
+    CHECK_EQ(done, 8);
+    CHECK_GE(got, 360000);
+    world_close(&w[0]);
+    world_close(&w[1]);
+}
+
+/* Two resources, 1.8e10 tokens in an interval: who begins to ask has its half within three intervals. */
+static void much_in_an_interval(void)
+{
+    struct htb_config config = world_config();
+    struct htb_class c = class_of(0, UINT64_C(922337203700), UINT64_C(922337203700));
+    static const uint64_t n[HTB_RESOURCES_MAX] = {200000000, 0, 0, 0};
+    uint64_t now, got[2] = {0, 0};
+    unsigned k;
+    config.resources = 2;
+    config.rate_per_s[0] = config.rate_per_s[1] = UINT64_C(1) << 40;
+    config.request_max_tokens = 0;
+    open_pair(20 * MS, &config, &c);
+    for (now = 0; now < S; now += MS / 2)
+        for (k = 0; k < 2; k++) {
+            (void)htb_exchange(&w[k].tree, now);
+            while ((k == 0 || now >= S / 2) && htb_take_all(&w[k].tree, now, 1, n) == QOS_OK)
+                got[k] += now >= S / 2 + 60 * MS && now < S / 2 + 100 * MS ? n[0] : 0;
+        }
+    CHECK_WITHIN((double)got[1] / (double)got[0], 0.8, 1.25);
     world_close(&w[0]);
     world_close(&w[1]);
 }
@@ -834,6 +929,9 @@ static void one_thread(void)
     large_own_requests();
     joining();
     one_wrong_time();
+    clock_set_anew();
+    root_changes_while_requests_wait();
+    much_in_an_interval();
     others_are_late();
     lead_of_a_part_that_grows();
     borrowers();
