@@ -1192,8 +1192,7 @@ QOS_PRIV bool tokenpool_client_priv_at_node(const struct tokenpool_client *clien
  * from the last quarter on until the final report, of an engine that was not at the node. */
 QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *client, uint64_t need, uint64_t done)
 {
-    bool more = client->due_ns &&
-                tokenpool_client_priv_lack(client, qos_max(client->waiting, 1)) <= tokenpool_client_priv_room(client);
+    bool more = tokenpool_client_priv_lack(client, qos_max(client->waiting, 1)) <= tokenpool_client_priv_room(client);
     if (more && client->waited_ns > client->head.period_ns / 64)
         return 3;
     if (more && (client->queued > done / 50 || client->refused_ns != QOS_NEVER) &&
@@ -1211,12 +1210,13 @@ QOS_PRIV bool tokenpool_client_priv_ends(const struct tokenpool_client *client)
            qos_elapsed_ns(client->now_ns, client->due_ns) <= final_ns;
 }
 
-/* It has a queue of which the monitor does not know, which keeps time for R (T - t) / T only. Its stack is its own. */
+/* It has a queue of which the monitor does not know, which keeps time for R (T - t) / T only; or does not know its
+ * epoch's end, so that no later report says so. Its stack is its own. */
 QOS_PRIV_NOINLINE bool tokenpool_client_priv_behind(const struct tokenpool_client *client, uint64_t step)
 {
     uint64_t left_ns = qos_min(qos_elapsed_ns(client->now_ns, client->end_ns), client->head.period_ns);
     uint64_t pace = qos_mul_div_floor(client->reservation, left_ns, client->head.period_ns);
-    return client->kept > tokenpool_client_priv_spent(client) + pace + step &&
+    return (!client->due_ns || client->kept > tokenpool_client_priv_spent(client) + pace + step) &&
            tokenpool_priv_demand(client->report) < 2 && tokenpool_client_priv_demand(client, 0, client->completed) >= 2;
 }
 

@@ -1000,6 +1000,25 @@ static void draw_plain(struct world *w, struct world_rng *r)
     }
 }
 
+/* The same with any sizes, estimate, guard and order, clocks and twins, until the quiet end. */
+static void draw_often(struct world *w, struct world_rng *r)
+{
+    static const uint8_t fields[] = {F_LATE, F_MONITOR_CLOCK, F_MONITOR_RUNS, F_STRAYS, F_PUT_BACK};
+    static const uint8_t cohort[] = {F_LOST, F_RUNS, F_PAUSE, F_CHURN, F_LIES};
+    uint32_t k, i;
+    for (i = 0; i < sizeof fields; i++)
+        w->choice[fields[i]] = 0;
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        for (i = 0; i < sizeof cohort; i++)
+            w->choice[world_of(k, cohort[i])] = 0;
+        w->choice[world_of(k, F_NUMBER)] = (uint8_t)world_between(r, k < 2, 2);
+        w->choice[world_of(k, F_CALLS)] = (uint8_t)world_between(r, 1, 2);
+        w->choice[world_of(k, F_TRANSPORT)] = world_chance(r, 200);
+    }
+    w->choice[world_of(0, F_WANTS)] = ALL;
+    w->choice[world_of(0, F_LIMIT)] = w->choice[world_of(0, F_IO)] = 0;
+}
+
 /* Most worlds are small: they take a twentieth of the others' time. Of 32 one is of any size, two are three monitors
  * and few clients, where nearly each has something that happens to the monitors. */
 static void draw_mode(struct world *w)
@@ -1014,6 +1033,8 @@ static void draw_mode(struct world *w)
     world_rng_init(&r, w->seed, 0x3333);
     if (w->choice[F_MODE] == 1 && world_chance(&r, 120))
         draw_plain(w, &r);
+    if (w->choice[F_MODE] == 0 && world_chance(&r, 250))
+        draw_often(w, &r);
     if (w->choice[F_MODE] != 2 || world_chance(&r, 50)) /* each pair of values is met */
         return;
     w->choice[F_MONITORS] = 2;
@@ -1161,31 +1182,27 @@ static void begin(void)
 /* Every client is called often enough, one of them always wants more, and nothing but time limits it. */
 static void judge_quiet(void)
 {
-    uint64_t i, often = UINT64_MAX, reserved = 0, lost, allowed;
-    bool greedy = false, plain = !world_choice(run.w, F_GUARD) && !world_choice(run.w, F_FREE) && !run.go_on;
+    uint64_t i, often = UINT64_MAX, rest = 0, lost, allowed;
+    bool greedy = false, plain = true;
     for (i = 0; i < run.slots; i++) {
         const struct slot *t = &slot[i];
         uint64_t calls = t->gap_ns ? run.T / t->gap_ns : 512;
         often = min_of(often, calls);
-        reserved += t->reservation;
+        /* what is left is less than a request, or a ticket that is not served at the end */
+        rest += t->size + (world_choice(run.w, F_ORDERED) ? run.batch / 4 : 0);
         /* behind a slow transport a claim takes T / 4096, seed 834684 */
         greedy |= t->wants == ALL && t->limit == 0 && t->size <= min_of(run.batch, 1000) && t->io_ns == 0 &&
                   (world_choice(run.w, world_of(t->cohort, F_TRANSPORT)) != 2 || run.batch * 2048 >= run.C);
-        plain &= t->joined && !t->uncertain && t->wants < BURSTS &&
-                 world_choice(run.w, world_of(t->cohort, F_LOST)) == 0 &&
-                 world_choice(run.w, world_of(t->cohort, F_FORCE)) == 0 &&
-                 world_choice(run.w, world_of(t->cohort, F_TWIN)) == 0 &&
-                 world_choice(run.w, world_of(t->cohort, F_CLOCK)) == 0 && t->size == 1;
+        plain &= t->joined && !t->uncertain && world_choice(run.w, world_of(t->cohort, F_LOST)) == 0;
     }
     if (!plain || !greedy || often < 512 || run.quiet_epochs < 5 || world_choice(run.w, F_LATE) ||
         world_choice(run.w, F_MONITOR_CLOCK) == 2)
         return;
     /* All of C is used but 1 or 2 % of what idle clients leave; a trial may keep one period's part of each. */
     lost = run.quiet_epochs * run.C > run.quiet_spent ? run.quiet_epochs * run.C - run.quiet_spent : 0;
-    allowed = run.quiet_idle * (often >= 2048 ? 10 : 20) / 1000 + run.quiet_epochs * run.slots +
-              run.C * run.quiet_epochs / 1000;
+    allowed =
+        run.quiet_idle * (often >= 2048 ? 10 : 20) / 1000 + run.quiet_epochs * rest + run.C * run.quiet_epochs / 1000;
     allowed += run.quiet_idle / run.quiet_epochs * 3;
-    (void)reserved;
     if (lost > allowed)
         world_fail(run.w, "surplus", ps->now_ns,
                    "%" PRIu64 " tokens of %" PRIu64 " epochs are not used, %" PRIu64 " left by idle ones, %" PRIu64
