@@ -3087,10 +3087,11 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *      capacity = service of the last interval, extended to the end of the period
  *   A report between two measures takes off what was served since. As a period begins, both are extended anew, to what
  *   is left of it when its first grant comes.
- *   Where some arrived, and some waited while three quarters of that service was granted, demand is at least the
- *   capacity: a closed loop, which sends as it is served, would take all of that, and its arrivals show only what it
- *   was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not half: then
- *   those that come anyhow are often taken for one, and are planned where they are few.)
+ *   Where some arrived, and some waited while three quarters of that service was granted, the arrivals count twice, as
+ *   far as the capacity goes: a closed loop, which sends as it is served, would take more, and its arrivals show only
+ *   what it was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not
+ *   half: then those that come anyhow are often taken for one. Not all of the capacity: those that come anyhow wait,
+ *   too, where others go first, and would be planned where they are few.)
  */
 
 #define PSHIFT_PRIV_OPEN 1u
@@ -3367,9 +3368,11 @@ QOS_PRIV void pshift_priv_agent_demand(struct pshift_agent *agent, uint32_t q)
 {
     const struct pshift_priv_queue *queue = &agent->scheduler->queue[q];
     struct pshift_priv_seen *s = &agent->seen[q];
-    s->expected = qos_sat_add(queue->pending, pshift_priv_extend(s->recent, agent->interval_ns, agent->left_ns));
+    const uint64_t arrivals = pshift_priv_extend(s->recent, agent->interval_ns, agent->left_ns);
+    s->expected = qos_sat_add(queue->pending, arrivals);
     if (s->flags & PSHIFT_PRIV_LOOP)
-        s->expected = qos_max(s->expected, pshift_priv_agent_capacity(agent));
+        s->expected =
+            qos_max(s->expected, qos_min(qos_sat_add(s->expected, arrivals), pshift_priv_agent_capacity(agent)));
     s->expected = qos_sat_add(s->expected, qos_sat_add(pshift_priv_paid(queue) - s->base, queue->debt));
 }
 
