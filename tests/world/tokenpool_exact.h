@@ -219,7 +219,8 @@ static void x_finish(const struct x_monitor *m)
         struct x_slot *s = &x.slot[i];
         uint64_t kept = (x_rests(s->report) ? s->report : s->report >> 26) & X_MASK, issued = e->of[i].issued;
         uint64_t said = s->report & X_MASK;
-        bool heard = s->wrote == x.number && s->report >> 59 == x_tag(e->epoch), last = heard && x_phase(s->report) > 0;
+        bool heard = s->wrote == x.number && s->report >> 59 == x_tag(e->epoch);
+        bool last = heard && x_phase(s->report) > 0 && (s->report >> 52 & 15) != 12; /* who rises does not say when */
         struct tokenpool_slot_state state = {0};
         (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
         if (s->lied)
