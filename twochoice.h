@@ -2928,7 +2928,8 @@ QOS_API enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *m
  *   of the bound, and twice their mean error. It is sent to another server, too, once in 8 writes at most, and three
  *   times at first; after timeout_ns always; never at its own home, where bytes are overwritten in place. Where fewer
  *   than 2k are up, a reservation is for ceil(2k / up) writes. If these are too few, as servers refuse, the rest waits
- *   for the end of one that was asked for. Servers are drawn in proportion to the rate heard last.
+ *   for the end of one that was asked for, by a server that is up. Servers are drawn in proportion to the rate heard
+ *   last.
  *
  *   Cold: nobody knows a bound. The first write that ends gives it to the others: what it took, with a round trip. A
  *   server whose rate is not known, or not believed, gets a write whose home it is last, as that could not be sent
@@ -3749,10 +3750,11 @@ QOS_PRIV bool twochoice_priv_step(struct twochoice_placement *p, struct twochoic
     }
     if (r->unbound && slots == 0) {
         for (i = 0; i < r->writes && now_ns < r->last_ns; i++)
-            taken = taken || (r->sent[i].state == TWOCHOICE_PRIV_BOUND && r->sent[i].asked);
+            taken = taken || (r->sent[i].state == TWOCHOICE_PRIV_BOUND && r->sent[i].asked &&
+                              p->state[r->sent[i].server] == TWOCHOICE_UP);
         if (!taken)
             return twochoice_priv_go_home(p, r, false, now_ns, out);
-        r->due_ns = qos_min(r->due_ns, r->last_ns);
+        r->due_ns = qos_min(r->due_ns, qos_min(r->last_ns, now_ns + p->timeout_ns)); /* servers may be up no more */
     }
     twochoice_priv_again(p, r, now_ns);
     if (twochoice_priv_reserve(p, r, now_ns, out))

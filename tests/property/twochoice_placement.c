@@ -557,6 +557,38 @@ static void waits_of_an_hour(void)
     CHECK_WITHIN((double)ns, 17.0 * TIMEOUT, 17.2 * TIMEOUT);
 }
 
+/* One of four servers takes a write at its home, which hangs; the others refuse, so the other write waits. Then the server
+ * is no more up: the other write goes home within a timeout. */
+static void none_takes_more(enum twochoice_server_state state)
+{
+    static unsigned char mem[1 << 18] __attribute__((aligned(64)));
+    const struct twochoice_write w[2] = {{0, 4096}, {1, 4096}};
+    struct twochoice_placement_config config;
+    struct twochoice_place_order o;
+    struct twochoice_message said, reply;
+    const uint64_t ns = 1;
+    uint64_t id;
+    memset(&config, 0, sizeof config);
+    config.servers = 4;
+    config.timeout_ns = TIMEOUT;
+    CHECK_EQ(twochoice_placement_init(&placement, mem, sizeof mem, &config), QOS_OK);
+    CHECK_EQ(twochoice_placement_begin(&placement, ns, w, 2, 0, &id), QOS_OK);
+    while (twochoice_placement_step(&placement, ns, &o), o.todo != TWOCHOICE_PLACE_WAIT) {
+        said = o.message;
+        said.type = o.server == 0 ? TWOCHOICE_ASK : TWOCHOICE_ANSWER;
+        said.state = o.server == 0 ? TWOCHOICE_UP : TWOCHOICE_FULL;
+        said.service_ns = TIMEOUT / 20;
+        if (o.todo == TWOCHOICE_PLACE_SEND)
+            CHECK(!twochoice_placement_heard(&placement, ns, &said, &reply));
+        else
+            CHECK_EQ(o.server, 0);
+    }
+    CHECK_EQ(twochoice_placement_set_server(&placement, 0, state), QOS_OK);
+    twochoice_placement_step(&placement, ns + TIMEOUT, &o);
+    CHECK_EQ(o.todo, state == TWOCHOICE_UP ? TWOCHOICE_PLACE_WAIT : TWOCHOICE_PLACE_BIND);
+    CHECK(state == TWOCHOICE_UP || (o.server == 1 && o.write == 1));
+}
+
 /* Server 3 says that it is slow, and has been idle for long; the other three are fast. Now and then a request does not
  * believe that. What server 3 gets then is not the write whose home it is: that could not be sent again. */
 static void not_believed(void)
@@ -769,6 +801,9 @@ int main(void)
     check_begin("twochoice_placement");
     waits_of_an_hour();
     not_believed();
+    none_takes_more(TWOCHOICE_UP);
+    none_takes_more(TWOCHOICE_FULL);
+    none_takes_more(TWOCHOICE_DOWN);
     declined_for_long();
     hangs_once_more();
     unasked(TWOCHOICE_TIME_MAX);
