@@ -104,7 +104,7 @@ static void reach_controllers(void)
     for (k = 0; k < LINKS_CONTROLLERS_MAX; k++)
         if (*placed[k] && !cluster_find(cluster.controller, cluster.controllers, placed[k])) {
             *placed[k] = 0;
-            links_reach(k, "", "");
+            (void)links_reach(k, "", "");
         }
     for (n = 0; n < cluster.controllers; n++) {
         const struct cluster_member *m = &cluster.controller[n];
@@ -115,7 +115,8 @@ static void reach_controllers(void)
         for (k = k == LINKS_CONTROLLERS_MAX ? 0 : k; *placed[k] && strcmp(placed[k], m->name) != 0; k++)
             ;
         snprintf(placed[k], sizeof placed[k], "%s", m->name);
-        links_reach(k, m->address, m->key);
+        if (!links_reach(k, m->address, m->key))
+            tool_warn("qos/config/controller/%s: %s is no address", m->name, m->address);
     }
 }
 

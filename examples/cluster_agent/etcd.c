@@ -92,11 +92,12 @@ static size_t received(char *data, size_t one, size_t bytes, void *arg)
 
 static void send_now(struct call *c)
 {
-    char line[600];
     c->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    if (e.token && c->kind != CALL_LOGIN) {
-        snprintf(line, sizeof line, "Authorization: %s", e.token);
+    if (e.token && c->kind != CALL_LOGIN) { /* a JSON Web Token may be of any length */
+        char *line = tool_alloc(strlen(e.token) + 20);
+        sprintf(line, "Authorization: %s", e.token);
         c->headers = curl_slist_append(c->headers, line);
+        free(line);
     }
     c->sent = true;
     (void)curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);

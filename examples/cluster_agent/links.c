@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -20,6 +21,7 @@
 #define HEAD_BYTES 8           /* tag and zero, little-endian */
 #define INBOX_BYTES (1u << 20) /* more than 4,096 buckets */
 #define LOOK_MESSAGES 64
+#define FILES_MIN 64u
 #define NAME_BYTES 255 /* of a connection, by ZMTP at most */
 
 struct parcel {
@@ -252,8 +254,11 @@ static void *open_socket(int type)
 
 static void open_links(uint32_t n)
 {
+    struct rlimit files;
     if (!zmq_has("curve"))
         tool_die(TOOL_FAILED, "this libzmq knows no CURVE");
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < FILES_MIN) /* libzmq would abort */
+        tool_die(TOOL_FAILED, "%u open files are too few: ulimit -n %u", (unsigned)files.rlim_cur, FILES_MIN);
     links = n;
     link_of = tool_alloc(n * sizeof *link_of);
     context = zmq_ctx_new();
@@ -266,12 +271,12 @@ void links_join(const char *public_key, const char *secret_key)
     snprintf(own_secret, sizeof own_secret, "%s", secret_key);
 }
 
-void links_reach(uint32_t k, const char *address, const char *key)
+bool links_reach(uint32_t k, const char *address, const char *key)
 {
     char wanted[sizeof reached[0]], url[LINKS_ADDRESS + 8];
     snprintf(wanted, sizeof wanted, "%s %s", address, key);
     if (strcmp(wanted, reached[k]) == 0)
-        return;
+        return true;
     memcpy(reached[k], wanted, sizeof wanted);
     if (dealer[k])
         zmq_close(dealer[k]);
@@ -279,14 +284,18 @@ void links_reach(uint32_t k, const char *address, const char *key)
     while (link_of[k].count)
         drop_oldest(&link_of[k]);
     if (!*address)
-        return;
+        return true;
     dealer[k] = open_socket(ZMQ_DEALER);
     set(dealer[k], ZMQ_IMMEDIATE, 1); /* nothing is queued for a link that is down */
     must(zmq_setsockopt(dealer[k], ZMQ_CURVE_PUBLICKEY, own_public, LINKS_KEY), "the node's public key");
     must(zmq_setsockopt(dealer[k], ZMQ_CURVE_SECRETKEY, own_secret, LINKS_KEY), "the node's secret key");
     must(zmq_setsockopt(dealer[k], ZMQ_CURVE_SERVERKEY, key, LINKS_KEY), "the controller's public key");
     snprintf(url, sizeof url, "tcp://%s", address);
-    must(zmq_connect(dealer[k], url), url);
+    if (zmq_connect(dealer[k], url) == 0)
+        return true;
+    zmq_close(dealer[k]);
+    dealer[k] = NULL;
+    return false;
 }
 
 void links_admit(uint32_t number, const char *key)

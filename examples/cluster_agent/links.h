@@ -27,9 +27,9 @@ struct links_mail {
 /* A controller: it listens at address:port. key "": this number is nobody's any more. */
 void links_serve(const char *address, const char *secret_key, uint32_t nodes);
 void links_admit(uint32_t number, const char *key);
-/* A node. address "": not this controller any more. */
+/* A node. address "": not this controller any more. false: this is no address. */
 void links_join(const char *public_key, const char *secret_key);
-void links_reach(uint32_t controller, const char *address, const char *key);
+bool links_reach(uint32_t controller, const char *address, const char *key);
 /* Copies; does not wait. Each direction of a link holds at most 8 messages; then the oldest is dropped. */
 void links_send(uint32_t to, int tag, const void *data, size_t bytes);
 bool links_take(struct links_mail *m); /* false: nothing has arrived */

@@ -26,7 +26,7 @@ uint64_t cluster_id(const char *name)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static bool good_name(const char *name)
+bool cluster_is_name(const char *name)
 {
     const size_t n = strlen(name);
     return n > 0 && n < CLUSTER_NAME &&
@@ -140,7 +140,7 @@ const struct cluster_member *cluster_find(const struct cluster_member *list, uin
 static const char *below(const char *key, const char *prefix)
 {
     const size_t n = strlen(prefix);
-    return strncmp(key, prefix, n) == 0 && good_name(key + n) ? key + n : NULL;
+    return strncmp(key, prefix, n) == 0 && cluster_is_name(key + n) ? key + n : NULL;
 }
 
 static void take_status(struct cluster_member *list, uint32_t count, const char *name, const char *value)

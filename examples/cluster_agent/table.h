@@ -70,6 +70,7 @@ struct cluster_options {
 void cluster_open(const struct cluster_options *options);
 /* Speaks with etcd. true: the table may have changed. Call it every few milliseconds. */
 bool cluster_step(uint64_t now_ns);
+bool cluster_is_name(const char *name);
 uint64_t cluster_id(const char *name);
 /* NULL: `out` is the contract; otherwise why the text is none. */
 const char *cluster_contract(const char *text, uint64_t period_ns, struct cluster_contract *out);

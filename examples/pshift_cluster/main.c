@@ -224,6 +224,8 @@ static void check(void)
 static int own_keys(void)
 {
     char key[LINKS_KEY];
+    if (!cluster_is_name(settings.cluster.name))
+        tool_die(TOOL_USAGE, "--name: up to %d letters, digits, '.', '_' and '-'", CLUSTER_NAME - 1);
     if (!plot_mkdir(settings.keys))
         tool_die(TOOL_FAILED, "%s: cannot be created", settings.keys);
     (void)links_make_keys(settings.keys, settings.cluster.name);

@@ -69,7 +69,8 @@ void zmq_open_node(void)
     links_join(public_key, secret_key);
     for (k = 0; k < n; k++) {
         links_read_key(public_key, settings.keys, name_of("controller", k + 1), "public");
-        links_reach(k, address[k], public_key);
+        if (!links_reach(k, address[k], public_key))
+            tool_die(TOOL_USAGE, "--controllers: %s is no address", address[k]);
     }
     transport = &zeromq;
 }

@@ -107,6 +107,13 @@ kills() {
     expect "a process of the server writes more tokens than there were" within_s 30 foreign # when its agent knows the tenant, too
     sleep 1
     expect "the agent goes on" kill -0 "${pid[a1]}"
+    etcdctl --command-timeout=30s put qos/config/controller/c9 "address=127.0.0.1:port,key=$(cat "$d/keys/c1.public")" >>"$d/log/etcd"
+    expect "a controller's address that is none is told" within_s 30 grep -q 'controller/c9: 127.0.0.1:port is no address' "$d/log/a1"
+    expect "and the agent goes on" kill -0 "${pid[a1]}"
+    etcdctl --command-timeout=30s del qos/config/controller/c9 >>"$d/log/etcd"
+    expect "with too few open files one says so" grep -q 'too few: ulimit -n' <<<"$( (ulimit -n 12; timeout 60 build/examples/cluster_agent \
+        --name n1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" --tokens "$d/tokens9") 2>&1)"
+    expect "keys are made in no other folder" grep -q -e '--name: ' <<<"$(build/examples/pshift_cluster keys --name ../x --keys "$d/keys" 2>&1)"
     if has mounts; then
         expect "an agent whose disk is full says so" grep -q 'No space left on device: make room' <<<"$(timeout 60 unshare -m bash -c \
             'mkdir "$1/full" && mount -t tmpfs -o size=64k tmpfs "$1/full" && exec build/examples/cluster_agent --tokens "$1/full/t" --cluster http://127.0.0.1:1 --name n9' - "$d" 2>&1)"
