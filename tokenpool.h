@@ -1656,10 +1656,9 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
         return;
     client->telling = TOKENPOOL_PRIV_TOLD;
     client->reported_kept = qos_min(client->writing >> 26 & TOKENPOOL_TOKENS_MAX, client->reservation);
+    client->phase = (uint8_t)tokenpool_priv_phase(client->writing); /* final no more, if it rises: it has S */
     if ((client->writing & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES)
         client->state = TOKENPOOL_PRIV_IN_RISE;
-    else
-        client->phase = (uint8_t)tokenpool_priv_phase(client->writing);
     tokenpool_client_priv_lease(client, client->declared);
 }
 
@@ -1673,8 +1672,8 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
     /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. */
     client->kept = qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client)));
     /* its report says that it rises: for an heir and the monitor K is all of R, and it is no sign of life */
-    if (qos_max(client->phase, tokenpool_client_priv_phase(client)) != TOKENPOOL_PRIV_EARLY ||
-        (client->head.flags & TOKENPOOL_GUARD) || client->reservation - client->kept > client->reservation / 32)
+    if (tokenpool_client_priv_phase(client) != TOKENPOOL_PRIV_EARLY || (client->head.flags & TOKENPOOL_GUARD) ||
+        client->reservation - client->kept > client->reservation / 32)
         tokenpool_client_priv_owe(client);
     tokenpool_client_priv_lease(client, client->reported_spent);
 }

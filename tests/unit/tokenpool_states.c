@@ -195,6 +195,7 @@ static void test_rest(void)
         answer();
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
     CHECK_EQ(rig_client(&a).kept, 1 + 10);
+    CHECK_EQ(storage[report / 8] >> 26 & TOKENPOOL_TOKENS_MAX, 1 + 10); /* others can have the rest */
 
     CHECK_CONTEXT("OPEN -> REST: no take for T; REST -> WATCH: another epoch");
     for (now += MS; now < 3 * S + 5 * MS; now += MS) {
@@ -218,6 +219,31 @@ static void test_rest(void)
     while (tokenpool_client_next(&a, now, 1, &op))
         answer();
     CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_OK);
+}
+
+/* Who rises after its final report has told S again: beyond X it reports first, or the next engine has that, too. */
+static void test_rise_at_the_end(void)
+{
+    const uint64_t report = tokenpool_storage_report(2, 0), full = UINT64_C(1) << 58;
+    uint64_t now;
+    base(0);
+    hold(0);
+    for (now = MS; (storage[report / 8] >> 52 & 15) != 8 && now < 3 * S; now += MS / 4) { /* final, rests */
+        rig_run(&monitor, now);
+        run(now);
+    }
+    now -= S / 2; /* its clock goes back */
+    CHECK_EQ(next(now), WATCH);
+    answer();
+    CHECK(takes_by(now, TOKENPOOL_COMPARE_SWAP, report));
+    answer();
+    CHECK(tokenpool_client_next(&a, now, 40, &op) && op.kind == TOKENPOOL_READ);
+    tokenpool_client_done(&a, full | (storage[TOKENPOOL_OFFSET_POOL / 8] & 0xfffff000u)); /* all of R */
+    CHECK(tokenpool_client_next(&a, now, 40, &op) && op.offset_bytes == report);
+    CHECK_EQ(tokenpool_client_take(&a, now, 11), QOS_EAGAIN);
+    CHECK_EQ(tokenpool_client_take(&a, now, 10), QOS_OK); /* X */
+    answer();
+    CHECK_EQ(tokenpool_client_take(&a, now, 30), QOS_OK);
 }
 
 /* From REST to ALONE: it takes what it may before it reports again. */
@@ -430,6 +456,7 @@ int main(void)
     check_begin("unit/tokenpool_states");
     test_engine();
     test_rest();
+    test_rise_at_the_end();
     test_alone();
     test_own_epochs();
     test_takeovers();
