@@ -17,9 +17,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define TABLE_BYTES_MAX (UINT64_C(1) << 46)
 
 struct shm_link {
     struct node_link link;
@@ -243,6 +246,14 @@ static void attend(const struct node_setup *s)
     }
 }
 
+/* It has so many bytes, and keeps them: who has the name may be a stranger. */
+static bool sealed(int fd, uint64_t bytes)
+{
+    const int seals = fcntl(fd, F_GET_SEALS);
+    struct stat st;
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &st) == 0 && (uint64_t)st.st_size == bytes;
+}
+
 static int attach_by_name(const char *name, uint32_t id)
 {
     struct node_setup *s = &node_options;
@@ -256,6 +267,7 @@ static int attach_by_name(const char *name, uint32_t id)
     } control;
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     struct timeval patience = {.tv_sec = 10};
+    struct tokenpool_config config;
     int fds[2];
     shm.data_node = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (shm.data_node < 0 || connect(shm.data_node, (struct sockaddr *)&a, size) != 0)
@@ -267,8 +279,8 @@ static int attach_by_name(const char *name, uint32_t id)
     in.refused[sizeof in.refused - 1] = 0;
     if (in.refused[0])
         tool_die(TOOL_FAILED, "--name %s: refused: %s", name, in.refused);
-    if (control.head.cmsg_type != SCM_RIGHTS || control.head.cmsg_len != CMSG_LEN(sizeof fds) ||
-        in.clients > NODE_CLIENTS_MAX)
+    if (m.msg_controllen == 0 || control.head.cmsg_type != SCM_RIGHTS ||
+        control.head.cmsg_len != CMSG_LEN(sizeof fds) || in.clients > NODE_CLIENTS_MAX)
         tool_die(TOOL_FAILED, "--name %s: the data node speaks another version", name);
     memcpy(fds, CMSG_DATA(&control.head), sizeof fds);
     shm.words_fd = fds[0];
@@ -278,6 +290,10 @@ static int attach_by_name(const char *name, uint32_t id)
     s->table_bytes = in.table_bytes;
     s->batch = in.batch;
     s->flags = in.flags;
+    config = node_config(s, 1000000);
+    if (tokenpool_config_error(&config) || s->table_bytes < NODE_RECORD || s->table_bytes > TABLE_BYTES_MAX ||
+        !sealed(fds[0], node_control(s)) || !sealed(fds[1], node_bytes(s) - node_control(s)))
+        tool_die(TOOL_FAILED, "--name %s: what the data node gives is no memory of one", name);
     if (!map_region(s, true))
         tool_die(TOOL_FAILED, "mapping the data node's memory: %s", strerror(errno));
     close(fds[0]);

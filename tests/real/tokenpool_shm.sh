@@ -151,6 +151,24 @@ soon grep -q silent "$out/silent.txt"
 refused "clients are 0 to 1" --name "$name-one" --id 2
 kill $silent
 ! wait $silent || { cat "$out/silent.txt"; exit 1; }
+# Who has the name may be a stranger, whose memory is not as long as it says, can shrink, or is none.
+/usr/bin/python3 -c "import fcntl, os, socket, struct
+door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+door.bind('\\0qoskit-tokenpool/$name-false')
+door.listen(9)
+for table, period, seal in (1 << 26, 300000000, 2), (0, 300000000, 2), (2 ** 64 - 1, 300000000, 2), (1 << 26, 0, 2), (1 << 26, 300000000, 0):
+    s, _ = door.accept()
+    fds = [os.memfd_create('false', os.MFD_ALLOW_SEALING) for _ in '12']
+    for fd in fds:
+        os.ftruncate(fd, 1 << (12 if seal else 26))
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seal)
+    socket.send_fds(s, [struct.pack('96sQQIIIxxxx', b'', period, table, 2, 0, 0)], fds)
+s, _ = door.accept()
+s.send(bytes(128))
+s.recv(9)" >"$out/false.txt" 2>&1 & mine="$mine $!"
+soon grep -q "@qoskit-tokenpool/$name-false\$" /proc/net/unix
+for _ in 1 2 3 4 5; do refused "no memory of one" --name "$name-false" --id 0; done
+refused "another version" --name "$name-false" --id 0
 client one 0
 first=$!
 client two 0
