@@ -1088,7 +1088,8 @@ QOS_PRIV bool tokenpool_client_priv_still(const struct tokenpool_client *client,
 /* Brings the counters up to date. */
 QOS_PRIV void tokenpool_client_priv_publish(struct tokenpool_client *client)
 {
-    uint64_t spent = tokenpool_client_priv_spent(client), borrowed = qos_sat_sub(spent, client->kept);
+    uint64_t spent = tokenpool_client_priv_spent(client);
+    uint64_t borrowed = qos_sat_sub(spent, qos_max(client->kept, client->carried));
     qos_counter_add(&client->counters.granted, qos_wrap_sub(spent, client->published)); /* put_back may lower it */
     qos_counter_add(&client->counters.borrowed, qos_wrap_sub(borrowed, client->published_borrowed));
     qos_counter_add(&client->owed, qos_wrap_sub(client->debt, qos_counter_read(&client->owed)));
@@ -1510,7 +1511,7 @@ QOS_PRIV void tokenpool_client_priv_begin(struct tokenpool_client *client)
     client->slack = qos_min(client->slack, client->reservation);
     client->allowance = client->held = client->locked = 0;
     client->debt = client->published = spent;
-    client->published_borrowed = qos_sat_sub(spent, kept);
+    client->published_borrowed = 0;
     client->phase = TOKENPOOL_PRIV_EARLY;
     client->begin_ns = client->now_ns;
     client->idle_ns = client->waited_ns = client->away_ns = client->last_done = 0;
@@ -1669,8 +1670,10 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
     uint64_t left = tokenpool_word_epoch(level) == client->epoch ? level >> 32 : 0;
     uint64_t part = (client->reservation * left + TOKENPOOL_PRIV_FULL - 1) / TOKENPOOL_PRIV_FULL; /* below 2^58 */
     client->state = TOKENPOOL_PRIV_IN_HOLD;
-    /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. */
-    client->kept = qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client)));
+    /* What is spent stays K: by a former engine that rose, or before the monitor cleared the report of an old epoch. A
+     * debt of before is not: what the level took does not pay it, or the next engine had what others have. */
+    client->kept =
+        qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client) - client->owing));
     /* its report says that it rises: for an heir and the monitor K is all of R, and it is no sign of life */
     if (tokenpool_client_priv_phase(client) != TOKENPOOL_PRIV_EARLY || (client->head.flags & TOKENPOOL_GUARD) ||
         client->reservation - client->kept > client->reservation / 32)

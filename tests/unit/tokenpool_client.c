@@ -929,6 +929,36 @@ static void test_forced_before(void)
     CHECK_LE(s.granted, 5);
 }
 
+/* A debt, then rest: what the level took of R does not pay it. Nor has the next engine what others got since. */
+static void test_debt_at_rest(void)
+{
+    struct tokenpool_client a, b, heir;
+    uint64_t now, took = 0;
+    rig_config(2, 10, 2000, 0);
+    rig_init();
+    rig_join(0, 1000, 0);
+    rig_join(1, 0, 0);
+    rig_engine(&a, 0);
+    rig_engine(&b, 1);
+    rig_run(&monitor, 0);
+    while (tokenpool_client_take(&a, MS, 1) == QOS_OK)
+        ;
+    CHECK_EQ(tokenpool_client_force(&a, MS, 990), QOS_OK);
+    for (now = S; now < S + S / 10 * 9; now += S / 1024) {
+        rig_run(&monitor, now);
+        tokenpool_client_run(&a, now, 0);
+        while (tokenpool_client_take(&b, now, 1) == QOS_OK)
+            took++;
+    }
+    CHECK_GE(took, 1700);
+    CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_EAGAIN);
+    tokenpool_client_run(&a, now, 1);
+    CHECK_EQ(tokenpool_client_attach(&heir, 0, 0, storage, sizeof storage), QOS_OK);
+    while (tokenpool_client_take(&heir, now, 1) == QOS_OK)
+        took++;
+    CHECK_LE(took, 2000);
+}
+
 /* A debt that is never paid is in no period's report again: the monitor counts each forced I/O once, of an engine that comes
  * too seldom for a report at the end. */
 static void test_debt_is_counted_once(void)
@@ -1266,6 +1296,7 @@ int main(void)
     test_cleared_report();
     test_lost_opening();
     test_forced_before();
+    test_debt_at_rest();
     test_debt_is_counted_once();
     test_step_back();
     test_step_back_in_a_read();

@@ -484,6 +484,8 @@ static void x_judge_potential(void)
             kept = x_sub(kept, x_sub(word & X_MASK, e->of[i].spent));
         if (g && g->info.running && g->info.epoch == e->epoch)
             kept = min_of(kept, x_sub(g->info.kept, x_sub(g->spent, e->of[i].spent)));
+        if (!g || g->had_ns >= x.begun_ns || !g->info.running) /* of a former engine: S may be of a debt */
+            kept = x_sub(kept, min_of(x_sub(kept, left), e->of[i].forced));
         sum += kept;
     }
     /* behind a transport, who rests forces what the monitor may have given to others: a debt */
