@@ -2925,10 +2925,11 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *   the limit: the fall is taken back, and so many tokens are no sign for some time (their owner may lie, or the guard
  *   leaves a node idle). If U falls by less, I/Os of the period before may have taken their part; if by what was kept,
  *   that may be chance. So if U is lower by a fifth, and Omega stays, the fall is judged once more, a period later, by
- *   a fifth. What is below the I/Os that complete after the last reports is chance. If U does not rise by more than
- *   that, and by an eighth of what was taken back, and more is left, it was in vain: the node becomes slower all the
- *   time. The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth after
- *   which tokens are left doubles the time to the next one, up to 8 periods.
+ *   a fifth. With the guard U counts less what is left to who was at the node and wants more: what the others lose to
+ *   it is no sign. What is below the I/Os that complete after the last reports is chance. If U does not rise by more
+ *   than that, and by an eighth of what was taken back, and more is left, it was in vain: the node becomes slower all
+ *   the time. The next fall is not taken back; after two in vain in a row the next two are not, up to four. A growth
+ *   after which tokens are left doubles the time to the next one, up to 8 periods.
  *
  *   What one client says lowers the estimate by at most its reservation, as it may lie: it may confirm one lie by the
  *   next. `without` is what the estimate would be if the client that left most had used all it was issued: it falls by
@@ -2981,7 +2982,7 @@ QOS_PRIV void tokenpool_monitor_priv_grow(struct tokenpool_monitor *monitor, uin
 
 /* The node was slower than Omega. */
 QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uint64_t used, uint64_t known,
-                                          uint64_t left, uint64_t within)
+                                          uint64_t left, uint64_t within, uint64_t behind)
 {
     uint64_t omega = monitor->info.capacity;
     if (known < monitor->capacity_next / 10 * 9) /* older records do not apply */
@@ -2994,7 +2995,7 @@ QOS_PRIV void tokenpool_monitor_priv_fall(struct tokenpool_monitor *monitor, uin
         monitor->trusted--;
     } else if (monitor->capacity_next + within / 4 < omega) {
         monitor->trial = TOKENPOOL_PRIV_FELL;
-        monitor->tried = used + monitor->unwanted;
+        monitor->tried = qos_sat_sub(used + monitor->unwanted, behind);
         monitor->fallen = omega - monitor->capacity_next;
     }
 }
@@ -3023,6 +3024,8 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     const uint8_t trial = monitor->trial;
     uint64_t before = trial == TOKENPOOL_PRIV_FELL || trial == TOKENPOOL_PRIV_AGAIN ? monitor->tried : 0;
     uint64_t left = monitor->late;
+    /* The guard leaves a node idle for the sake of who is behind: a fall is judged by what both get. */
+    uint64_t behind = config->flags & TOKENPOOL_GUARD ? monitor->late : 0;
     /* The last reports come up to final_ns before the end: what is served after them is not left. */
     uint64_t final =
         qos_mul_div_ceil(omega, tokenpool_priv_final_ns(config->check_ns, config->period_ns), config->period_ns);
@@ -3055,9 +3058,9 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
     if (monitor->since > 4)
         monitor->vain = 0;
     monitor->excused -= (monitor->excused + 63) / 64; /* tried again after some periods */
-    lower = qos_sat_sub(before, known + monitor->unwanted);
+    lower = qos_sat_sub(before, qos_sat_sub(known + monitor->unwanted, behind));
     back = lower > (trial == TOKENPOOL_PRIV_AGAIN ? some : qos_max(monitor->fallen * 2 / 5, about));
-    again = trial == TOKENPOOL_PRIV_FELL && known + some < before;
+    again = trial == TOKENPOOL_PRIV_FELL && qos_sat_sub(known, behind) + some < before;
     doubt = trial == TOKENPOOL_PRIV_FELL && lower > some;
     monitor->trial = TOKENPOOL_PRIV_STILL;
     if (back) {
@@ -3066,7 +3069,7 @@ QOS_PRIV void tokenpool_monitor_priv_estimate(struct tokenpool_monitor *monitor,
         monitor->trial = TOKENPOOL_PRIV_BACK;
         monitor->tried = used;
     } else if (unmet && known && known < omega + within && !doubt) {
-        tokenpool_monitor_priv_fall(monitor, used, known, left, within);
+        tokenpool_monitor_priv_fall(monitor, used, known, left, within, behind);
     } else if (monitor->waiting && !unmet && monitor->since > monitor->gap &&
                (qos_sat_add(omega < config->capacity ? known : used, qos_max(within, 2 * about)) >= omega ||
                 omega <= monitor->info.reserved)) {

@@ -366,6 +366,20 @@ static void test_moves(void)
     }
 }
 
+/* The guard leaves a node idle for the sake of who is behind: a fall after which it is not, at the others' cost, stays. */
+static void test_behind(void)
+{
+    unsigned k;
+    for (k = 0; k < 4; k++) {
+        bool guard = k % 2, behind = k / 2;
+        CHECK_CONTEXT("case %u", k);
+        base(0, 0, 1, guard ? TOKENPOOL_GUARD : 0);
+        CHECK_EQ(after(50, QUEUE, 800, WAITED), 850);
+        CHECK_EQ(behind ? after(50, QUEUE, 650, WAITED) : after(200, WAITED, 550, WAITED),
+                 guard && !behind ? 850 : 1000);
+    }
+}
+
 static void test_alerts(void)
 {
     unsigned i;
@@ -406,6 +420,7 @@ int main(void)
     test_unwanted();
     test_trial();
     test_moves();
+    test_behind();
     for (i = 0; i < qos_max(check_scaled(80), 10); i++)
         test_liar(i / 2, i % 2 ? TOKENPOOL_GUARD : 0);
     for (unsigned every = 1; every <= 2; every++) {
