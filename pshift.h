@@ -3087,11 +3087,12 @@ QOS_API enum qos_status pshift_scheduler_info(const struct pshift_scheduler *sch
  *      capacity = service of the last interval, extended to the end of the period
  *   A report between two measures takes off what was served since. As a period begins, both are extended anew, to what
  *   is left of it when its first grant comes.
- *   Where some arrived, and some waited while three quarters of that service was granted, the arrivals count twice, as
- *   far as the capacity goes: a closed loop, which sends as it is served, would take more, and its arrivals show only
- *   what it was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not
+ *   Where some arrived, and some waited while three quarters of that service was granted, the arrivals count 16 times,
+ *   as far as the capacity goes: a closed loop, which sends as it is served, would take more, and its arrivals show
+ *   only what it was given. (Not all of it: before a device that holds some requests a queue is empty now and then. Not
  *   half: then those that come anyhow are often taken for one. Not all of the capacity: those that come anyhow wait,
- *   too, where others go first, and would be planned where they are few.)
+ *   too, where others go first, and would be planned where they are few. Not twice: a loop that begins under a limit
+ *   would then need several intervals, as its tokens would only double in each.)
  */
 
 #define PSHIFT_PRIV_OPEN 1u
@@ -3371,8 +3372,8 @@ QOS_PRIV void pshift_priv_agent_demand(struct pshift_agent *agent, uint32_t q)
     const uint64_t arrivals = pshift_priv_extend(s->recent, agent->interval_ns, agent->left_ns);
     s->expected = qos_sat_add(queue->pending, arrivals);
     if (s->flags & PSHIFT_PRIV_LOOP)
-        s->expected =
-            qos_max(s->expected, qos_min(qos_sat_add(s->expected, arrivals), pshift_priv_agent_capacity(agent)));
+        s->expected = qos_max(s->expected, qos_min(qos_sat_add(queue->pending, qos_sat_mul(arrivals, 16)),
+                                                   pshift_priv_agent_capacity(agent)));
     s->expected = qos_sat_add(s->expected, qos_sat_add(pshift_priv_paid(queue) - s->base, queue->debt));
 }
 

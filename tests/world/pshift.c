@@ -1928,8 +1928,8 @@ static void one_leave(struct tenant *x)
 }
 
 /* Promise `demand`: the total that is known after the reports is what was paid, waits, or is owed, and arrivals at the last
- * interval's rate until the period ends; of who sends, and waited while three quarters of the requests were served, twice as
- * many, or all that the server does until then, if that is less but more than they are. */
+ * interval's rate until the period ends; of who sends, and waited while three quarters of the requests were served, 16
+ * times as many, or all that the server does until then, if that is less but more than they are. */
 static void one_measure(void)
 {
     const uint64_t took = run.now - one.measured_ns, left = one_left();
@@ -1941,8 +1941,8 @@ static void one_measure(void)
     for (i = 0; i < one.tenants; i++) {
         struct tenant *x = &tenant[i];
         const double to_end = (double)left / (double)took, comes = (double)x->has.pending + (double)x->arrived * to_end;
-        const double twice = comes + (double)x->arrived * to_end, all = (double)one.served * to_end;
-        const double loop = x->arrived && x->empty * 4 <= one.served ? twice < all ? twice : all : 0;
+        const double more = comes + 15 * (double)x->arrived * to_end, all = (double)one.served * to_end;
+        const double loop = x->arrived && x->empty * 4 <= one.served ? more < all ? more : all : 0;
         const double want = (double)(x->paid + x->has.debt) + (comes > loop ? comes : loop);
         if (x->open && x->opened < one.measured_ns && !WORLD_V02 &&
             ((double)x->known > want * 1.01 + 2 || (double)x->known < want * 0.99 - 2))
