@@ -607,6 +607,7 @@ enum htb_priv_move { HTB_PRIV_CUT = 0, HTB_PRIV_CLIMBED = 1, HTB_PRIV_WIDENED = 
 struct htb_priv_flight {
     uint64_t now_ns, bound_ns, min_ns, max_ns; /* device time in flight; its bound now, and what that may be */
     uint64_t lends_ns;                         /* of now_ns, what the root lent */
+    uint64_t before_ns;                        /* what was in flight as it last lent, and has not left since */
     uint64_t knee_ns;                          /* what the throughput needs */
     uint16_t narrow;                           /* what the late classes need: the least of theirs */
     uint16_t part;                             /* what the root lends has of the bound, of HTB_PRIV_WHOLE; logarithm */
@@ -614,16 +615,16 @@ struct htb_priv_flight {
     bool up, searching, full;       /* direction of the trial; look for the knee; a request had to wait for room */
     bool waits;                     /* one does now */
     bool later;                     /* the latest completion came later than the one before */
-    uint32_t step;                  /* the bound changes by 1 + 2^-step */
-    uint32_t times;                 /* different times of completions in this look */
-    uint32_t longer;                /* looks are 4^longer times as long, as the demand or the device varies */
-    uint32_t by;                    /* class that the bound is narrowed for; QOS_NONE */
-    uint32_t had;                   /* requests that are at the device still since the last gap that may be a pause */
     bool failed;                    /* the other direction, at this step */
     bool known;                     /* what narrowing costs: a wider knee was tried in vain */
     bool hurts;                     /* the trial delays own tokens */
     bool draining;                  /* more is in flight than a bound that was narrowed */
     bool alone;                     /* one class has the device for itself */
+    uint32_t step;                  /* the bound changes by 1 + 2^-step */
+    uint32_t times;                 /* different times of completions in this look */
+    uint32_t longer;                /* looks are 4^longer times as long, as the demand or the device varies */
+    uint32_t by;                    /* class that the bound is narrowed for; QOS_NONE */
+    uint32_t had;                   /* requests that are at the device still since the last gap that may be a pause */
     uint64_t base_ns;               /* the knee while another one is tried */
     uint64_t look_speed;            /* the best of the looks at the knee, of late */
     uint64_t wide_ns, wide_done_ns; /* time at the knee, of late, and what was completed in it */
@@ -631,9 +632,10 @@ struct htb_priv_flight {
     uint64_t speed[3];              /* by phase: device time completed in 2^20 ns */
     uint64_t settled_speed, probe_ns, hold_ns; /* when the knee was found; the next search; its pause */
     uint64_t settle_ns, changed_ns;            /* device time that the old bound let in; when it changed */
-    uint64_t stay, filling_ns; /* time at the device * device time / 2^10, of this look; of looks that began again */
-    uint64_t base_stay;        /* htb_priv_stay of the look at the knee */
-    uint64_t waited, on_end;   /* complete while others wait: in this look; on end, at the knee */
+    uint64_t stay, held, filling_ns; /* of this look, / 2^10: time at the device * device time of what is complete; time
+                                      * * device time in flight; device time complete in looks that began again */
+    uint64_t base_stay;              /* htb_priv_stay of the look at the knee */
+    uint64_t waited, on_end;         /* complete while others wait: in this look; on end, at the knee */
     uint32_t waits_of[3], found_waits;      /* of 64 requests, so many did: by phase; when the knee was judged */
     uint64_t n, done_ns, begun_ns, most_ns; /* of this look: requests, device time, begin (active); most in flight */
     uint64_t active_ns, last_ns, gap_ns,
@@ -717,10 +719,12 @@ struct htb {
     bool root_ready; /* the root's tokens pass the next request of its ring */
     uint8_t half;    /* 1: buckets hold two bursts, the threshold is one; 0: see request_max_tokens */
     uint32_t notice; /* the last of a list of expired classes that htb_expired has not returned; QOS_NONE: none */
-    uint64_t own_expiry_ns; /* no class in the heap of own tokens expires before */
-    uint64_t root_wake_ns;  /* when root_ready becomes true; QOS_NEVER: no request waits for it */
-    uint64_t now_ns;        /* the latest time seen */
-    uint64_t tag_offset;    /* the clock of the own tags is now_ns less this */
+    uint64_t own_expiry_ns;        /* no class in the heap of own tokens expires before */
+    uint64_t root_wake_ns;         /* when root_ready becomes true; QOS_NEVER: no request waits for it */
+    struct htb_request *root_next; /* the next request of its ring; NULL: none */
+    uint64_t root_next_ns;         /* its device time in flight */
+    uint64_t now_ns;               /* the latest time seen */
+    uint64_t tag_offset;           /* the clock of the own tags is now_ns less this */
     uint64_t lag_ns, request_max_tokens, queued;
     uint64_t granted; /* as in the rings, to all classes (wraps) */
     struct htb_priv_dispatch dispatch;
@@ -1456,6 +1460,12 @@ QOS_PRIV uint64_t htb_priv_device_ns(const struct htb *tree, const uint64_t *n)
     return longest;
 }
 
+/* Device time in flight of a request. */
+QOS_PRIV uint64_t htb_priv_flight_ns(const struct htb *tree, const struct htb_request *r)
+{
+    return tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
+}
+
 /* Borrowing: what a request of n tokens costs in the rings. One resource: tokens; several: time that it takes the root,
  * in ns, the longest over the resources. At least 1, at most 2^42. */
 QOS_PRIV uint64_t htb_priv_ring_cost(const struct htb *tree, const uint64_t *n)
@@ -1601,13 +1611,16 @@ QOS_PRIV bool htb_priv_place(struct htb *tree, uint32_t id, uint64_t now_ns)
 QOS_PRIV void htb_priv_place_root(struct htb *tree, uint64_t now_ns)
 {
     const uint64_t at_ns = qos_min(now_ns, QOS_NEVER - 1);
-    tree->root_ready = tree->cls[tree->classes].u.group.first != QOS_NONE; /* who is in a ring has a request */
+    tree->root_next = htb_priv_next_request(tree, tree->classes);
+    tree->root_ready = tree->root_next != NULL;
     tree->root_wake_ns = QOS_NEVER;
-    if (!tree->root_ready || tree->bound == HTB_BY_FLIGHT)
+    if (!tree->root_ready)
+        return;
+    tree->root_next_ns = htb_priv_flight_ns(tree, tree->root_next);
+    if (tree->bound == HTB_BY_FLIGHT)
         return;
     htb_priv_refill(tree, tree->classes, now_ns);
-    tree->root_wake_ns =
-        htb_priv_ready_ns(tree, tree->classes, false, htb_priv_next_request(tree, tree->classes)->tokens, 0, at_ns);
+    tree->root_wake_ns = htb_priv_ready_ns(tree, tree->classes, false, tree->root_next->tokens, 0, at_ns);
     tree->root_ready = tree->root_wake_ns == at_ns;
     if (tree->root_ready)
         tree->root_wake_ns = QOS_NEVER;
@@ -1873,8 +1886,9 @@ QOS_PRIV void htb_priv_slot_add(struct htb *tree, struct htb_request *r)
  * payer upwards, the rings below the payer. If a node on the way has own tokens, that node pays. */
 QOS_PRIV struct htb_request *htb_priv_serve(struct htb *tree, uint32_t payer, uint64_t now_ns)
 {
-    uint32_t id = htb_priv_turn(tree, payer), at;
-    struct htb_request *r = tree->cls[id].u.leaf.tail->next;
+    struct htb_request *r = payer == tree->classes ? tree->root_next : htb_priv_next_request(tree, payer);
+    uint32_t id = r->slot, at;
+    QOS_ASSERT(r == htb_priv_next_request(tree, payer));
     for (at = id; at != payer && !(tree->node[at].flags & HTB_PRIV_OWN);)
         at = tree->node[at].parent;
     payer = at;
@@ -1901,17 +1915,24 @@ QOS_PRIV uint64_t htb_priv_counts_ns(const struct htb *tree)
     return tree->joined.lease ? tree->flight.lends_ns : tree->flight.now_ns;
 }
 
-/* Room below the bound. In trees that have joined own tokens have as much beside it, up to the knee: what is narrowed
- * in all trees must not keep those out that it is for, and these no borrowers. What the root lends has a part of it. */
+/* Room below the bound. What the root lends has to fit there: a small request with own tokens finds room that a larger
+ * one must not take, and a full device gets no further one. It goes also if nothing is in flight, or all that was when
+ * the root last lent has left: beside own tokens a large one might never fit. In trees that have joined own tokens have
+ * as much beside it, up to the knee: what is narrowed in all trees must not keep those out that it is for, and these no
+ * borrowers. What the root lends has a part of it. */
 QOS_PRIV uint64_t htb_priv_room(const struct htb *tree, uint32_t payer)
 {
     const struct htb_priv_flight *f = &tree->flight;
-    uint64_t bound_ns = f->bound_ns;
+    const uint64_t counts_ns = htb_priv_counts_ns(tree);
+    uint64_t bound_ns = f->bound_ns, room_ns;
     if (QOS_UNLIKELY(tree->joined.lease != NULL) && payer < tree->classes)
         return qos_sat_sub(qos_max(bound_ns, f->knee_ns), f->now_ns - f->lends_ns);
     if (QOS_UNLIKELY(f->part != HTB_PRIV_EVEN) && bound_ns != QOS_UNLIMITED)
         bound_ns = qos_max(htb_priv_part_of(htb_priv_exp2(f->part), bound_ns), 1);
-    return qos_sat_sub(bound_ns, htb_priv_counts_ns(tree));
+    room_ns = qos_sat_sub(bound_ns, counts_ns);
+    if (payer != tree->classes || tree->root_next_ns <= room_ns)
+        return room_ns;
+    return counts_ns == 0 || f->before_ns == 0 ? room_ns : 0;
 }
 
 /* Who pays next: the node with own tokens whose finish tag is least, or else the root for its ring; QOS_NONE if none.
@@ -2010,8 +2031,8 @@ QOS_PRIV bool htb_priv_has_place(const struct htb *tree)
     return tree->dispatch.waiting + tree->dispatch.at_device < tree->set.dispatch_max;
 }
 
-/* When there is room at the device for the next request: by flight, while what is in flight is below the bound, or
- * when all of that may hang. A gate request is taken to be there for the time of its tokens; an idle device does not
+/* When there is room at the device for the next request: by flight, as htb_priv_room says, or when all of what is in
+ * flight may hang. A gate request is taken to be there for the time of its tokens; an idle device does not
  * wait for that. QOS_NEVER: a request must complete first. */
 QOS_PRIV uint64_t htb_priv_room_ns(const struct htb *tree, uint32_t payer)
 {
@@ -2034,7 +2055,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
     do {
         uint32_t payer = htb_priv_servable(tree);
         struct htb_request *r;
-        const uint64_t room_ns = htb_priv_room_ns(tree, payer);
+        const uint64_t room_ns = htb_priv_room_ns(tree, payer), lent_ns = tree->root_next_ns;
         if (room_ns > qos_min(now_ns, QOS_NEVER - 1) ||
             (room_ns != 0 && !htb_priv_may_go_beyond(&tree->flight, now_ns))) { /* what never comes is later */
             tree->flight.waits = payer != QOS_NONE;
@@ -2048,7 +2069,7 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
         if (htb_priv_is_over(tree, payer, now_ns))
             break;
         r = htb_priv_serve(tree, payer, now_ns);
-        r->flight_ns = tree->bound == HTB_BY_FLIGHT ? htb_priv_device_ns(tree, r->tokens) : 0;
+        r->flight_ns = payer == tree->classes ? lent_ns : htb_priv_flight_ns(tree, r);
         if (QOS_LIKELY(room_ns == 0))
             tree->flight.moved_ns = now_ns;
         else
@@ -2063,6 +2084,8 @@ QOS_PRIV_NOINLINE struct htb_request *htb_priv_fill(struct htb *tree, uint64_t n
         r->sent_ns = now_ns;
         tree->flight.now_ns += r->flight_ns;
         tree->flight.lends_ns += r->payer == QOS_NONE ? r->flight_ns : 0;
+        if (payer == tree->classes)
+            tree->flight.before_ns = tree->flight.now_ns;
         tree->flight.most_ns = qos_max(tree->flight.most_ns, tree->flight.now_ns);
         htb_priv_slot_add(tree, r);
     } while (tree->queued != 0 && htb_priv_has_place(tree));
@@ -2118,7 +2141,7 @@ QOS_API uint64_t htb_dispatch_next_ns(struct htb *tree, uint64_t now_ns)
     own = htb_priv_heap_min_id(&tree->own);
     if (own != QOS_NONE && (tree->node[own].flags & HTB_PRIV_EXPIRES)) /* then the turn is another's */
         event_ns = qos_min(event_ns, tree->cls[own].u.leaf.expires_ns);
-    if (!tree->joined.lease) /* there own tokens may have room */
+    if (!tree->joined.lease && htb_priv_room(tree, QOS_NONE) == 0) /* else own tokens may have room */
         event_ns = qos_max(event_ns, beyond_ns);
     return qos_max(event_ns, given_ns);
 }
@@ -2161,6 +2184,7 @@ QOS_PRIV void htb_priv_leave(struct htb *tree, struct htb_request *r, const uint
     if (r->generation == tree->cls[r->paid_by].generation && --tree->cls[r->paid_by].u.leaf.outstanding == 0)
         htb_priv_rest(tree, r->paid_by);
     tree->flight.now_ns -= r->flight_ns - hung_ns;
+    tree->flight.before_ns = qos_sat_sub(tree->flight.before_ns, r->flight_ns - hung_ns);
     if (r->payer == QOS_NONE)
         tree->flight.lends_ns = qos_sat_sub(tree->flight.lends_ns, r->flight_ns - hung_ns);
     tree->flight.lends_ns = qos_min(tree->flight.lends_ns, tree->flight.now_ns);
@@ -2238,8 +2262,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
 /* ==== chapter: flight ==============================================================================================
  *
  * HTB_BY_FLIGHT: the whole device in use. The configured rate of the root counts in admission only. The next request
- * goes, with or without tokens of the root, while the device time in flight is below a bound. That time is the cost, at
- * the root's rates, of what is dispatched and not completed. Own tokens still go first, and limits still hold.
+ * goes, with or without tokens of the root, while the device time in flight is below a bound. What the root lends has
+ * to fit there, or all that was in flight when it last lent has to be complete. That time is the cost, at the root's
+ * rates, of what is dispatched and not completed. Own tokens still go first, and limits still hold.
  *
  *     in flight   |=========|=====|== bound              too little: the device has gaps
  *                                                        too much: a request waits long inside the device, and a class
@@ -2336,8 +2361,8 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *             of these is complete first, the device works, and what was there before hangs: it counts no more,
  *             neither in flight nor as evidence. Its class pays for it and sees its latency when it is complete
  *
- * A bound below one request lets one go: where that is larger than twice the bound, or all are larger than the bound in
- * the mean, trials begin from two of it.
+ * A bound below one request lets one go, one below two in the mean one at a time: trials begin from two of it then, as
+ * where one is larger than twice the bound.
  * Limits of the method: loads that go on and off in tens of ms blur the looks; of HTB_PRIV_LATE_MAX - 1 late classes at
  * once the others are seen later.
  *
@@ -2436,7 +2461,7 @@ QOS_PRIV void htb_priv_look_begin(struct htb *tree, uint64_t knee_ns)
     f->knee_ns = knee_ns;
     htb_priv_bind(tree);
     f->begun_ns = f->active_ns;
-    f->n = f->done_ns = f->most_ns = f->stay = 0;
+    f->n = f->done_ns = f->most_ns = f->stay = f->held = 0;
     f->waited = f->times = 0;
     f->full = false;
 }
@@ -2450,10 +2475,16 @@ QOS_PRIV void htb_priv_break_off(struct htb *tree)
     htb_priv_look_begin(tree, knee_ns);
 }
 
-/* What fills a bound: if one request is larger, or all are in the mean, that. */
+/* What fills a bound: if one request is larger than twice the bound, or all than half of it in the mean, that. */
 QOS_PRIV uint64_t htb_priv_filled(const struct htb_priv_flight *f, uint64_t bound_ns)
 {
-    return f->most_ns / 2 > bound_ns || f->done_ns / qos_max(f->n, 1) >= bound_ns ? f->most_ns : bound_ns;
+    return f->most_ns / 2 > bound_ns || f->done_ns / qos_max(f->n, 1) > bound_ns / 2 ? f->most_ns : bound_ns;
+}
+
+/* What is in flight under a bound, if requests wait: the next one may not fit. */
+QOS_PRIV uint64_t htb_priv_less_one(const struct htb_priv_flight *f, uint64_t bound_ns)
+{
+    return qos_sat_sub(bound_ns, f->done_ns / qos_max(f->n, 1));
 }
 
 /* The least that is tried: what a late caller needs. */
@@ -2481,7 +2512,7 @@ QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
     bound_ns = htb_priv_filled(f, f->knee_ns);
     if (bound_ns != f->knee_ns) /* one alone: a disk gains nothing by a second one, much by a choice */
         bound_ns *= 2;
-    bound_ns = qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + 1);
+    bound_ns = qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + f->done_ns / qos_max(f->n, 1));
     if (htb_priv_log2(bound_ns) > f->narrow) {
         bound_ns = htb_priv_exp2(f->narrow);
         if (bound_ns < f->knee_ns + f->knee_ns / 32)
@@ -2725,15 +2756,14 @@ QOS_PRIV bool htb_priv_doubled(const struct htb_priv_flight *f)
             (f->active_ns - f->begun_ns > HTB_PRIV_LOOK_NS / 2 && stays));
 }
 
-/* Was what completes in this look, and no less than at the knee does, there for less than what is in flight, by more
- * than an eighth? It begins again. (Where requests hang it is less.) */
+/* Was what completes in this look there for less than what is in flight? By more than an eighth, and than the ends of
+ * a look differ by chance: a quarter of the bound, for its mean stay. Then it begins again. */
 QOS_PRIV bool htb_priv_is_filling(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
-    const uint64_t usual = qos_sat_mul(qos_min(f->bound_ns, f->most_ns) >> 10, f->active_ns - f->begun_ns);
+    const uint64_t ends = qos_sat_mul(htb_priv_stay(f), f->bound_ns >> 12);
     if (f->phase != HTB_PRIV_TRIAL || !f->up || f->hurts || !htb_priv_is_deep(tree) ||
-        f->filling_ns > qos_sat_mul(64, f->bound_ns) || f->stay >= usual - usual / 8 ||
-        htb_priv_speed(f) < f->speed[HTB_PRIV_BASE])
+        f->filling_ns > qos_sat_mul(64, f->bound_ns) || qos_sat_add(f->stay, ends) >= f->held - f->held / 8)
         return false;
     f->filling_ns = qos_sat_add(f->filling_ns, f->done_ns);
     f->longer += f->longer < 3;
@@ -2831,6 +2861,7 @@ QOS_PRIV void htb_priv_run_clock(struct htb *tree, const struct htb_request *r, 
         f->stalled_ns = 0;
     }
     f->active_ns += pause ? most_ns : gap_ns;
+    f->held = qos_sat_add(f->held, qos_sat_mul(f->now_ns >> 10, gap_ns));
     f->later = now_ns != f->completed_ns;
     f->completed_ns = now_ns;
     if (r->sent_ns >= f->pause_end_ns) {
@@ -2984,10 +3015,10 @@ QOS_PRIV uint64_t htb_priv_speed_since(const struct htb_priv_flight *f, const st
                              qos_max(f->active_ns - c->begun_ns, 1));
 }
 
-/* Has its bound let one request go at a time for 3.2 s? */
+/* Does its bound let one request go at a time, 3.2 s after it began to narrow? */
 QOS_PRIV bool htb_priv_lets_one_go(const struct htb_priv_flight *f, const struct htb_priv_late *c)
 {
-    return f->active_ns - c->begun_ns > 32 * HTB_PRIV_LOOK_NS && htb_priv_exp2(c->bound) <= f->cost_ns / 64;
+    return f->active_ns - c->begun_ns > 32 * HTB_PRIV_LOOK_NS && htb_priv_exp2(c->bound) < f->cost_ns / 32;
 }
 
 /* A class that had no requests is not behind. */
@@ -3219,7 +3250,7 @@ QOS_PRIV void htb_priv_look_alone(struct htb *tree, uint64_t now_ns)
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t took_ns = f->active_ns - f->begun_ns, speed = htb_priv_speed(f);
     const uint64_t bound_ns = qos_max(f->knee_ns, f->lone_ns),
-                   usual_ns = qos_max(f->knee_ns, qos_min(bound_ns, f->most_ns));
+                   usual_ns = htb_priv_less_one(f, qos_max(f->knee_ns, qos_min(bound_ns, f->most_ns)));
     const uint64_t before = qos_default(f->lone_speed, f->speed[HTB_PRIV_BASE]);
     const bool fell = speed < before / 2, again = f->phase == HTB_PRIV_AGAIN;
     if (!htb_priv_may_end(f) || f->n < (took_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||

@@ -152,7 +152,7 @@ static void in_time(uint64_t latency_ns, bool ends)
     reserve(&w, 2, 0, 0, 0, 0);
     for (i = 0; i < 201; i++)
         submit(&w, i, i == 0 ? 1 : 2, 100, 0, 0);
-    while (now < 20 * S && !(ends && info_of(&w.tree).flight_by == 1 && info_of(&w.tree).flight_bound_ns < MS)) {
+    while (now < 20 * S && !(ends && info_of(&w.tree).flight_by == 1 && info_of(&w.tree).flight_bound_ns < 1100000)) {
         struct htb_request *r;
         while ((r = htb_dispatch(&w.tree, now)) != NULL) {
             if (count == 0)

@@ -1448,6 +1448,7 @@ static double world_again_slack(const struct world *w, uint32_t client, double g
 
 int main(int argc, char **argv)
 {
-    static const struct world_open open[] = {{0, NULL}};
+    /* Pauses for a third of the time: of this device with other seeds one of 12 lacks as much, as before 2128 did. */
+    static const struct world_open open[] = {{2128, "stalls"}, {0, NULL}};
     return world_main(argc, argv, "tests/world/htb.worlds", 5000, open);
 }

@@ -606,13 +606,12 @@ static struct cell cell_of(const char *name)
 }
 
 /* Cells that are judged in make test. */
-static const char *fixed_cells[] = {"1ch30/open90/R200/T10000",     "8ch10/open50/R20/T1000",
-                                    "64ch10/four/R100/T1000",       "64ch10/onoff50/R20/T10000",
-                                    "64ch30/four/R600/T10000",      "16any/one/R100/T1000",
-                                    "16any/one/R200/T10000",        "64prov/one/R200/T10000",
-                                    "64pause20/two/R200/T10000",    "64pause200/four/R100/T10000",
-                                    "64pause200/open50/R100/T1000", "16gc200/open10/R600/T1000",
-                                    "64step/two/R100/T10000",       NULL};
+static const char *fixed_cells[] = {
+    "1ch30/open90/R200/T10000",    "8ch10/open50/R20/T1000",       "64ch10/four/R100/T1000",
+    "64ch10/onoff50/R20/T10000",   "64ch30/four/R600/T10000",      "16any/one/R100/T1000",
+    "16any/one/R200/T10000",       "64prov/two/R200/T10000",       "64pause20/two/R200/T10000",
+    "64pause200/four/R100/T10000", "64pause200/open50/R100/T1000", "16gc200/open10/R600/T1000",
+    "64step/two/R100/T10000",      "64ch10/one/R200/T10000",       NULL};
 
 static void usage(void)
 {
