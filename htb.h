@@ -4539,8 +4539,8 @@ QOS_PRIV void htb_priv_exchange_places(struct htb *tree, const struct htb_priv_s
     joined->fits = HTB_PRIV_WIDE;
     if (tree->dispatch.at_device >= tree->set.device_max && f->part > HTB_PRIV_EVEN &&
         htb_priv_log2(f->bound_ns) + f->part > HTB_PRIV_EVEN + places)
-        joined->fits =
-            (uint32_t)qos_min(qos_max(qos_sat_sub(HTB_PRIV_EVEN + places, f->part), joined->least), HTB_PRIV_WIDE);
+        joined->fits = (uint32_t)qos_min(
+            qos_max(qos_max(HTB_PRIV_EVEN + places - f->part, joined->least), htb_priv_log2(0)), HTB_PRIV_WIDE);
 }
 
 QOS_PRIV_NOINLINE void htb_priv_exchange(struct htb *tree, uint64_t now_ns)

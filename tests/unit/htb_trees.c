@@ -1,8 +1,8 @@
 // proves: trees of 1, 2 and 4 real threads share classes without a race, and a limit holds for their sum. Which trees
-// proves: may join. Terms, admission and live changes in a tree that has joined are as in a single tree. A new tree
-// proves: takes over the tokens of its slot; what was served before is no demand, and a tree that stops holds none back. Any rate from 1/s arrives to a token, wherever the demand is. Trees share
-// proves: the surplus by weight, however large the requests are that their classes borrow or take of their own tokens.
-// proves: A clock set anew, a root that changes while requests wait, and large rates take no tree's part
+// proves: may join. Terms, admission and live changes are as in a single tree. A new tree takes over its slot's tokens;
+// proves: what was served before is no demand, and a tree that stops holds none back. Any rate from 1/s arrives,
+// proves: wherever the demand is. Surplus goes by weight, however large the requests are. No tree tells a bound that is
+// proves: none. A clock set anew, a root that changes while requests wait, and large rates take no part
 // variants: native tsan san
 // flags: -pthread
 // whole: san
@@ -899,6 +899,54 @@ static void a_tree_stops(void)
         world_close(&w[k]);
 }
 
+/* By flight tree 0 has one place at the device, and requests of 10 ns that take 2 us: it holds less than its part, and the
+ * bound that fits is below all that its logarithm can tell. The other tree's bound stays what a bound may be. */
+static void few_places(void)
+{
+    enum { MANY = 128 };
+    static struct htb_request request[2][MANY], *line[2 * MANY];
+    struct htb_config config = world_config();
+    uint64_t now, exchange = 0, first = 0, last = 0, bound_ns = 0;
+    uint32_t k, i, refused = 0;
+    struct htb_request *r;
+    config.bound = HTB_BY_FLIGHT;
+    config.order = HTB_FIFO;
+    config.rate_per_s[0] = UINT64_C(10000000000);
+    open_shared_every(100000, 2, 8);
+    for (k = 0; k < 2; k++) {
+        config.device_max = k == 0 ? 1 : 0;
+        world_open(&w[k], &config);
+        reserve(&w[k], 1, 0, 0, 0, 0);
+        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+        for (i = 0; i < MANY; i++) {
+            memset(&request[k][i], 0, sizeof request[k][i]);
+            request[k][i].class_id = 1;
+            request[k][i].tokens[0] = 100;
+            CHECK_EQ(htb_submit(&w[k].tree, 0, &request[k][i]), QOS_OK);
+        }
+    }
+    for (now = 1; now < S; now += 2000) {
+        for (k = 0; k < 2; k++) {
+            if (now >= exchange)
+                (void)htb_exchange(&w[k].tree, now);
+            while ((r = htb_dispatch(&w[k].tree, now)) != NULL)
+                line[last++ % (2 * MANY)] = r;
+        }
+        if (now >= exchange) {
+            exchange = now + 100000;
+            bound_ns = qos_max(bound_ns, info_of(&w[1].tree).flight_bound_ns);
+        }
+        r = line[first++ % (2 * MANY)];
+        k = r >= request[1] && r < request[1] + MANY;
+        refused += htb_complete(&w[k].tree, now + 2000, HTB_DONE, NULL, r) != QOS_OK ||
+                   htb_submit(&w[k].tree, now + 2000, r) != QOS_OK;
+    }
+    CHECK_EQ(refused, 0);
+    CHECK_GE(S, bound_ns);
+    for (k = 0; k < 2; k++)
+        world_close(&w[k]);
+}
+
 static void one_thread(void)
 {
     static const uint64_t rates[] = {1, 2, 3, 5, 10, 30, 100, 1000};
@@ -916,6 +964,7 @@ static void one_thread(void)
     force_without_a_part();
     served_before();
     a_tree_stops();
+    few_places();
     both_paths();
     a_move_before_the_exchange();
     weights_over_trees(4);
