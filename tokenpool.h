@@ -84,8 +84,8 @@
  *   - A backlogged client that has reservation left never waits in its engine. Without,
  *     it is told to come again within T + check_ns, but first come may mean never: it
  *     needs a reservation, or ORDERED, and there at most half a batch at a time.
- *   - The tokens of a client that dies end with their period. One that did not report in
- *     the last quarter of a period has no reservation until the period after it reports.
+ *   - Tokens of who dies end with their period. Who did not report in a last quarter (in
+ *     two, if it said that it takes again) has no R until the period after it does.
  *   - Two monitors of one storage fence each other. A takeover starts its first period at
  *     most T + lease_ns later, without fills till then. Without one engines stop, or
  *     with TOKENPOOL_GO_ON go on with the reservations they had, on account of the
@@ -309,7 +309,8 @@ QOS_API QOS_NODISCARD enum qos_status tokenpool_client_put_back(struct tokenpool
                                                                 uint64_t epoch, uint64_t n);
 /* The next operation on behalf of the engine: reports, polls, and, if `need` > 0 tokens are wanted and not held,
  * claims. True: perform *op, then call done or fail. False: nothing to do now, or one is under way. take and complete
- * may be called meanwhile. */
+ * may be called meanwhile. Call it until it returns false: with one operation a call, who is called each T / 15 or less
+ * often counts as slow. */
 QOS_API QOS_NODISCARD bool tokenpool_client_next(struct tokenpool_client *client, uint64_t now_ns, uint64_t need,
                                                  struct tokenpool_op *op);
 QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t answer);
@@ -1674,7 +1675,7 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
      * debt of before is not: what the level took does not pay it, or the next engine had what others have. */
     client->kept =
         qos_min(client->kept, qos_max(client->base + part, tokenpool_client_priv_spent(client) - client->owing));
-    /* its report says that it rises: for an heir and the monitor K is all of R, and it is no sign of life */
+    /* its report says that it rises: for an heir and the monitor K is all of R, and it does not say when */
     if (tokenpool_client_priv_phase(client) != TOKENPOOL_PRIV_EARLY || (client->head.flags & TOKENPOOL_GUARD) ||
         client->reservation - client->kept > client->reservation / 32)
         tokenpool_client_priv_owe(client);
@@ -2853,8 +2854,9 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
     bool gone = monitor->state[id] == TOKENPOOL_PRIV_FREE || monitor->state[id] == TOKENPOOL_PRIV_FRESH;
     uint64_t most = qos_min(issued + monitor->info.claimed, qos_max(issued, monitor->config.client_capacity));
     uint64_t done = heard ? qos_min(word & TOKENPOOL_TOKENS_MAX, most) : 0;
-    bool at_node = heard && tokenpool_priv_at_node(word); /* who rises does not say when */
+    bool at_node = heard && tokenpool_priv_at_node(word);
     bool last = at_node || (heard && tokenpool_priv_phase(word) != TOKENPOOL_PRIV_EARLY);
+    bool rises = heard && (word & TOKENPOOL_PRIV_HOW) == TOKENPOOL_PRIV_RISES; /* in place of its last one? */
     monitor->used[id] = (uint32_t)done;
     kept = tokenpool_monitor_priv_kept(monitor, id, word);
     if (gone || !last) /* it left, died, or comes rarely */
@@ -2886,7 +2888,7 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
         monitor->silent[id] = 0;
         monitor->state[id] = TOKENPOOL_PRIV_LIVE;
     } else if (monitor->config.silent_periods != QOS_UNLIMITED &&
-               ++monitor->silent[id] >= monitor->config.silent_periods) {
+               ++monitor->silent[id] >= monitor->config.silent_periods + rises) {
         monitor->state[id] = TOKENPOOL_PRIV_SILENT;
     }
     return done;

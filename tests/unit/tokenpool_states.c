@@ -246,6 +246,48 @@ static void test_rise_at_the_end(void)
     CHECK_EQ(tokenpool_client_take(&a, now, 30), QOS_OK);
 }
 
+/* An engine without demand, behind a transport that answers after T / 20, but with demand in the last T / 40 of epochs
+ * from the third to `last`. It is called until `until_ns`; restarts: each epoch has a new one near its end. After how many
+ * epochs is it silent? */
+static uint64_t silent_at(uint64_t last, uint64_t until_ns, bool restarts)
+{
+    uint64_t now, answer_ns = 0, answer_value = 0, nth;
+    rig_config(2, 10, 100, 0);
+    config.silent_periods = 1;
+    rig_init();
+    rig_join(0, 40, 0);
+    attach(0);
+    for (now = 0; now <= 7 * S; now += MS) {
+        rig_run(&monitor, now);
+        if (rig_slot(0).silent)
+            return now / S;
+        if (now >= until_ns)
+            continue;
+        nth = now / S + 1;
+        if (restarts && now % S == S - 225 * MS) { /* its fifth operation begins */
+            attach(0);
+            answer_ns = 0;
+        }
+        if (answer_ns && answer_ns <= now) {
+            tokenpool_client_done(&a, answer_value);
+            answer_ns = 0;
+        }
+        if (tokenpool_client_next(&a, now, nth >= 3 && nth <= last && now % S >= S - S / 40, &op)) {
+            answer_value = tokenpool_storage_run(storage, &op);
+            answer_ns = now + S / 20;
+        }
+    }
+    return 0;
+}
+
+/* A report that it rises takes the place of that of the last quarter. It excuses one silence, of who then dies, too. */
+static void test_rise_is_no_silence(void)
+{
+    CHECK_EQ(silent_at(3, QOS_NEVER, false), 0);
+    CHECK_EQ(silent_at(3, 3 * S, false), 4);
+    CHECK_EQ(silent_at(7, QOS_NEVER, true), 4);
+}
+
 /* From REST to ALONE: it takes what it may before it reports again. */
 static uint64_t alone(void)
 {
@@ -457,6 +499,7 @@ int main(void)
     test_engine();
     test_rest();
     test_rise_at_the_end();
+    test_rise_is_no_silence();
     test_alone();
     test_own_epochs();
     test_takeovers();

@@ -220,7 +220,8 @@ static void x_finish(const struct x_monitor *m)
         uint64_t kept = (x_rests(s->report) ? s->report : s->report >> 26) & X_MASK, issued = e->of[i].issued;
         uint64_t said = s->report & X_MASK;
         bool heard = s->wrote == x.number && s->report >> 59 == x_tag(e->epoch);
-        bool last = heard && x_phase(s->report) > 0 && (s->report >> 52 & 15) != 12; /* who rises does not say when */
+        bool rises = heard && (s->report >> 52 & 15) == 12; /* does not say when: it excuses one silence */
+        bool last = heard && x_phase(s->report) > 0 && !rises;
         struct tokenpool_slot_state state = {0};
         (void)tokenpool_monitor_slot_info(&m->m, s->id, &state);
         if (s->lied)
@@ -246,8 +247,9 @@ static void x_finish(const struct x_monitor *m)
         if (last || (heard && s->silent)) {
             s->silences = 0;
             s->silent = false;
-        } else if (x.silent_periods != QOS_UNLIMITED && ++s->silences >= x.silent_periods) {
-            s->silent = true;
+        } else if (x.silent_periods != QOS_UNLIMITED) {
+            s->silences++;
+            s->silent |= s->silences > x.silent_periods || (s->silences == x.silent_periods && !rises);
         }
     }
 }
