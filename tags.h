@@ -3229,8 +3229,10 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
  *   request there: delta in all, rho by reservation. It is charged with that request, so reservation and limit hold for
  *   the sum. What it was served elsewhere moves its tags from where they were after its last request here: that time
  *   has passed already, but where it is told late, as after a lost request. The share tag, too: V has passed it. What
- *   it was served before it was first a client here is not charged. The client counts answers, of all servers and of
- *   each:
+ *   it was served before it was first a client here is charged only to its group. Of a group that was away, only the
+ *   first client that tells has that time: a group whose clients use several servers in turn gets less (four clients,
+ *   four servers: 0.31 of its limit, even if 0.8 of it is reserved; 0.47 of its share). The client counts answers, of
+ *   all servers and of each:
  *
  *       send to server s:   delta = (done by all - done by s) - told to s before        told to s += delta
  *       answer of server s: done by all, done by s += 1
