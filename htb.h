@@ -666,6 +666,7 @@ struct htb_priv_claim {
     uint64_t times;      /* how many such requests go before the class that htb_priv_claims_before looked at */
     uint32_t id, reach;  /* its class; up to which node its limits pass it */
     bool returns, fresh; /* its class came back for one of this size; it is not known whether it does */
+    uint8_t lacks;       /* bits: the resources that it waits for */
 };
 #define HTB_PRIV_CLAIMS_MAX 64u /* the bits of a set of claims */
 
@@ -4617,8 +4618,8 @@ QOS_API uint64_t htb_exchange(struct htb *tree, uint64_t now_ns)
  *                      changes nothing. As long as nothing is known of a class, its claim counts like those of classes
  *                      that come back, if the bucket can hold all of these
  *     a claim needs    its n; and again for each request of that size that would go before the taker if the class had
- *                      so many, up to half the bucket for all claims: so who is late and asks first leaves the others
- *                      their part of what gathered meanwhile
+ *                      so many, in the resources that it lacked when it asked, up to half the bucket for all claims: so
+ *                      who is late and asks first leaves the others their part of what gathered meanwhile
  *     order            that of the ring tags, in the ring where two classes meet; then of the ids. A group has one
  *                      claim there: the first of its classes; the others stand where its tag will be then. While
  *                      there are claims, what is borrowed moves the tags on, as in the queues
@@ -4673,7 +4674,7 @@ QOS_PRIV_NOINLINE uint64_t htb_priv_claimed(const struct htb *tree, const struct
         const uint64_t needs_sub = (uint64_t)htb_priv_gate(tree, b, c->n[r]);
         if (needs_sub == depth_sub)
             holds_sub = 2 * depth_sub; /* see htb_priv_held */
-        if (c->returns || c->fresh)
+        if ((c->returns || c->fresh) && (c->lacks >> r & 1) != 0)
             more_sub = qos_sat_add(more_sub, qos_sat_mul(c->n[r] * QOS_SUBTOKENS, c->times - 1));
         if (c->returns && needs_sub != 0) {
             returns = true;
@@ -4993,6 +4994,19 @@ QOS_PRIV_NOINLINE void htb_priv_renew_claims(struct htb *tree, uint32_t above, u
     }
 }
 
+/* The resources that a claim lacks where it counts last; all, if it waits only for others. */
+QOS_PRIV uint8_t htb_priv_lacks(const struct htb *tree, const struct htb_priv_claim *c)
+{
+    const struct htb_priv_pair *p;
+    uint32_t lacks = 0, r = 0;
+    for (p = &tree->node[c->reach].pair; p; p = htb_priv_next_pair(tree, c->reach, &r)) {
+        const struct htb_priv_bucket *b = c->reach == tree->classes ? &p->rate : &p->limit;
+        if (c->n[r] != 0 && b->rate != QOS_UNLIMITED && b->level < htb_priv_gate(tree, b, c->n[r]))
+            lacks |= 1u << r;
+    }
+    return (uint8_t)qos_default(lacks, 255);
+}
+
 /* A class claims what it was refused, in the order of the rings. If there is no room, the last in that order goes. */
 QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const struct htb_priv_way *way,
                                            const uint64_t *n, uint64_t now_ns)
@@ -5026,6 +5040,7 @@ QOS_PRIV_NOINLINE void htb_priv_make_claim(struct htb *tree, uint32_t id, const 
     htb_priv_time_claim(tree, c, way, now_ns);
     for (i = 0; i < tree->resources; i++)
         c->n[i] = n[i];
+    c->lacks = htb_priv_lacks(tree, c);
 }
 
 QOS_API enum qos_status htb_take_all(struct htb *tree, uint64_t now_ns, uint32_t id, const uint64_t *n)

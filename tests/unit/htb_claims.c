@@ -2,7 +2,8 @@
 // proves: time told share by weight in whatever order they are asked, with one wake-up a grant; who never comes back
 // proves: costs nobody much, beside groups, too, nor who comes back only to ask for less or to be refused; and a claim ends
 // proves: when it should. So do requests that need a whole bucket each. Who is refused as queued requests go first is not
-// proves: told to come now. Callers later than the time told, in one loop or each with a timer, share by weight, too
+// proves: told to come now. With two resources, what is left of one goes evenly to those that need only that. Callers
+// proves: later than the time told, in one loop or each with a timer, share by weight, too
 // variants: native san i386
 // whole: san i386
 #include "htb_world.h"
@@ -668,6 +669,37 @@ static void behind_the_queues(enum htb_bound bound, uint32_t queued_id)
     world_close(&w);
 }
 
+/* Two resources. What the tenants that lack one of them leave of the other goes to those that need only that one: evenly. */
+static void several_resources(void)
+{
+    static const uint64_t n[5][HTB_RESOURCES_MAX] = {{0}, {6, 76}, {2, 35}, {0, 1792}, {0, 1792}};
+    static const uint32_t weight[] = {0, 3, 1, 1, 1};
+    struct htb_config config = config_of(HTB_BY_RATE);
+    uint64_t now = 0, next, got[5] = {0};
+    struct htb_class c;
+    struct world w;
+    uint32_t id;
+    config.resources = 2;
+    config.rate_per_s[0] = 4000;
+    config.rate_per_s[1] = 512000;
+    world_open(&w, &config);
+    for (id = 1; id <= 4; id++) {
+        c = class_of(0, id == 2 ? 400 : 0, 0);
+        c.rate_per_s[1] = id == 2 ? 51200 : 0;
+        c.weight = weight[id];
+        CHECK_EQ(htb_reserve(&w.tree, 0, id, &c, NULL), QOS_OK);
+    }
+    for (; now < 4 * S; now = next)
+        for (next = QOS_NEVER, id = 1; id <= 4; id++) {
+            while (htb_take_all(&w.tree, now, id, n[id]) == QOS_OK)
+                got[id] += n[id][1];
+            next = qos_min(next, htb_next_ns_all(&w.tree, now, id, n[id]));
+        }
+    CHECK_WITHIN((double)got[3] / (double)got[4], 0.95, 1.05);
+    CHECK_GE(got[3] + got[4], 4 * 512000 * 85 / 100);
+    world_close(&w);
+}
+
 int main(void)
 {
     int bound;
@@ -731,5 +763,6 @@ int main(void)
     root_is_faster();
     ends();
     kept_by_a_wrong_clock();
+    several_resources();
     return check_end();
 }
