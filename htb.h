@@ -2476,16 +2476,16 @@ QOS_PRIV void htb_priv_break_off(struct htb *tree)
     htb_priv_look_begin(tree, knee_ns);
 }
 
+/* Device time of a request of this look, on average. */
+QOS_PRIV uint64_t htb_priv_mean_ns(const struct htb_priv_flight *f)
+{
+    return f->done_ns / qos_max(f->n, 1);
+}
+
 /* What fills a bound: if one request is larger than twice the bound, or all than half of it in the mean, that. */
 QOS_PRIV uint64_t htb_priv_filled(const struct htb_priv_flight *f, uint64_t bound_ns)
 {
-    return f->most_ns / 2 > bound_ns || f->done_ns / qos_max(f->n, 1) > bound_ns / 2 ? f->most_ns : bound_ns;
-}
-
-/* What is in flight under a bound, if requests wait: the next one may not fit. */
-QOS_PRIV uint64_t htb_priv_less_one(const struct htb_priv_flight *f, uint64_t bound_ns)
-{
-    return qos_sat_sub(bound_ns, f->done_ns / qos_max(f->n, 1));
+    return f->most_ns / 2 > bound_ns || htb_priv_mean_ns(f) > bound_ns / 2 ? f->most_ns : bound_ns;
 }
 
 /* The least that is tried: what a late caller needs. */
@@ -2513,7 +2513,7 @@ QOS_PRIV uint64_t htb_priv_tried(const struct htb_priv_flight *f)
     bound_ns = htb_priv_filled(f, f->knee_ns);
     if (bound_ns != f->knee_ns) /* one alone: a disk gains nothing by a second one, much by a choice */
         bound_ns *= 2;
-    bound_ns = qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + f->done_ns / qos_max(f->n, 1));
+    bound_ns = qos_max(bound_ns + (bound_ns >> f->step), f->most_ns + htb_priv_mean_ns(f));
     if (htb_priv_log2(bound_ns) > f->narrow) {
         bound_ns = htb_priv_exp2(f->narrow);
         if (bound_ns < f->knee_ns + f->knee_ns / 32)
@@ -3251,7 +3251,8 @@ QOS_PRIV void htb_priv_look_alone(struct htb *tree, uint64_t now_ns)
     struct htb_priv_flight *f = &tree->flight;
     const uint64_t took_ns = f->active_ns - f->begun_ns, speed = htb_priv_speed(f);
     const uint64_t bound_ns = qos_max(f->knee_ns, f->lone_ns),
-                   usual_ns = htb_priv_less_one(f, qos_max(f->knee_ns, qos_min(bound_ns, f->most_ns)));
+                   usual_ns = qos_sat_sub(qos_max(f->knee_ns, qos_min(bound_ns, f->most_ns)),
+                                          htb_priv_mean_ns(f)); /* the next one may not fit */
     const uint64_t before = qos_default(f->lone_speed, f->speed[HTB_PRIV_BASE]);
     const bool fell = speed < before / 2, again = f->phase == HTB_PRIV_AGAIN;
     if (!htb_priv_may_end(f) || f->n < (took_ns < 10 * HTB_PRIV_LOOK_NS ? 64 : 8) ||

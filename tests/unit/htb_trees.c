@@ -857,6 +857,21 @@ static void served_before(void)
         world_close(&w[k]);
 }
 
+/* Tree k joins, with a class that has so many requests of 100 tokens. */
+static void join_with(uint32_t k, const struct htb_config *config, struct htb_request *request, uint32_t requests)
+{
+    uint32_t i;
+    world_open(&w[k], config);
+    reserve(&w[k], 1, 0, 0, 0, 0);
+    CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
+    for (i = 0; i < requests; i++) {
+        memset(&request[i], 0, sizeof request[i]);
+        request[i].class_id = 1;
+        request[i].tokens[0] = 100;
+        CHECK_EQ(htb_submit(&w[k].tree, 0, &request[i]), QOS_OK);
+    }
+}
+
 /* By flight a tree stops while requests wait in it. The other's clock is not ahead of that one's: it lends as before. */
 static void a_tree_stops(void)
 {
@@ -869,17 +884,8 @@ static void a_tree_stops(void)
     uint32_t k, i;
     config.bound = HTB_BY_FLIGHT;
     open_shared(2, 8);
-    for (k = 0; k < 2; k++) {
-        world_open(&w[k], &config);
-        reserve(&w[k], 1, 0, 0, 0, 0);
-        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
-        for (i = 0; i < MANY; i++) {
-            memset(&request[k][i], 0, sizeof request[k][i]);
-            request[k][i].class_id = 1;
-            request[k][i].tokens[0] = 100;
-            CHECK_EQ(htb_submit(&w[k].tree, 0, &request[k][i]), QOS_OK);
-        }
-    }
+    for (k = 0; k < 2; k++)
+        join_with(k, &config, request[k], MANY);
     for (now = 1; now < 4 * S; now += MS / 10)
         for (k = 0; k < (now < S ? 2u : 1u); k++) {
             (void)htb_exchange(&w[k].tree, now);
@@ -907,7 +913,7 @@ static void few_places(void)
     static struct htb_request request[2][MANY], *line[2 * MANY];
     struct htb_config config = world_config();
     uint64_t now, exchange = 0, first = 0, last = 0, bound_ns = 0;
-    uint32_t k, i, refused = 0;
+    uint32_t k, refused = 0;
     struct htb_request *r;
     config.bound = HTB_BY_FLIGHT;
     config.order = HTB_FIFO;
@@ -915,15 +921,7 @@ static void few_places(void)
     open_shared_every(100000, 2, 8);
     for (k = 0; k < 2; k++) {
         config.device_max = k == 0 ? 1 : 0;
-        world_open(&w[k], &config);
-        reserve(&w[k], 1, 0, 0, 0, 0);
-        CHECK_EQ(htb_join(&w[k].tree, 0, shared, k), QOS_OK);
-        for (i = 0; i < MANY; i++) {
-            memset(&request[k][i], 0, sizeof request[k][i]);
-            request[k][i].class_id = 1;
-            request[k][i].tokens[0] = 100;
-            CHECK_EQ(htb_submit(&w[k].tree, 0, &request[k][i]), QOS_OK);
-        }
+        join_with(k, &config, request[k], MANY);
     }
     for (now = 1; now < S; now += 2000) {
         for (k = 0; k < 2; k++) {
