@@ -245,6 +245,7 @@ int main(int argc, char **argv)
     parse(argc, argv);
     agent.options = settings.options;
     stop_on_signals();
+    stop_not_for_readers();
     open_file();
     if (pshift_scheduler_init(&s.scheduler, tool_alloc_aligned(pshift_scheduler_memsize(&queues), 64),
                               pshift_scheduler_memsize(&queues), &queues) != QOS_OK)

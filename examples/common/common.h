@@ -34,7 +34,8 @@ enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_INCONCLUSIVE = 3, TOOL
 
 /* ---- tidy.c: messages, clock, signals, temporary files ------------------------------------------------- */
 
-/* The name that messages begin with. opt_parse sets it. */
+/* The name that messages begin with; opt_parse sets it. What is closed of stdin, stdout and stderr becomes /dev/null: else
+ * messages would go into the next file that is opened. */
 void tool_set_name(const char *name);
 /* "name: message\n" to stderr. die exits with `status`; temporary files are removed first. */
 void tool_warn(const char *fmt, ...) COMMON_PRINTF(1, 2);
@@ -50,9 +51,11 @@ uint64_t tool_now_ns(void);                /* CLOCK_MONOTONIC */
 uint64_t tool_cpu_ns(void);                /* CPU time of this process, all threads */
 void tool_sleep_until_ns(uint64_t now_ns); /* returns early when a signal has set the stop flag */
 
-/* From now on SIGINT and SIGTERM set a flag and interrupt system calls (no SA_RESTART). A second signal ends the tool
- * at once: temporary files are removed, exit status 130. Call once, before threads are started. */
+/* From now on SIGINT, SIGTERM, SIGHUP (a terminal that closes) and SIGPIPE (who read the output is gone) set a flag and
+ * interrupt system calls (no SA_RESTART). A second signal ends the tool at once: temporary files are removed, exit status
+ * 130. Call once, before threads are started. */
 void stop_on_signals(void);
+void stop_not_for_readers(void); /* then: a server goes on, though nobody reads what it says */
 bool stop_asked(void);
 void stop_now(void); /* sets the same flag, from anywhere */
 

@@ -1,6 +1,7 @@
 // Messages, memory, clock, signals, temporary files.
 #include "common.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,7 +18,11 @@ static char *temp_path[TEMP_MAX]; /* NULL: free. A slot is set or cleared by one
 void tool_set_name(const char *name)
 {
     const char *slash = strrchr(name, '/');
+    int fd;
     tool_name = slash ? slash + 1 : name;
+    for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) /* the lowest free number */
+            _exit(TOOL_FAILED);
 }
 
 static void say(const char *fmt, va_list args)
@@ -124,12 +129,20 @@ static void on_signal(int number)
 
 void stop_on_signals(void)
 {
-    struct sigaction a;
+    struct sigaction a, now;
     memset(&a, 0, sizeof a);
     a.sa_handler = on_signal;
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGPIPE, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &now) != 0 || now.sa_handler != SIG_IGN) /* nohup */
+        sigaction(SIGHUP, &a, NULL);
+}
+
+void stop_not_for_readers(void)
+{
+    signal(SIGPIPE, SIG_IGN);
 }
 
 bool stop_asked(void)

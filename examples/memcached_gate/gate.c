@@ -576,9 +576,16 @@ static void on_hangup(int signal)
     __atomic_store_n(&again, true, __ATOMIC_RELAXED);
 }
 
-void gate_serve(void)
+void gate_signals(void)
 {
     const struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    stop_on_signals();
+    stop_not_for_readers();
+    sigaction(SIGHUP, &hangup, NULL);
+}
+
+void gate_serve(void)
+{
     uint64_t end_ns;
     uint32_t k;
     raise_files();
@@ -594,7 +601,6 @@ void gate_serve(void)
         gate_agent_serve();
     if (gate_settings.metrics)
         metrics_listen(gate_settings.metrics);
-    sigaction(SIGHUP, &hangup, NULL);
     while (!stop_asked()) {
         uint64_t next_ns = tool_now_ns() + QOS_NS_PER_S;
         write_stats();

@@ -415,7 +415,8 @@ int gate_socket(const char *option, const char *address, int flags);
 socklen_t gate_address_of(const char *option, const char *text, struct sockaddr_storage *address);
 void gate_pause(void); /* no worker runs until gate_resume */
 void gate_resume(void);
-void gate_ports(void); /* listens at the buckets' ports of now, on the address of the first --listen */
+void gate_ports(void);   /* listens at the buckets' ports of now, on the address of the first --listen */
+void gate_signals(void); /* at the start */
 void gate_serve(void);
 uint32_t gate_clients(void);
 extern const char *gate_address; /* of the first --listen */

@@ -429,14 +429,17 @@ int main(int argc, char **argv)
     given.argc = argc;
     given.argv = argv;
     tool_set_name(argv[0]);
-    for (n = 1; n + 1 < argc; n++)
-        if (strcmp(argv[n], "--settings") == 0) {
+    gate_signals(); /* a SIGHUP that comes early is heard later */
+    for (n = 1; n < argc; n++)
+        if (strncmp(argv[n], "--settings=", 11) == 0)
+            settings_file = argv[n] + 11;
+        else if (strcmp(argv[n], "--settings") == 0 && n + 1 < argc)
             settings_file = argv[n + 1];
-            given.text = text_of_file(settings_file);
-            if (!given.text)
-                tool_die(TOOL_USAGE, "%s: %s", settings_file, strerror(errno));
-        }
+    if (settings_file && !(given.text = text_of_file(settings_file)))
+        tool_die(TOOL_USAGE, "%s: %s", settings_file, strerror(errno));
     parse_all();
+    if (settings_file && !given.text)
+        tool_die(TOOL_USAGE, "--settings: write its name whole");
     gate_address = listen_at[0];
     if (check_only) {
         if (!gate_cluster.options.endpoints)
@@ -444,7 +447,6 @@ int main(int argc, char **argv)
         printf("the settings are right: %u buckets, %" PRIu64 " threads\n", bucket_count, gate_settings.threads);
         return TOOL_OK;
     }
-    stop_on_signals();
     for (k = 0; k < listens; k++)
         gate_listen(listen_at[k], BUCKETS_LIMIT);
     gate_ports();

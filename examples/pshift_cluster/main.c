@@ -253,6 +253,7 @@ static int serve(const char *role, int argc, char **argv)
             tool_die(TOOL_USAGE,
                      "--cluster: controller --name NAME --keys DIR; contracts, servers and controllers are in etcd");
         stop_on_signals();
+        stop_not_for_readers();
         controller_serve();
         return TOOL_OK;
     }
@@ -269,6 +270,7 @@ static int serve(const char *role, int argc, char **argv)
     if (settings.number < 1 || settings.number > (strcmp(role, "node") == 0 ? settings.nodes : CONTROLLERS_MAX))
         tool_die(TOOL_USAGE, "--number: which %s this is, from 1", role);
     stop_on_signals();
+    stop_not_for_readers();
     if (strcmp(role, "node") == 0)
         node_serve();
     else

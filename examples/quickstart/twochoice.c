@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,6 +66,7 @@ static void start(uint32_t id, const char *dir) /* 2. the table from its log; an
     enum qos_status status;
     MUST(snprintf(name, sizeof name, "%s/%u", dir, id) < (int)sizeof name, "DIR is too long");
     MUST((mkdir(name, 0700) == 0 || access(name, W_OK) == 0) && (s->dir = open(name, O_DIRECTORY)) >= 0, name);
+    MUST(flock(s->dir, LOCK_EX | LOCK_NB) == 0, name); /* a second process would replace the log of this one */
     for (int i = 0; i < 3; i++)
         MUST((s->log[i] = openat(s->dir, s->file[i] = file[i], O_RDWR | O_CREAT, 0600)) >= 0, file[i]);
     MUST(twochoice_table_init(&s->table, s->memory, sizeof s->memory, &config) == QOS_OK, "twochoice_table_init");
@@ -161,6 +163,8 @@ int main(int argc, char **argv)
     static struct twochoice_placement_config config = {.servers = SERVERS, .min_write_bytes = QOS_NOTHING};
     static unsigned char memory[131072] __attribute__((aligned(64)));
     static char line[sizeof data + 64];
+    while ((unsigned)open("/dev/null", O_RDWR) < STDERR_FILENO) /* no message goes into a file of ours */
+        ;
     if (argc < 2)
         errx(2, "usage: quickstart_twochoice DIR [BUSY-SERVER], with commands on standard input");
     MUST(twochoice_placement_init(&clients, memory, sizeof memory, &config) == QOS_OK, "twochoice_placement_init");

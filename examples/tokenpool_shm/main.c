@@ -475,7 +475,9 @@ int main(int argc, char **argv)
         door.fd[i] = -1;
     if (entry)
         door.group = entry->gr_gid;
-    if (name)
+    if (name) {
+        stop_not_for_readers();
         door.listener = listen_as(name);
+    }
     return serve(name != NULL);
 }

@@ -9,10 +9,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define FILES_OPEN 200u
+#define LOCK_TRIES 300u /* in 3 s */
 
 static const char *const log_name[3] = {"redirect.log", "redirect.next", "redirect.mark"};
 #define ACTIVE_NAME log_name[0]
@@ -73,18 +75,35 @@ static bool has_bytes(const struct files *f, int log)
     return stat(path, &st) == 0 && st.st_size != 0;
 }
 
+/* Two processes would each replace the other's log. That of a job which was killed may still be ending. */
+static bool lock_dir(const char *dir)
+{
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* held until this process ends */
+    unsigned tries = LOCK_TRIES;
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0)
+        if (errno != EWOULDBLOCK || tries-- == 0)
+            return false;
+        else
+            usleep(10000);
+    return fd >= 0;
+}
+
 bool files_open(struct files *f, const char *dir, uint64_t log_bytes, bool recover)
 {
     bool first;
     memset(f, 0, sizeof *f);
     f->log_bytes = log_bytes;
     snprintf(f->dir, sizeof f->dir, "%s", dir);
+    if (!plot_mkdir(dir) || !lock_dir(dir)) {
+        tool_warn("%s: %s", dir, errno == EWOULDBLOCK ? "another job has it" : strerror(errno));
+        return false;
+    }
     first = !has_bytes(f, 0) && !has_bytes(f, TWOCHOICE_MARK_LOG);
     if (!recover && !first) {
         tool_warn("%s holds the objects of an earlier run: --recover goes on with them", dir);
         return false;
     }
-    if (!plot_mkdir(dir) || !sub_dir(f, "objects") || !sub_dir(f, "away") || !open_log(f, 0, ACTIVE_NAME, first) ||
+    if (!sub_dir(f, "objects") || !sub_dir(f, "away") || !open_log(f, 0, ACTIVE_NAME, first) ||
         !open_log(f, 1, NEXT_NAME, first) || !open_log(f, TWOCHOICE_MARK_LOG, log_name[TWOCHOICE_MARK_LOG], first) ||
         !sync_dir(dir)) {
         tool_warn("%s: %s", dir, strerror(errno));

@@ -113,6 +113,12 @@ kills() {
     etcdctl --command-timeout=30s del qos/config/controller/c9 >>"$d/log/etcd"
     expect "with too few open files one says so" grep -q 'too few: ulimit -n' <<<"$( (ulimit -n 12; timeout 60 build/examples/cluster_agent \
         --name n1 --cluster "$ETCDCTL_ENDPOINTS" --keys "$d/keys" --tokens "$d/tokens9") 2>&1)"
+    timeout -k 5 2 build/examples/cluster_agent --name n1 --cluster http://127.0.0.1:1 --keys "$d/keys" --tokens "$d/tokens9" 2> >(:) &
+    unread=$!
+    timeout -k 5 2 build/examples/cluster_agent --name n1 --cluster http://127.0.0.1:1 --keys "$d/keys" --tokens "$d/tokens8" 2>&-
+    expect "what an agent says without stderr is not written into its file" [ "$(head -c 8 "$d/tokens8")" = Qtoken01 ]
+    wait $unread
+    expect "an agent goes on though nobody reads what it says" [ $? = 124 ]
     expect "keys are made in no other folder" grep -q -e '--name: ' <<<"$(build/examples/pshift_cluster keys --name ../x --keys "$d/keys" 2>&1)"
     if has mounts; then
         expect "an agent whose disk is full says so" grep -q 'No space left on device: make room' <<<"$(timeout 60 unshare -m bash -c \

@@ -118,6 +118,24 @@ s = socket.socket(socket.AF_UNIX); s.connect('$d/socket'); s.sendall(sys.stdin.b
 section_reload() { # --check, SIGHUP, SIGTERM
     printf 'bucket name=gold,key=gold:,reserve=10\nbucket name=bulk,key=bulk:\n' >"$d/gate.conf"
     expect "--check: right" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings "$d/gate.conf")
+    expect "--check: right, written in one word" grep -q 'the settings are right: 3 buckets' <("$gate" --check --settings="$d/gate.conf")
+    mkfifo "$d/fifo"
+    "$gate" --check --settings "$d/fifo" >"$d/early" 2>&1 &
+    pid=$!
+    exec 7>"$d/fifo" # it reads
+    kill -HUP $pid
+    (cat "$d/gate.conf" >&7)
+    exec 7>&-
+    wait $pid
+    expect "an early SIGHUP does not end it" [ $? = 0 ]
+    "$gate" --listen "127.0.0.1:$((base + 55))" --memcached "127.0.0.1:$((base + 2))" > >(:) 2>&1 </dev/null & # nobody reads what it says
+    unread=$!
+    pids+=($unread)
+    until_listens $((base + 55))
+    kill -HUP $unread # it says that it has read its settings again
+    sleep 0.3
+    expect "a gate goes on though nobody reads what it says" listens $((base + 55))
+    stop $unread
     start $((base + 53)) $((base + 2)) --settings "$d/gate.conf" --threads 2
     reloaded=$pid
     $ask reload $((base + 53)) $pid "$d/gate.conf" "$d/gate.err" || failed=1
@@ -167,6 +185,8 @@ for option in listen memcached metrics; do
 done
 refused '--listen 300.1.1.1:5: ' --check --listen 300.1.1.1:5
 refused 'gate: .*Is a directory' --check --settings "$d/"
+refused 'none: No such file' --check --settings=/dev/none
+refused '--settings: write its name whole' --check --sett /dev/null
 refused '--timeout: from 10ms to 60m' --timeout 0
 refused '--value: from 1K to 1G' --value 100G
 refused 'bucket a has this name' --bucket name=a,key=a: --bucket name=a,key=b:

@@ -32,6 +32,8 @@ for bad in "3 1" "-1 1" "x 1" "0 0" "0 x" "0 61"; do
     "$tool" client "$name" $bad >"$d/bad" 2>&1
     expect "client $bad is refused" grep -q 'ID is 0 to 2' "$d/bad"
 done
+"$tool" client "$name" 3 1 2>&-
+expect "without stderr the refusal is not written into the pool" [ "$(grep -c 'ID is' "/dev/shm$name")" = 0 ]
 head -c 5000 /dev/zero >"/dev/shm$name-small"
 "$tool" client "$name-small" 0 1 >"$d/small" 2>&1
 expect "other memory is refused" grep -q "not a data node's memory" "$d/small"

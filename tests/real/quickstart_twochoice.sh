@@ -35,6 +35,26 @@ printf '%s\n' bad 'write 1 2' 'write x 2 abc' 'read 1 2 0' 'read 1 2 4097' 'read
 expect "eight bad lines: an error for each, and it goes on" [ "$(grep -c '^error: ' "$d/out")" = 8 ]
 expect "and it says what to write" [ "$(grep -c '^error: say write OBJECT' "$d/out")" -ge 4 ]
 
+# A second process would replace the log that the first one writes.
+mkdir "$d/one"
+coproc one { exec "$program" "$d/one" 2>"$d/err"; }
+pid=$one_PID
+exec 8<&"${one[0]}" 9>&"${one[1]}"
+echo 'write 1 0 first' >&9
+IFS= read -r answer <&8
+echo 'read 1 0 5' | "$program" "$d/one" >"$d/out" 2>&1
+expect "while a process has the directory a second one is refused" [ "$?:$(grep -c "one/0: " "$d/out")" = 2:1 ]
+echo 'write 1 0 SECOND' >&9
+IFS= read -r answer <&8
+expect "the first goes on: $answer" [ "${answer%% *}" = ok ]
+exec 8<&- 9>&-
+kill -9 "$pid"
+wait "$pid" 2>/dev/null
+expect "what it acknowledged is read" [ "$(echo 'read 1 0 6' | "$program" "$d/one")" = SECOND ]
+mkdir -p "$d"/two/{0,1,2}/1.0 # nothing can be written there
+echo 'write 1 0 third' | "$program" "$d/two" >&- 2>&-
+expect "what it says without stdout and stderr is not written into a log" "$program" "$d/two" </dev/null
+
 # Killed during writes, three times. Objects 0 to 2 have 8 places of 8 bytes each, written repeatedly. Afterwards each
 # place holds the last acknowledged write, or the one that was under way.
 mkdir "$d/store"

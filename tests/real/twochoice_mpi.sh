@@ -275,6 +275,13 @@ expect "list: has a table" says 'home +object +from'
 # The file of one piece loses its last byte.
 read -r _ object from to server version < <(grep -E '^ *[0-9]+ +[0-9a-f]{16} ' "$work/out" | tail -1)
 piece=$work/objects/server$server/away/$object-$(printf %012x "$version")
+# Another process has a server's directory.
+exec 9<"$work/objects/server1"
+flock 9
+run 6 check "${stress[@]}" --no-pull
+expect "a directory that another job has: said" says 'server1: another job has it'
+expect "and its server does not start" [ "$status" = 1 ]
+exec 9<&-
 # A log that is emptied: its mark says that it had records, so its server does not start, and nothing is read wrongly.
 log=$work/objects/server1/redirect
 cp "$log.log" "$work/whole" && : >"$log.log"

@@ -340,6 +340,8 @@ expect "SIGINT: no completion lost" json "$work/int.json" \
     '.without.stopped and (.without.tenants | map(.submitted == .completed + .failed) | all)'
 expect_time "SIGINT: each had some" json "$work/int.json" '.without.tenants | map(.completed > 0) | all'
 expect "SIGINT: the temporary file is gone" [ ! -e "$work/own" ]
+"$tool" --file "$work/unread" --size 1M --live --runtime 20s --profile-time 300ms --tenant a:bs=4k,depth=2 2>&1 | head -n 1 >"$work/out"
+expect "a reader that leaves: the temporary file is gone, too" [ -s "$work/out" -a ! -e "$work/unread" ]
 
 if [ ${#planted[@]} -gt 0 ]; then
     wait "${planted[@]}"
