@@ -929,7 +929,7 @@ HTB_PRIV_INLINE void htb_priv_earn(const struct htb *tree, uint32_t id, uint64_t
     uint64_t more_ns; /* how long the rate buckets earn above their depth */
     uint32_t r = 0;
     more_ns = node->flags & HTB_PRIV_OWN ? tree->lag_ns : htb_priv_stalled_ns(tree, id);
-    if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG && node->pair.rate.rate != 0 &&
+    if ((node->flags & (HTB_PRIV_OWN | HTB_PRIV_BACKLOG)) == HTB_PRIV_BACKLOG &&
         tree->event.pos[id] != QOS_NONE) { /* so long it had its tokens, and nobody called */
         const uint64_t had_ns = qos_sat_sub(now_ns, htb_priv_heap_at(&tree->event, tree->event.pos[id]).key);
         more_ns = qos_max(more_ns, qos_min(had_ns, tree->lag_ns));
@@ -3132,11 +3132,11 @@ QOS_PRIV_NOINLINE void htb_priv_witness(struct htb *tree, struct htb_priv_late *
 QOS_PRIV bool htb_priv_seems_late(const struct htb *tree, const struct htb_request *r, uint64_t took_ns)
 {
     const struct htb_priv_class *c = &tree->cls[r->paid_by];
+    uint64_t own_ns;
     if (c->u.leaf.latency_us != 0)
         return tree->now_ns > r->due_ns;
-    return (tree->flight.n & 7) == 0 && tree->node[r->paid_by].pair.rate.rate != 0 &&
-           took_ns > qos_sat_mul(htb_priv_own_ns(tree, r->paid_by, r->tokens),
-                                 (uint64_t)c->u.leaf.outstanding + c->u.leaf.queued);
+    own_ns = (tree->flight.n & 7) == 0 ? htb_priv_own_ns(tree, r->paid_by, r->tokens) : 0;
+    return own_ns != 0 && took_ns > qos_sat_mul(own_ns, (uint64_t)c->u.leaf.outstanding + c->u.leaf.queued);
 }
 
 /* A bound that was narrowed must not hurt: a trial, but no dive, ends, or the class that narrowed it gives up. True: a
@@ -3655,8 +3655,7 @@ QOS_PRIV void htb_priv_count_limit(struct htb *tree, uint32_t id, bool limited)
     htb_priv_mark(tree, id, HTB_PRIV_LIMITED, limited);
 }
 
-/* The rate of the first resource, or the part of it, was `was`. If it has risen, the lead of the tag shrinks: the same
- * tokens take less time. */
+/* If the rate, or the part of it, has risen, the lead of the tag shrinks: the same tokens take less time. */
 QOS_PRIV void htb_priv_scale_lead(struct htb *tree, uint32_t id, uint64_t was, uint64_t is)
 {
     const uint64_t clock = htb_priv_tag_clock(tree);
@@ -3670,7 +3669,7 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
 {
     uint32_t r, parent = tree->node[id].parent;
     bool limited = false;
-    const uint64_t was_per_s = tree->node[id].pair.rate.rate;
+    uint64_t lead_ns = 0; /* what a lead of HTB_BURST_MAX_NS becomes, by the rate that rises least */
     htb_priv_refill(tree, id, now_ns);
     tree->turn[id].weight = c->weight & 0xfffffu;
     tree->cls[id].ring_rest = 0;
@@ -3686,13 +3685,17 @@ QOS_PRIV void htb_priv_apply(struct htb *tree, uint32_t id, const struct htb_cla
     }
     for (r = 0; r < tree->resources; r++) {
         uint64_t *sum = htb_priv_sum_of(tree, parent, r);
-        *sum = *sum - htb_priv_rate_of(tree, id, r) + c->rate_per_s[r];
+        const uint64_t was_per_s = htb_priv_rate_of(tree, id, r);
+        if (was_per_s != 0)
+            lead_ns =
+                qos_max(lead_ns, qos_mul_div_ceil(HTB_BURST_MAX_NS, was_per_s, qos_max(was_per_s, c->rate_per_s[r])));
+        *sum = *sum - was_per_s + c->rate_per_s[r];
         QOS_ASSERT(*sum <= htb_priv_rate_of(tree, parent, r));
         htb_priv_set_pair(tree, id, r, c->rate_per_s[r], c->limit_per_s[r]);
         limited = limited || c->limit_per_s[r] != QOS_UNLIMITED;
     }
     htb_priv_count_limit(tree, id, limited);
-    htb_priv_scale_lead(tree, id, was_per_s, tree->node[id].pair.rate.rate);
+    htb_priv_scale_lead(tree, id, lead_ns, HTB_BURST_MAX_NS);
     htb_priv_place_up(tree, id, true, now_ns);
 }
 
@@ -5281,6 +5284,20 @@ QOS_PRIV bool htb_priv_asked_less(struct htb *tree, uint32_t id, uint64_t elapse
     return ns > elapsed_ns / 8;
 }
 
+/* Has the node a rate, and are its rate buckets full? */
+QOS_PRIV bool htb_priv_is_full(const struct htb *tree, uint32_t id)
+{
+    const struct htb_priv_pair *p;
+    bool has = false;
+    uint32_t r = 0;
+    for (p = &tree->node[id].pair; p; p = htb_priv_next_pair(tree, id, &r)) {
+        if (p->rate.rate != 0 && p->rate.level < p->rate.depth)
+            return false;
+        has = has || p->rate.rate != 0;
+    }
+    return has;
+}
+
 /* Does a class or group get less than its rate although it asked for more? */
 QOS_PRIV bool htb_priv_misses_rate(struct htb *tree, uint64_t elapsed_ns)
 {
@@ -5291,10 +5308,10 @@ QOS_PRIV bool htb_priv_misses_rate(struct htb *tree, uint64_t elapsed_ns)
         const struct htb_priv_class *c = &tree->cls[id];
         const bool asks =
             (node->flags & HTB_PRIV_OWN) || (!(node->flags & HTB_PRIV_GROUP) && c->u.leaf.outstanding != 0);
-        if (!(node->flags & HTB_PRIV_USED) || node->pair.rate.rate == 0)
+        if (!(node->flags & HTB_PRIV_USED))
             continue;
         htb_priv_refill(tree, id, tree->now_ns);
-        if (!htb_priv_asked_less(tree, id, elapsed_ns, asks) && asks && node->pair.rate.level >= node->pair.rate.depth)
+        if (!htb_priv_asked_less(tree, id, elapsed_ns, asks) && asks && htb_priv_is_full(tree, id))
             misses = true;
     }
     return misses;
