@@ -458,7 +458,7 @@ QOS_API QOS_NODISCARD enum qos_status tags_shared_change(struct tags_shared *sha
  *   s, r, d and l are tournament trees over the dense ids, 4-ary with 16-byte keys (s), 8-ary with 8-byte keys. Places
  *   are fixed: the path of an update is known from the id alone, so the loads of all levels overlap, hardly a branch
  *   depends on the keys, and no index of positions is kept. From 10,000 clients on a client takes 177 bytes, under
- *   reward 193, with TAGS_ALLOW 16 more.
+ *   reward 193, with TAGS_ALLOW 16 more, with groups 40.
  */
 
 /* A share tag as a key of s: the low 22 bits are the id, so equal tags go by id. */
@@ -501,7 +501,14 @@ struct tags_priv_rate {
     uint64_t tag_ns;
     uint64_t rate_per_s; /* 0: no such tag. Between the two that change: see struct tags_priv_node */
     uint64_t rest;       /* < rate */
-    uint64_t skipped_ns; /* by which it was raised since the last dispatch */
+    uint64_t skipped_ns; /* by which it was raised since the last dispatch; of a group: in all */
+};
+
+/* Of a client: what the tags of its group had skipped at its last dispatch. Of a group: what of that is used up. */
+struct tags_priv_skips {
+    struct qos_u128 share;
+    uint64_t limit_ns, reserve_ns;
+    uint64_t away_ns; /* of a client: for how long its queue was empty since; if it is: minus when it became so */
 };
 
 /* The mean service time; see "parallel devices". */
@@ -600,6 +607,7 @@ struct tags {
     uint32_t *rest; /* of a large weight: 32 more bits of the tag */
     struct tags_priv_rate *limit, *reserve;
     struct qos_u128 *skipped;             /* by how much V has passed the share tag since the last dispatch */
+    struct tags_priv_skips *seen;         /* with groups, else NULL */
     struct qos_u128 *surplus;             /* TAGS_ALLOW, else NULL */
     uint32_t *reserve_units;              /* count_cost: of its last request; of a group: of a large one; else NULL */
     struct tags_priv_mean *mean;          /* TAGS_REWARD, if device time is known, else NULL */
@@ -783,12 +791,10 @@ QOS_PRIV_NOINLINE void tags_priv_rate_bring(struct tags_priv_rate *p, uint64_t f
 {
     uint64_t tag_ns;
     tags_priv_rate_return(p, floor_ns);
-    if (p->skipped_ns == UINT64_MAX) /* nothing of it was sent here before */
-        return;
     tag_ns = p->tag_ns;
     p->tag_ns = qos_sat_sub(tag_ns, p->skipped_ns);
-    p->skipped_ns = 0;
     tags_priv_rate_add(p, units);
+    p->skipped_ns = qos_sat_sub(tag_ns, p->tag_ns);
     tags_priv_rate_raise(p, tag_ns);
 }
 
@@ -1090,6 +1096,23 @@ QOS_PRIV_NOINLINE QOS_COLD void tags_priv_rebase(struct tags *tags, struct tags_
             *share = tags_priv_lead(*share, tags_priv_axis_v(pool, tags->slot[i].flags[level]));
     }
     pool->v = pool->surplus_v = zero;
+}
+
+QOS_PRIV struct tags_priv_skips tags_priv_skips_of(const struct tags *tags, uint32_t id)
+{
+    struct tags_priv_skips s;
+    s.share = tags->skipped[id];
+    s.limit_ns = tags->limit[id].skipped_ns;
+    s.reserve_ns = tags->reserve[id].skipped_ns;
+    s.away_ns = 0;
+    return s;
+}
+
+QOS_PRIV void tags_priv_set_skips(struct tags *tags, uint32_t id, struct tags_priv_skips s)
+{
+    tags->skipped[id] = s.share;
+    tags->limit[id].skipped_ns = s.limit_ns;
+    tags->reserve[id].skipped_ns = s.reserve_ns;
 }
 
 /* -- waiting, idle, at the limit */
@@ -1891,6 +1914,7 @@ QOS_PRIV void tags_priv_layout(struct qos_layout *layout, struct tags *tags, con
         QOS_LAYOUT_SET(layout, tags->pool, config->groups);
         QOS_LAYOUT_SET(layout, tags->group, config->clients);
         QOS_LAYOUT_SET(layout, tags->outer, slots);
+        QOS_LAYOUT_SET(layout, tags->seen, n);
     }
     QOS_LAYOUT_SET(layout, tags->slot, slots);
     if (config->mode == TAGS_REWARD)
@@ -2037,9 +2061,9 @@ QOS_PRIV void tags_priv_apply(struct tags *tags, uint32_t id, const struct tags_
             tags->surplus[id] = tags_priv_reweigh(tags->surplus[id], pool->surplus_v, old, weight);
     }
     h->unit = (UINT64_C(1) << 62) / weight;
-    if (old == 0) { /* what it was served elsewhere before does not count here */
+    if (old == 0 && id < tags->config.clients) { /* what it was served elsewhere before does not count here */
         tags->skipped[id] = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
-        reserve->skipped_ns = tags->limit[id].skipped_ns = UINT64_MAX;
+        tags->limit[id].skipped_ns = UINT64_MAX;
     }
     if (!(h->packed & TAGS_PRIV_LIMITED)) /* a new one begins now; none keeps the tag and the rate of the last one */
         tags_priv_rate_return(&tags->limit[id], tags->now_ns);
@@ -2091,6 +2115,7 @@ QOS_API enum qos_status tags_add(struct tags *tags, uint64_t now_ns, uint32_t id
 QOS_API enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint32_t id, const struct tags_client *terms,
                                        uint32_t first, uint32_t clients)
 {
+    struct tags_priv_skips seen;
     enum qos_status status;
     uint32_t i;
     QOS_ASSERT(tags);
@@ -2105,6 +2130,7 @@ QOS_API enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint3
     for (i = first; i < first + clients; i++)
         if (tags->group[i] != QOS_NONE)
             return QOS_EEXIST;
+    seen = tags_priv_skips_of(tags, id);
     status = tags_priv_add(tags, now_ns, id, terms);
     if (status != QOS_OK)
         return status;
@@ -2113,6 +2139,8 @@ QOS_API enum qos_status tags_group_add(struct tags *tags, uint64_t now_ns, uint3
         tags->group[i] = id;
         tags->hot[i].tag = tags_priv_wide(0, 0); /* on the axis of this group it owes nothing */
         tags->skipped[i] = tags_priv_wide(TAGS_PRIV_LEAD_MAX, 0);
+        tags->seen[i] = seen;
+        tags->seen[i].away_ns = qos_wrap_sub(0, tags->now_ns);
         if (tags->surplus)
             tags->surplus[i] = tags_priv_wide(0, 0);
     }
@@ -2153,6 +2181,8 @@ QOS_PRIV_NOINLINE void tags_priv_empty(struct tags *tags, struct tags_priv_pool 
     pool->weights -= tags_priv_weight(h);
     pool->backlogged--;
     h->queued = 0;
+    if (id < tags->grouped)
+        tags->seen[id].away_ns = qos_wrap_sub(tags->seen[id].away_ns, tags->now_ns);
     if (tags->queued_cost)
         tags->queued_cost[id] = 0;
 }
@@ -2256,6 +2286,8 @@ QOS_PRIV_NOINLINE void tags_priv_begin(struct tags *tags, struct tags_priv_pool 
     if (tags->reserve_units)
         tags->reserve_units[id] = (uint32_t)cost;
     tags_priv_wake(tags, pool, id);
+    if (id < tags->grouped)
+        tags->seen[id].away_ns = qos_wrap_add(tags->seen[id].away_ns, tags->now_ns);
     pool->weights += tags_priv_weight(&tags->hot[id]);
     pool->backlogged++;
     tags_priv_enter_trees(tags, pool, id);
@@ -2566,9 +2598,11 @@ QOS_PRIV_NOINLINE bool tags_priv_too_far(const struct tags *tags, const struct t
 QOS_PRIV_NOINLINE struct qos_u128 tags_priv_brought(struct tags *tags, const struct tags_priv_pool *pool, uint32_t id,
                                                     const struct tags_priv_slot *slot)
 {
-    const uint64_t work = qos_min(qos_sat_mul(tags->mean ? slot->amount : 1, slot->delta), TAGS_PRIV_AMOUNT_MAX);
+    const uint64_t one = tags->mean ? slot->amount + slot->amount / 3 : 1; /* the mean */
+    const uint64_t work = qos_min(qos_sat_mul(one, slot->delta), TAGS_PRIV_AMOUNT_MAX);
     struct qos_u128 tag = tags->hot[id].tag, by = tags_priv_per_weight(&tags->hot[id], work, &tags->rest[id]);
     tags_priv_move(&tag, pool->v, tags_priv_lead(by, tags->skipped[id]));
+    tags->skipped[id] = tags_priv_lead(tags->skipped[id], by);
     return tag;
 }
 
@@ -2654,6 +2688,38 @@ QOS_PRIV_NOINLINE void tags_priv_charge_grouped(struct tags *tags, uint32_t i, u
                                  level, phase);
 }
 
+/* What of open_ns counts for n at this rate: what had no place in here_ns. */
+QOS_PRIV uint64_t tags_priv_counts(uint64_t open_ns, uint64_t n, uint64_t rate_per_s, uint64_t here_ns)
+{
+    return qos_min(open_ns, qos_sat_sub(qos_mul_div_ceil(n, QOS_NS_PER_S, rate_per_s), here_ns));
+}
+
+/* The group's charge for a request that tells of others. Of what its tags skipped counts what they did since this
+ * client's last request, once for all clients; but first the time in which the group was here without this client. */
+QOS_PRIV_NOINLINE void tags_priv_charge_told(struct tags *tags, uint32_t i, enum tags_phase phase)
+{
+    const struct tags_priv_slot *slot = &tags->slot[i];
+    const uint32_t id = tags->group[slot->client];
+    const struct tags_priv_skips all = tags_priv_skips_of(tags, id), *seen = &tags->seen[slot->client];
+    const uint64_t alone_ns = qos_sat_sub(seen->away_ns, all.limit_ns - seen->limit_ns);
+    const uint64_t here_ns = qos_sat_sub(alone_ns, tags->config.limit_burst_ns);
+    struct tags_priv_skips *used = &tags->seen[id], open, left;
+    used->share = tags_priv_most_of(used->share, seen->share);
+    used->limit_ns = qos_max(used->limit_ns, seen->limit_ns);
+    used->reserve_ns = qos_max(used->reserve_ns, seen->reserve_ns);
+    open.share = tags_priv_lead(all.share, used->share);
+    open.limit_ns = tags_priv_counts(all.limit_ns - used->limit_ns, slot->delta, tags->limit[id].rate_per_s, here_ns);
+    open.reserve_ns =
+        tags_priv_counts(all.reserve_ns - used->reserve_ns, slot->rho, tags->reserve[id].rate_per_s, here_ns);
+    tags_priv_set_skips(tags, id, open);
+    tags_priv_charge_grouped(tags, i, 1, phase);
+    left = tags_priv_skips_of(tags, id);
+    used->share = qos_add_wide(used->share, tags_priv_lead(open.share, left.share));
+    used->limit_ns += qos_sat_sub(open.limit_ns, left.limit_ns);
+    used->reserve_ns += qos_sat_sub(open.reserve_ns, left.reserve_ns);
+    tags_priv_set_skips(tags, id, all);
+}
+
 /* Everything about a dispatch but the queue and the trees. false: as tags_priv_charge_rates. */
 TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t id, uint32_t i, enum tags_phase phase,
                                      struct tags_grant *grant)
@@ -2664,7 +2730,10 @@ TAGS_PRIV_INLINE bool tags_priv_send(struct tags *tags, bool grouped, uint32_t i
     tags_priv_weigh(tags, slot, phase);
     if (grouped) {
         tags_priv_charge_grouped(tags, i, 0, phase);
-        tags_priv_charge_grouped(tags, i, 1, phase);
+        if (QOS_UNLIKELY(slot->delta))
+            tags_priv_charge_told(tags, i, phase);
+        else
+            tags_priv_charge_grouped(tags, i, 1, phase);
     } else if (!tags_priv_charge_level(tags, false, id, slot, &slot->own, 0, phase)) {
         tags_priv_credit_weight(tags, slot, 0, slot->amount);
         return false;
@@ -2716,10 +2785,10 @@ TAGS_PRIV_INLINE void tags_priv_sent(struct tags *tags, struct tags_priv_pool *p
                                      uint32_t level)
 {
     const struct tags_priv_slot *slot = &tags->slot[i];
-    if (tags->hot[id].packed & TAGS_PRIV_CAME) {
+    if (level == 0 && (tags->hot[id].packed & TAGS_PRIV_CAME || slot->delta)) {
+        const struct tags_priv_skips none = {tags_priv_wide(0, 0), 0, 0, 0};
         tags->hot[id].packed &= ~TAGS_PRIV_CAME;
-        tags->skipped[id] = tags_priv_wide(0, 0);
-        tags->reserve[id].skipped_ns = tags->limit[id].skipped_ns = 0;
+        tags_priv_set_skips(tags, id, none);
     }
     tags_priv_leave(tags, pool, id, 1, slot->cost);
     if (tags->hot[id].queued == 0)
@@ -2734,13 +2803,17 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool g
                                                        const struct tags_choice *choice, uint64_t cost, uint32_t rho,
                                                        uint32_t delta, struct tags_grant *grant)
 {
-    const uint32_t id = choice->client, i = tags_priv_room(tags, id, cost, rho, delta);
+    const uint32_t id = choice->client;
+    const bool told = tags->limit[id].skipped_ns != UINT64_MAX || tags->config.shared; /* else it is new here */
+    const uint32_t i = tags_priv_room(tags, id, cost, told ? rho : 0, told ? delta : 0);
     struct tags_priv_pool *pool = grouped ? tags_priv_pool_of(tags, id) : &tags->root;
     if (!tags_priv_send(tags, grouped, id, i, choice->phase, grant)) {
         tags_priv_settle_rates(tags, pool, id);
         return QOS_EAGAIN;
     }
     tags->queued--;
+    if (grouped)
+        tags->seen[id] = tags_priv_skips_of(tags, tags->group[id]);
     tags_priv_sent(tags, pool, id, i, 0);
     if (grouped)
         tags_priv_sent(tags, &tags->root, tags->group[id], i, 1);
@@ -3229,10 +3302,10 @@ QOS_API enum qos_status tags_info(const struct tags *tags, uint32_t id, struct t
  *   request there: delta in all, rho by reservation. It is charged with that request, so reservation and limit hold for
  *   the sum. What it was served elsewhere moves its tags from where they were after its last request here: that time
  *   has passed already, but where it is told late, as after a lost request. The share tag, too: V has passed it. What
- *   it was served before it was first a client here is charged only to its group. Of a group that was away, only the
- *   first client that tells has that time: a group whose clients use several servers in turn gets less (four clients,
- *   four servers: 0.31 of its limit, even if 0.8 of it is reserved; 0.47 of its share). The client counts answers, of
- *   all servers and of each:
+ *   it was served before its first request here is not charged. For a group counts the time in which it was away since
+ *   that client's last request here, once for all clients; but what fits at the group's limit into the time in which it
+ *   was here without this client, beyond limit_burst_ns, is taken to be of that time. So a group whose clients change
+ *   servers together keeps its limit, reservation and share. The client counts answers, of all servers and of each:
  *
  *       send to server s:   delta = (done by all - done by s) - told to s before        told to s += delta
  *       answer of server s: done by all, done by s += 1

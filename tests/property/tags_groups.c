@@ -4,6 +4,7 @@
 // proves: share, for 2 to 100 clients, everybody has 99 % of its max-min share over 100 rounds, if
 // proves: limit_burst_ns is 5 ms or more; with less, which no scheduler can do, it has what is left of its limit.
 // proves: A new group begins anew: a reservation in it is served at once, whatever its number and its ids went through
+// proves: A group whose clients use four servers in turn has its share, its limit and its reservation in the sum
 #include "check.h"
 #include "tags.h"
 
@@ -547,6 +548,70 @@ static void corrected_sibling(bool cancels)
     CHECK(check_mem_free(&mem));
 }
 
+/* ---- several servers ---- */
+
+/* Four clients of a group, of weight 1, use four servers of 2,000 requests a second in turn, 100 ms each, if it has a limit
+ * one after the other by 5 ms; beside them is one of this weight at each. The group has its limit, its reservation, or half a server. */
+static void in_turn(enum tags_mode mode, uint64_t weight, uint64_t reservation, uint64_t limit, double want)
+{
+    static struct tags server[4];
+    static struct check_mem memory[4];
+    struct tags_tracker tracker[4];
+    struct tags_tracker_server told[4][4];
+    uint32_t queued[4][9], k, i, got = 0;
+    const struct tags_client terms[2] = {{1, reservation, limit}, {weight, 0, 0}};
+    struct tags_config c;
+    uint64_t now;
+    memset(&c, 0, sizeof c);
+    memset(tracker, 0, sizeof tracker);
+    memset(told, 0, sizeof told);
+    memset(queued, 0, sizeof queued);
+    c.clients = 16;
+    c.groups = 2;
+    c.mode = mode;
+    for (k = 0; k < 4; k++) {
+        check_mem_new(&memory[k], tags_memsize(&c), 64, 0);
+        CHECK_EQ(tags_init(&server[k], memory[k].mem, memory[k].size, &c), QOS_OK);
+        for (i = 0; i < 2; i++)
+            CHECK_EQ(tags_group_add(&server[k], 1, 16 + i, &terms[i], 8 * i, 8), QOS_OK);
+        for (i = 0; i < 5; i++) {
+            const struct tags_client own = {1, i < 4 ? reservation / 4 : 0, 0};
+            CHECK_EQ(tags_add(&server[k], 1, i < 4 ? i : 8, &own), QOS_OK);
+        }
+    }
+    for (now = SECOND; now < 21 * SECOND; now += 500000)
+        for (k = 0; k < 4; k++) {
+            struct tags_choice choice;
+            struct tags_grant g;
+            uint32_t rho = 0, delta = 0, id;
+            for (i = 0; i < 9; i += i == 3 ? 5 : 1)
+                if (i < 4 && (now / 1000000 - (limit ? 5 * i : 0)) / 100 % 4 != k) {
+                    if (queued[k][i])
+                        CHECK_EQ(tags_withdraw(&server[k], now, i, queued[k][i]), QOS_OK);
+                    queued[k][i] = 0;
+                } else {
+                    for (; queued[k][i] < 4; queued[k][i]++)
+                        CHECK_EQ(tags_arrive(&server[k], now, i, 1, 1), QOS_OK);
+                }
+            if (tags_choose(&server[k], now, &choice) != QOS_OK)
+                continue;
+            id = choice.client;
+            if (id < 4)
+                tags_tracker_send(&tracker[id], &told[id][k], &rho, &delta);
+            CHECK_EQ(tags_dispatch(&server[k], now, &choice, 1, rho, delta, &g), QOS_OK);
+            CHECK_EQ(tags_complete(&server[k], now, &g, 500000), QOS_OK);
+            queued[k][id]--;
+            if (id < 4)
+                tags_tracker_done(&tracker[id], g.phase, 1, &told[id][k]);
+            got += id < 4;
+        }
+    CHECK_CONTEXT("mode %u, weight %" PRIu64 ", reservation %" PRIu64 ", limit %" PRIu64 ": %.1f a second",
+                  (unsigned)mode, weight, reservation, limit, got / 20.0);
+    CHECK(got / 20.0 > 0.98 * want && got / 20.0 < 1.02 * want);
+    for (k = 0; k < 4; k++)
+        check_mem_free(&memory[k]);
+}
+
 int main(void)
 {
     struct check_rng rng;
@@ -561,6 +626,12 @@ int main(void)
     if (check_case("corrected_sibling")) {
         corrected_sibling(true);
         corrected_sibling(false);
+    }
+    for (i = 0; i < 2 && check_case("in_turn"); i++) {
+        const enum tags_mode mode = i ? TAGS_PS : TAGS_REWARD;
+        in_turn(mode, 1, 0, 0, 1000);
+        in_turn(mode, 1, 0, 600, 600);
+        in_turn(mode, 50, 600, 0, 600);
     }
     if (check_case("owes_nothing")) {
         owes_nothing(0);

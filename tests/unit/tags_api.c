@@ -1292,6 +1292,45 @@ static void passed_meanwhile(enum elsewhere how, uint32_t brought, int turns)
     close_tags();
 }
 
+/* Two clients of a group, 100 a second in all, that comes back after 10 s: the first tells of `first` and the second of
+ * `brought`, late_ns after it, in which the first is served. What fits in the time in which the group was away since the
+ * second one's last request, at last_ns, costs nothing. Client 2 is new. */
+static void group_comes_back(uint32_t first, uint64_t last_ns, uint32_t second, uint64_t late_ns, uint32_t brought,
+                             uint64_t next_ns)
+{
+    struct tags_config c = plain(8, TAGS_PS);
+    const struct tags_client terms = {1, 0, 100};
+    struct tags_choice choice = {0, TAGS_PHASE_WEIGHT};
+    uint64_t now;
+    struct tags_grant g;
+    uint32_t i;
+    CHECK_CONTEXT("%" PRIu32 ", client %" PRIu32 ", last at %" PRIu64 ", %" PRIu64 " later, %" PRIu32 " elsewhere",
+                  first, second, last_ns, late_ns, brought);
+    c.groups = 1;
+    open_tags(&c);
+    CHECK_EQ(tags_group_add(&tags, 0, 8, &terms, 0, 8), QOS_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ(add(0, i, 1, 0, 0), QOS_OK);
+    for (i = 0; i < 2; i++) {
+        now = i == 0 ? 0 : last_ns;
+        CHECK_EQ(tags_arrive(&tags, now, i, 1, 1), QOS_OK);
+        CHECK_EQ(serve(now, MS), (int)i);
+    }
+    now = 10 * SECOND;
+    CHECK_EQ(tags_arrive(&tags, now, 0, 200, 1), QOS_OK);
+    CHECK_EQ(tags_dispatch(&tags, now, &choice, 1, 0, first, &g), QOS_OK);
+    for (; late_ns > 0; late_ns -= 10 * MS) {
+        now += 10 * MS;
+        CHECK_EQ(serve(now, MS), 0);
+    }
+    CHECK_EQ(tags_arrive(&tags, now, second, 3, 1), QOS_OK);
+    now += 10 * MS;
+    choice.client = second;
+    CHECK_EQ(tags_dispatch(&tags, now, &choice, 1, 0, brought, &g), QOS_OK);
+    CHECK_EQ(tags_next_ns(&tags, now), now + next_ns);
+    close_tags();
+}
+
 /* Requests at the device keep what they were charged in requests: 10 a second, three of them, then 100 a second. All
  * three, cancelled, give the tag back. */
 static void terms_between(void)
@@ -1335,6 +1374,11 @@ int main(void)
     passed_meanwhile(CAME_AGAIN, 499, 0);
     passed_meanwhile(CAME_AGAIN, 599, 99);
     passed_meanwhile(IS_NEW, 1000000, 0);
+    group_comes_back(499, 10 * MS, 1, 0, 499, 10 * MS);
+    group_comes_back(499, 10 * MS, 1, 0, 599, SECOND + 10 * MS);
+    group_comes_back(0, 9 * SECOND, 1, 0, 599, 5010 * MS);
+    group_comes_back(499, 10 * MS, 1, SECOND, 499, 920 * MS);
+    group_comes_back(0, 10 * MS, 2, 0, 1000000, 10 * MS);
     terms_between();
     given_up(0, TAGS_PHASE_WEIGHT);
     given_up(10, TAGS_PHASE_RESERVATION);

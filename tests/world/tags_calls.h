@@ -315,7 +315,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
     long double by, brought;
     bool sure = true;
     struct tags_state state;
-    if (!c->reserved)
+    if (!c->reserved || c->fresh)
         s->rho = 0;
     if (c->reserved && s->phase == TAGS_PHASE_RESERVATION)
         s->by_reserve = true;
@@ -330,7 +330,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         const struct k_range last = c->reserve;
         if (s->phase != TAGS_PHASE_RESERVATION && !s->perhaps)
             k_raise(&c->reserve, oldest, oldest);
-        if (s->rho && !c->fresh) /* a forced one has none */
+        if (s->rho) /* a forced one has none */
             k_raise(&c->reserve, last.lo - c->skip.hi + elsewhere, last.hi - c->skip.lo + elsewhere);
         if (s->perhaps) { /* it is charged if it is due: below the clock */
             c->reserve.hi = k_max(c->reserve.hi, k_max(k_clock(), oldest) + ns);
@@ -370,7 +370,7 @@ static void k_charge(struct k_client *c, struct k_slot *s)
         k_credit(s, (int64_t)s->amount);
     }
     by = s->amount / k_weight(c);
-    brought = (calls.reward ? by : 1 / k_weight(c)) * s->delta - c->share_skip;
+    brought = (calls.reward ? by * 4 / 3 : 1 / k_weight(c)) * s->delta - c->share_skip; /* of the mean */
     brought = brought > 0 && !c->fresh ? brought : 0;
     k_raise_v();
     if (s->amount > calls.largest)
