@@ -4,8 +4,11 @@
 #include "common.h"
 #include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define CALLS_MAX 16
 #define ENDPOINTS_MAX 8
@@ -142,17 +145,24 @@ static void request(enum call_kind kind, const char *path, char *text, etcd_done
 static void log_in(void)
 {
     char line[400] = "", *colon, *text;
+    struct stat st;
     FILE *f;
     uint32_t k;
+    int fd;
     for (k = 0; k < CALLS_MAX; k++)
         if (e.call[k].easy && e.call[k].kind == CALL_LOGIN)
             return;
-    f = fopen(e.config.login, "r");
+    fd = open(e.config.login, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe would hold up all else */
+    f = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
     colon = f && fgets(line, sizeof line, f) ? strchr(line, ':') : NULL;
     snprintf(e.no_login, sizeof e.no_login, "%.300s: %.100s", e.config.login,
-             f ? "write one line, NAME:PASSWORD" : strerror(errno));
+             fd < 0 ? strerror(errno)
+             : f    ? "write one line, NAME:PASSWORD"
+                    : "this is no file");
     if (f)
         fclose(f);
+    else if (fd >= 0)
+        close(fd);
     if (!colon && !e.known)
         tool_die(TOOL_FAILED, "%s", e.no_login);
     if (!colon)

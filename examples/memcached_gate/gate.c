@@ -311,10 +311,12 @@ static void accept_all(const struct listener *l)
         int given, fd = accept4(l->source.fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
-            (given = __atomic_exchange_n(&spare, -1, __ATOMIC_ACQ_REL)) >= 0) {
-            close(given);
-            continue;
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            if ((given = __atomic_exchange_n(&spare, -1, __ATOMIC_ACQ_REL)) >= 0) {
+                close(given);
+                continue;
+            }
+            usleep(1000); /* another thread got that one; the listener wakes this one until there is one again */
         }
         if (fd < 0)
             break;

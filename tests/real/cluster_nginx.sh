@@ -119,6 +119,9 @@ kills() {
     expect "what an agent says without stderr is not written into its file" [ "$(head -c 8 "$d/tokens8")" = Qtoken01 ]
     wait $unread
     expect "an agent goes on though nobody reads what it says" [ $? = 124 ]
+    mkfifo "$d/fifo"
+    expect "a login that is a pipe does not hold an agent up" grep -q 'fifo: this is no file' <<<"$(timeout 20 build/examples/cluster_agent \
+        --name n1 --cluster http://127.0.0.1:1 --keys "$d/keys" --tokens "$d/tokens8" --etcd-login "$d/fifo" 2>&1)"
     expect "keys are made in no other folder" grep -q -e '--name: ' <<<"$(build/examples/pshift_cluster keys --name ../x --keys "$d/keys" 2>&1)"
     if has mounts; then
         expect "an agent whose disk is full says so" grep -q 'No space left on device: make room' <<<"$(timeout 60 unshare -m bash -c \

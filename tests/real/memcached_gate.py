@@ -931,6 +931,8 @@ def spin(gate, memcached, pid, memcached_pid):
             s.settimeout(10)
             said = read_all(s)
             check("who finds no descriptor is told so", said == b"ERROR Too many open connections\r\n", said)
+    resource.prlimit(int(pid), resource.RLIMIT_NOFILE, (3, hard)) # what is given up gives none
+    kept += used("nobody can be told", b"get other\r\n")
     resource.prlimit(int(pid), resource.RLIMIT_NOFILE, (soft, hard))
     check("then all are served again", talk(gate, b"version\r\n").startswith(b"VERSION"))
 
