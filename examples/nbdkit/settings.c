@@ -4,10 +4,12 @@
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-filter.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 __attribute__((format(printf, 2, 3))) static int wrong(char *why, const char *format, ...)
 {
@@ -246,12 +248,18 @@ int settings_read(struct settings *s, const char *path, char why[WHY_MAX])
     char problem[WHY_MAX], *line = NULL;
     size_t size = 0;
     int rc = 0, number = 0;
-    FILE *f = fopen(path, "re");
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (!f) {
         int error = errno;
         (void)wrong(why, "%s: %s", path, strerror(error));
         errno = error;
         return -1;
+    }
+    if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) { /* it would hold up all exports */
+        (void)wrong(problem, "a pipe is no file of settings");
+        rc = -1;
     }
     errno = 0;
     while (rc == 0 && getline(&line, &size, f) != -1) {

@@ -5,6 +5,7 @@
  *     read OBJECT OFFSET LENGTH     its bytes; zeros where nothing was written */
 #include "twochoice.h"
 #include <err.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +138,7 @@ static enum qos_status write_bytes(uint64_t object, uint64_t at, const char *byt
     while (n-- > 0) /* a piece that no byte refers to any more is dropped */
         if (!twochoice_table_refers(&home->table, object, old[n].version, old[n].offset, old[n].end - old[n].offset))
             (void)!open_bytes(&servers[old[n].target], object, old[n].version, -1);
-    printf("ok %u\n", todo.server);
+    printf("ok %d\n", (int)(there - servers));
     return QOS_OK;
 }
 
@@ -151,8 +152,9 @@ static enum qos_status read_bytes(uint64_t object, uint64_t at, size_t len) /* 5
         twochoice_table_find(&home->table, object, next, &p);
         p.end = qos_min(p.end, at + len);
         const int fd = open_bytes(p.target == TWOCHOICE_LOCAL ? home : &servers[p.target], object, p.version, O_RDONLY);
-        MUST(fd >= 0 || p.version == 0, name);
-        (void)!pread(fd, memset(data + (next - at), 0, p.end - next), p.end - next, (off_t)next);
+        MUST(fd >= 0 || (p.version == 0 && errno == ENOENT), name);
+        memset(data + (next - at), 0, p.end - next);
+        MUST(fd < 0 || pread(fd, data + (next - at), p.end - next, (off_t)next) >= 0, name);
         close(fd);
     }
     return fwrite(data, 1, len, stdout) == len && putchar('\n') > 0 ? QOS_OK : QOS_EIO;

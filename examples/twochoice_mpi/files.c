@@ -42,7 +42,7 @@ static bool sub_dir(const struct files *f, const char *name)
 {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", f->dir, name);
-    return plot_mkdir(path) && sync_dir(f->dir);
+    return plot_mkdir(path) && sync_dir(path) && sync_dir(f->dir); /* a killed process may have made a name there */
 }
 
 /* Reserves room for all records: then a full disk stops data, but not the table. */
@@ -236,8 +236,10 @@ struct object_file *files_get(struct files *f, uint64_t object, uint64_t stamp, 
     if (fd < 0)
         return NULL;
     if (made) {
-        snprintf(path, sizeof path, "%s/%s", f->dir, stamp ? "away" : "objects");
-        if (!sync_dir(path)) {
+        char dir[600];
+        snprintf(dir, sizeof dir, "%s/%s", f->dir, stamp ? "away" : "objects");
+        if (!sync_dir(dir)) {
+            unlink(path);
             close(fd);
             return NULL;
         }

@@ -282,6 +282,9 @@ section_settings() {
     refused "qos-clas: no such parameter" qos-clas=a,limit=1M
     refused "qos-control=/no/where: " qos-control=/no/where
     refused "serves one request at a time" --filter=noparallel serialize=all-requests
+    mkfifo "$d/control"
+    refused "a pipe is no file of settings" qos-control="$d/control"
+    rm "$d/control"
     printf 'qos-rate=10M\n# a comment\n\nqos-class=a,limit=\n' >"$d/control"
     refused "$d/control:4: limit=: give bytes per second" qos-control="$d/control"
     rm "$d/control"

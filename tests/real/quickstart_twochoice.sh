@@ -28,8 +28,15 @@ for i in $(seq 60); do echo "read $i $((i * 10)) $((5 + ${#i}))"; done >>"$d/in"
 expect "60 writes are acknowledged" [ "$(grep -c '^ok [02]$' "$d/out")" = 60 ]
 expect "none is sent to the busy server" [ "$(grep -c '^ok 1$' "$d/out")" = 0 ]
 expect "all of them read back" [ "$(tail -60 "$d/out")" = "$(for i in $(seq 60); do echo "text-$i"; done)" ]
+for i in 0 1 2; do grep -c "^ok $i\$" "$d/out"; (cd "$d/busy/$i" && ls | grep -cE '^[0-9]+\.[0-9]'); done | paste - - >"$d/said"
+expect "each answer names the server that has the bytes" awk '$1 != $2 {exit 1}' "$d/said"
 expect "20 of them are pieces" [ "$(cd "$d/busy" && ls 0 2 | grep -cE '^[0-9]+\.[1-9]')" -ge 20 ]
 
+least=12 # descriptors with which it starts: a read finds none then
+until (ulimit -n $least; exec "$program" "$d/busy" </dev/null 2>/dev/null) || [ $((++least)) -gt 40 ]; do :; done
+for i in 2 3 5 6 8 9 11 12 14 15; do grep "^read $i " "$d/in" >"$d/one"; (ulimit -n $least; exec "$program" "$d/busy" <"$d/one" 2>&1) | tr '\0' 0; done >"$d/out"
+expect "without a free descriptor nothing is read, also no zeros" [ "$(grep -c ': Too many open files$' "$d/out")" = 10 ]
+rm "$d/one"
 printf '%s\n' bad 'write 1 2' 'write x 2 abc' 'read 1 2 0' 'read 1 2 4097' 'read 1 99999999999999999999 3' 'erase 1 2 3' '' |
     "$program" "$d/busy" >"$d/out" 2>&1
 expect "eight bad lines: an error for each, and it goes on" [ "$(grep -c '^error: ' "$d/out")" = 8 ]
