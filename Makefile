@@ -185,7 +185,7 @@ format: ## formats every source by clang-format
 # An nbdkit filter is a shared object that nbdkit loads.
 $(filter): $(wildcard examples/nbdkit/*.[ch]) htb.h qos.h Makefile
 	@mkdir -p $(@D) && rm -f $@
-	@gcc -std=gnu11 -O2 -g $(C_WARNINGS) -fPIC -shared -fvisibility=hidden -pthread -I. -o $@ $(filter %.c,$^)
+	@gcc -std=gnu11 $${OPTIMIZE:--O2 -g} $(C_WARNINGS) -fPIC -shared -fvisibility=hidden -pthread -I. -o $@ $(filter %.c,$^)
 
 # A module that nginx loads.
 nginx_module := $(B)/examples/ngx_http_qos_module.so
@@ -413,15 +413,17 @@ $(foreach e,$(EXAMPLES:$(B)/%=%),$(eval $(call example_verdict,$e)))
 # Four lanes. Tests on real I/O run one after the other; so do, beside them, those that need less than a sixth of a processor.
 # All other tests get the remaining processor time, by the scheduling policy `behind`, two more at a time than there are cores;
 # so no core idles while a test waits for a disk or a clock. A browser waits most of its time: it has a lane of its own, behind.
-# First the long ones and those that coverage.sh, which is long, waits for: make starts what has to wait last. A real test that
-# is still inconclusive runs once more at the end, alone.
+# First the long ones and what coverage.sh and plants.sh wait for: make starts what has to wait last. Then these two, whose last
+# bugs run alone for a while, before all others. A real test that is still inconclusive runs once more at the end, alone.
 behind := $(shell chrt -i 0 true 2>/dev/null && echo chrt -i 0) nice -n 19
 # The objects that these scripts use, too; coverage.sh counts what the sanitized tests have run.
 SANITIZED := $(foreach t,$(filter san/%,$(TESTS)),$(call verdict,$t))
-.PHONY: sanitized
+PLANTED := $(TEST_OBJECTS) $(WORLD:%.c=$(B)/native/%.o)
+.PHONY: sanitized planted
 sanitized: $(SANITIZED)
+planted: $(PLANTED)
 $(call verdict,build/coverage): $(SANITIZED)
-$(call verdict,build/plants): $(TEST_OBJECTS) $(WORLD:%.c=$(B)/native/%.o)
+$(call verdict,build/plants): $(PLANTED)
 OBJECTS_stack := $(HEADERS:%.h=$(B)/bodies/native_%.o)
 OBJECTS_checks := $(OBJECTS_stack)
 OBJECTS_fuzzers := $(HEADERS:%.h=$(B)/bodies/san_%.o)
@@ -431,16 +433,17 @@ $(foreach s,stack checks fuzzers link freestanding,$(eval $(call verdict,build/$
 .PHONY: objects-stack objects-freestanding
 objects-stack: $(OBJECTS_stack)
 objects-freestanding: $(OBJECTS_freestanding)
-LONG := $(foreach s,proofs lint freestanding fuzzers flags plants headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
+LONG := $(foreach s,proofs lint freestanding fuzzers flags headers,$(filter tests/build/$s.sh,$(SCRIPTS)))
 BROWSER := $(filter tests/build/playground.sh,$(SCRIPTS))
-SIDE := $(LONG) $(filter-out $(LONG) $(BROWSER),$(SCRIPTS))
+NEXT := $(foreach s,plants coverage,$(filter tests/build/$s.sh,$(SCRIPTS)))
+SIDE := $(LONG) $(NEXT) $(filter-out $(LONG) $(NEXT) $(BROWSER),$(SCRIPTS))
 test-side: $(foreach t,$(SIDE:tests/%.sh=%) $(TESTS),$(call verdict,$t))
 BESIDE := $(foreach s,$(REAL),$(if $(filter no,$(call says,$s,alone)),$s))
 test-real: $(foreach t,$(filter-out $(BESIDE),$(REAL)),$(call verdict,$(t:tests/%.sh=%)))
 test-beside: $(foreach t,$(BESIDE),$(call verdict,$(t:tests/%.sh=%)))
 test-examples: $(foreach t,$(EXAMPLES:$(B)/%=%),$(call verdict,$t))
 side-lane:
-	@for goals in 'sanitized $(foreach s,$(LONG:tests/%.sh=%),$(call verdict,$s))' test-side; do \
+	@for goals in 'sanitized $(foreach s,$(LONG:tests/%.sh=%),$(call verdict,$s)) planted' test-side; do \
 	    $(behind) $(MAKE) --no-print-directory -k -j$$(($(JOBS) + 2)) $$goals; done
 real-lane:
 	@$(MAKE) --no-print-directory -k -j1 test-real
