@@ -1,5 +1,6 @@
 // proves: every field of the configuration: the value that zero stands for, both ends of the range, and one past each
-// end, where the error names the field; init, resume and attach refuse bad values and leave the object unchanged
+// end, where the error names the field; init, resume and attach refuse bad values and leave the object unchanged. A monitor
+// stays in its memory (red zones, one byte short, misaligned); each check bit of the period word depends on the epoch
 #include "config_table.h"
 #include "unit/tokenpool_rig.h"
 
@@ -135,10 +136,67 @@ static void test_attach(void)
     CHECK_EQ(tokenpool_client_attach(&c, 0, 0, storage, bytes), QOS_OK);
 }
 
+static void test_memory(void)
+{
+    struct check_mem a, b;
+    struct tokenpool_monitor m;
+    size_t need, room;
+    unsigned clients;
+    for (clients = 1; clients < 70; clients += 23) {
+        struct tokenpool_monitor saved;
+        rig_config(clients, 10, 100, 0);
+        need = tokenpool_monitor_memsize(&config);
+        room = tokenpool_storage_memsize(&config);
+        CHECK(need >= clients * 49u && room >= clients * 32u);
+        CHECK(need <= clients * 49u + 12 * 64 && room <= clients * 32u + 256 + 4 * 64);
+        memset(&m, 0x5a, sizeof m);
+        saved = m;
+        check_mem_new(&a, need, 64, 0);
+        check_mem_new(&b, room, 64, 0);
+        memset(b.mem, 0, room);
+        CHECK_EQ(tokenpool_monitor_init(&m, NULL, need, b.mem, room, &config), QOS_EINVAL);
+        CHECK_EQ(tokenpool_monitor_init(&m, a.mem, need, NULL, room, &config), QOS_EINVAL);
+        CHECK_EQ(tokenpool_monitor_init(&m, a.mem, need - 1, b.mem, room, &config), QOS_EMEMORY);
+        CHECK_EQ(tokenpool_monitor_init(&m, a.mem, need, b.mem, room - 1, &config), QOS_EMEMORY);
+        CHECK_EQ(tokenpool_monitor_init(&m, a.mem + 8, need, b.mem, room, &config), QOS_EALIGN);
+        CHECK_EQ(tokenpool_monitor_init(&m, a.mem, need, b.mem + 8, room, &config), QOS_EALIGN);
+        CHECK_EQ(tokenpool_monitor_resume(&m, a.mem, need, b.mem, room, &config), QOS_ECORRUPT);
+        CHECK(memcmp(&m, &saved, sizeof m) == 0);
+        CHECK_EQ(tokenpool_monitor_init(&m, a.mem, need, b.mem, room, &config), QOS_OK);
+        CHECK_EQ(tokenpool_monitor_join(&m, clients - 1, 100, 0, NULL), QOS_OK);
+        rig_run(&m, 5);
+        rig_run(&m, 5 + MS);
+        rig_run(&m, 5 + S);
+        CHECK_EQ(tokenpool_monitor_resume(&m, a.mem, need, b.mem, room, &config), QOS_OK);
+        rig_run(&m, 5 + 3 * S);
+        config.batch = 11;
+        CHECK_EQ(tokenpool_monitor_resume(&m, a.mem, need, b.mem, room, &config), QOS_ECORRUPT);
+        CHECK(check_mem_free(&a));
+        CHECK(check_mem_free(&b));
+    }
+}
+
+/* Each of the 19 check bits of the period word depends on the epoch. */
+static void test_check_bits(void)
+{
+    uint64_t k, some = 0, all = UINT64_MAX;
+    rig_config(2, 10, 100, 0);
+    rig_init();
+    for (k = 0; k < 64; k++) {
+        rig_run(&monitor, k * S);
+        some |= storage[TOKENPOOL_OFFSET_PERIOD / 8];
+        all &= storage[TOKENPOOL_OFFSET_PERIOD / 8];
+    }
+    CHECK_EQ(some >> 9 & 0x7ffff, 0x7ffff);
+    CHECK_EQ(all >> 9 & 0x7ffff, 0);
+}
+
 int main(void)
 {
     check_begin("unit/tokenpool_config");
     test_fields();
     test_attach();
+    test_memory();
+    test_check_bits();
     return check_end();
 }
