@@ -177,28 +177,6 @@ static void every_term(void)
     world_close(&w);
 }
 
-/* Limit QOS_NOTHING: requests with a cost never go. Without the limit they do. */
-static void limit_of_nothing(void)
-{
-    struct htb_config config = world_config();
-    struct htb_class c = class_of(0, 0, QOS_NOTHING);
-    struct world w;
-    world_open(&w, &config);
-    CHECK_EQ(htb_reserve(&w.tree, 0, 1, &c, NULL), QOS_OK);
-    CHECK_EQ(terms_of(&w, 1, &c), QOS_OK);
-    CHECK_EQ(c.limit_per_s[0], QOS_NOTHING);
-    CHECK_EQ(htb_take(&w.tree, 5 * S, 1, 1), QOS_EAGAIN);
-    CHECK_EQ(htb_next_ns(&w.tree, 5 * S, 1, 1), QOS_NEVER);
-    CHECK_EQ(htb_take(&w.tree, 5 * S, 1, 0), QOS_OK);
-    c.limit_per_s[0] = 0;
-    CHECK_EQ(htb_change(&w.tree, 5 * S, 1, &c, NULL), QOS_OK);
-    CHECK_EQ(htb_take(&w.tree, 5 * S, 1, 1), QOS_OK);
-    c.limit_per_s[0] = QOS_NOTHING;
-    CHECK_EQ(htb_change(&w.tree, 5 * S, 1, &c, NULL), QOS_OK);
-    CHECK_EQ(htb_next_ns(&w.tree, 6 * S, 1, 1), QOS_NEVER);
-    world_close(&w);
-}
-
 static void memory(void)
 {
     struct htb_config c = world_config();
@@ -385,7 +363,6 @@ int main(void)
     shared_by_trees();
 #endif
     every_term();
-    limit_of_nothing();
     memory();
     sizes();
     round_trip();

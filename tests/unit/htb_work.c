@@ -5,24 +5,11 @@
 // flags: -O1 -fsanitize-coverage=trace-pc -DCOUNTS_BLOCKS
 // variants: native
 // coverage: no
+#include "blocks.h"
 #include "check.h"
 #include "htb.h"
 
 #define MS UINT64_C(1000000)
-
-#ifdef __clang__ /* only looks for faults here */
-#define NOT_COUNTED __attribute__((no_sanitize("coverage")))
-#else
-#define NOT_COUNTED __attribute__((no_sanitize_coverage))
-#endif
-
-/* The compiler calls it at the begin of each basic block, of the bodies in this program, too (-D). */
-static volatile uint64_t blocks;
-void __sanitizer_cov_trace_pc(void);
-NOT_COUNTED void __sanitizer_cov_trace_pc(void)
-{
-    blocks = blocks + 1;
-}
 
 enum { ACTIVE = 10, ROUNDS = 100 };
 static struct htb tree[2];
