@@ -2804,7 +2804,8 @@ TAGS_PRIV_INLINE enum qos_status tags_priv_dispatch_as(struct tags *tags, bool g
                                                        uint32_t delta, struct tags_grant *grant)
 {
     const uint32_t id = choice->client;
-    const bool told = tags->limit[id].skipped_ns != UINT64_MAX || tags->config.shared; /* else it is new here */
+    const bool told =
+        !delta || tags->limit[id].skipped_ns != UINT64_MAX || tags->config.shared; /* else it is new here */
     const uint32_t i = tags_priv_room(tags, id, cost, told ? rho : 0, told ? delta : 0);
     struct tags_priv_pool *pool = grouped ? tags_priv_pool_of(tags, id) : &tags->root;
     if (!tags_priv_send(tags, grouped, id, i, choice->phase, grant)) {

@@ -1,6 +1,7 @@
 // proves: the reservation and the limit of a client hold for the sum of several schedulers: of one server that share
 // proves: tags (tags_shared_*), or of several servers that its requests tell of each other (tags_tracker_*), in worlds
-// proves: that a seed draws: any placement, pauses, lost and cancelled requests, forced ones
+// proves: that a seed draws: any placement, pauses, lost and cancelled requests, forced ones, servers that join the others
+// proves: or whose schedulers begin anew
 // scale: 2
 #define WORLD_HEADER "tags_servers"
 #define WORLD_DRAW_MORE(w, r) draw_more(w, r)
@@ -14,6 +15,7 @@
     X(COUNT_COST, "count_cost", "no yes")                                                                              \
     X(LIMIT_BURST, "limit_burst_ms", "100 0 10 1000")                                                                  \
     X(LAG, "reserve_lag_ms", "1000 100")                                                                               \
+    X(ANEW, "anew", "no joins once often")                                                                             \
     WORLD_DEVICE_FIELDS(X)
 #define WORLD_LATER F_SEEK
 #define WORLD_LATER_COHORT F_ON
@@ -51,7 +53,7 @@ static void draw_more(struct world *w, struct world_rng *r);
 
 struct request {
     uint64_t cost;
-    uint32_t next, client, server, rho, delta;
+    uint32_t next, client, server, rho, delta, times;
     double elsewhere;     /* units, by the world's count: what delta should say */
     bool cancel, in_time; /* cancelled before its charge to the limit is as old as the burst */
     struct tags_grant grant;
@@ -64,6 +66,7 @@ struct place { /* of a client at a server */
     /* trackers: units answered here; answered elsewhere, of which it was told; of its last request, and when that went */
     double done, told_units, last_units;
     uint64_t sent_ns;
+    bool known; /* to the scheduler: it was sent a request here */
 };
 
 struct account { /* what was sent above a rate: a bucket that leaks */
@@ -92,8 +95,8 @@ struct server {
     struct world_device device;
     unsigned char *memory;
     size_t memory_bytes;
-    uint32_t at_device;
-    uint64_t told_ns;
+    uint32_t at_device, times; /* times: that its scheduler began */
+    uint64_t told_ns, anew_ns;
 };
 
 static struct tenant tenant[CLIENTS];
@@ -107,11 +110,12 @@ static struct {
     struct world_queue wakes, ends; /* ends: of lost and cancelled requests */
     uint64_t now, end_ns;
     uint64_t judged_ns;
-    uint32_t depth, steps;
+    uint32_t depth, steps, begun; /* begun: schedulers that began anew */
     bool
         reservations_hold; /* they fit into one server, whoever goes to it, and the devices are as fast as configured */
     double burst_ns, lag_ns, cost_max;
     bool tracker, draining;
+    struct tags_config config;
 } run;
 
 static void draw_more(struct world *w, struct world_rng *r)
@@ -126,9 +130,11 @@ static void draw_more(struct world *w, struct world_rng *r)
         w->choice[world_of(k, F_CANCEL)] = (uint8_t)world_between(r, 0, 2);
         w->choice[world_of(k, F_CANCEL_AFTER)] = (uint8_t)world_between(r, 0, 3);
     }
-    if (w->seed % 8 != 3)
+    if (w->seed % 8 != 3 && w->seed % 8 != 7)
         return;
     w->choice[F_JOINED] = 1; /* clients that use one server after the other */
+    if (w->seed % 8 == 7)
+        w->choice[F_ANEW] = (uint8_t)world_between(r, 0, 3);
     for (k = 0; k < WORLD_COHORTS; k++)
         w->choice[world_of(k, F_STAYS)] = (uint8_t)world_between(r, 0, 4);
 }
@@ -150,7 +156,7 @@ static void judge_rate(const char *oracle, const struct tenant *t, struct accoun
 {
     const double most = units(t->largest), above = a->above - rate * (double)(run.now - a->last_ns);
     if (run.tracker)
-        allowed = servers * (allowed + (t->out_most + servers) * most);
+        allowed = (servers + run.begun) * (allowed + (t->out_most + servers) * most);
     allowed += t->given_back;
     a->above = (above > 0 ? above : 0) + n;
     a->last_ns = run.now;
@@ -245,8 +251,11 @@ static void to_device(uint32_t id, uint32_t phase)
     world_trace(run.now, r->client, "given", r->cost);
     s->at_device++;
     tenant[r->client].at_device++;
+    r->times = s->times;
     tenant[r->client].sent_ns = tenant[r->client].at[r->server].sent_ns = run.now;
-    tenant[r->client].at[r->server].last_units = units((double)r->cost) + r->elsewhere;
+    tenant[r->client].at[r->server].last_units =
+        units((double)r->cost) + (tenant[r->client].at[r->server].known ? r->elsewhere : 0);
+    tenant[r->client].at[r->server].known = tenant[r->client].at[r->server].known || phase != TAGS_PHASE_FORCED;
     if (r->cancel) { /* before anything else happens, or late */
         const uint64_t after_ns = (uint64_t)world_value(run.w, world_of(tenant[r->client].cohort, F_CANCEL_AFTER)) * MS;
         struct tenant *t = &tenant[r->client];
@@ -286,6 +295,8 @@ static void make(uint32_t i, const struct world_request *q)
                 : place == 1 ? (uint32_t)world_rand(&run.rng) % servers
                              : t->turn++ % servers;
     r->cancel = world_chance(&run.rng, (uint32_t)world_value(run.w, world_of(t->cohort, F_CANCEL)));
+    if (server[r->server].times == 0) /* it joins later */
+        r->server = 0;
     at = &t->at[r->server];
     t->out_most = ++t->out > t->out_most ? t->out : t->out_most;
     if (run.tracker)
@@ -351,6 +362,35 @@ static void new_terms(uint32_t i)
             world_fail(run.w, "once", run.now, "a client cannot come back");
         for (j = 0, id = at->first; j < at->queued; j++, id = request[id].next)
             if (tags_arrive(&server[k].tags, run.now, i, 1, request[id].cost) != QOS_OK)
+                world_fail(run.w, "once", run.now, "an arrival is refused");
+        at->since_ns = run.now;
+    }
+}
+
+static void begin_scheduler(struct server *s)
+{
+    uint32_t i;
+    if (tags_init(&s->tags, s->memory, s->memory_bytes, &run.config) != QOS_OK)
+        world_fail(run.w, "init", 0, "%s", tags_config_error(&run.config) ? tags_config_error(&run.config) : "refused");
+    for (i = 0; i < tenants; i++)
+        if (tags_add(&s->tags, run.now > 1 ? run.now : 1, i, &tenant[i].terms) != QOS_OK)
+            world_fail(run.w, "init", 0, "a client is refused");
+    s->times++;
+}
+
+/* A server joins, or its scheduler begins anew and knows of nobody what it was served: what is queued comes again. */
+static void anew(uint32_t k)
+{
+    struct server *s = &server[k];
+    uint32_t i, j, id;
+    s->anew_ns = world_choice(run.w, F_ANEW) == 3 ? run.now + run.end_ns / 10 : WORLD_NEVER;
+    run.begun++;
+    begin_scheduler(s);
+    for (i = 0; i < tenants; i++) {
+        struct place *at = &tenant[i].at[k];
+        at->known = false;
+        for (j = 0, id = at->first; j < at->queued; j++, id = request[id].next)
+            if (tags_arrive(&s->tags, run.now, i, 1, request[id].cost) != QOS_OK)
                 world_fail(run.w, "once", run.now, "an arrival is refused");
         at->since_ns = run.now;
     }
@@ -517,6 +557,7 @@ static void setup(void)
                 world_fail(w, "init", 0, "shared terms are refused");
     }
     c.shared = shared;
+    run.config = c;
     for (k = 0; k < servers; k++) {
         struct server *s = &server[k];
         size_t bytes = tags_memsize(&c);
@@ -525,11 +566,10 @@ static void setup(void)
             s->memory_bytes = bytes;
             s->memory = (unsigned char *)aligned_alloc(QOS_CACHE_LINE, (bytes + 63) / 64 * 64);
         }
-        if (tags_init(&s->tags, s->memory, s->memory_bytes, &c) != QOS_OK)
-            world_fail(w, "init", 0, "%s", tags_config_error(&c) ? tags_config_error(&c) : "refused");
-        for (i = 0; i < tenants; i++)
-            if (tags_add(&s->tags, 1, i, &tenant[i].terms) != QOS_OK)
-                world_fail(w, "init", 0, "a client is refused");
+        s->times = 0;
+        if (!run.tracker || k == 0 || world_choice(w, F_ANEW) != 1)
+            begin_scheduler(s);
+        s->anew_ns = run.tracker && k && world_choice(w, F_ANEW) ? run.end_ns * k / (2 * servers) : WORLD_NEVER;
         s->at_device = 0;
         s->told_ns = WORLD_NEVER;
         draw_device(w, run.end_ns, &d);
@@ -540,7 +580,7 @@ static void setup(void)
 static void cancelled(uint32_t k, uint32_t id)
 {
     struct request *r = &request[id];
-    if (tags_cancel(&server[k].tags, run.now, &r->grant) != QOS_OK)
+    if (r->times == server[k].times && tags_cancel(&server[k].tags, run.now, &r->grant) != QOS_OK)
         world_fail(run.w, "once", run.now, "a cancel is refused");
     server[k].at_device--;
     tenant[r->client].at_device--;
@@ -551,7 +591,8 @@ static void completed(uint32_t k, const struct world_io *io)
 {
     struct request *r = &request[io->id];
     struct tenant *t = &tenant[r->client];
-    if (tags_complete(&server[k].tags, run.now, &r->grant, io->end_ns - io->begin_ns) != QOS_OK)
+    if (r->times == server[k].times &&
+        tags_complete(&server[k].tags, run.now, &r->grant, io->end_ns - io->begin_ns) != QOS_OK)
         world_fail(run.w, "once", run.now, "a completion is refused");
     if (run.tracker)
         tags_tracker_done(&t->tracker, r->grant.phase, (uint32_t)units((double)r->cost), &t->at[k].told);
@@ -604,8 +645,12 @@ static void step(void)
     for (k = 0; k < tenants && run.now >= run.end_ns / 2; k++)
         if (tenant[k].changes)
             new_terms(k);
-    for (k = 0; k < servers; k++)
-        dispatch(k);
+    for (k = 0; k < servers; k++) {
+        if (run.now >= server[k].anew_ns && !run.draining)
+            anew(k);
+        if (server[k].times)
+            dispatch(k);
+    }
     if (++run.steps % 8 == 0)
         judge_waits();
 }
