@@ -603,16 +603,11 @@ QOS_PRIV uint64_t tokenpool_priv_final_ns(uint64_t check_ns, uint64_t period_ns)
 }
 
 /* Offset of the terms (k = 0), admissions (1), weights (2), reports (3), each a word a client in whole cache lines; end
- * (4). */
+ * of the storage (4). */
 QOS_PRIV uint64_t tokenpool_priv_offset(uint32_t clients, unsigned k)
 {
     return TOKENPOOL_OFFSET_TERMS +
            k * ((UINT64_C(8) * clients + QOS_CACHE_LINE - 1) / QOS_CACHE_LINE * QOS_CACHE_LINE);
-}
-
-QOS_PRIV uint64_t tokenpool_priv_storage_bytes(uint32_t clients)
-{
-    return tokenpool_priv_offset(clients, 4);
 }
 
 QOS_API uint64_t tokenpool_storage_report(uint32_t clients, uint32_t id)
@@ -723,7 +718,7 @@ QOS_API const char *tokenpool_config_error(const struct tokenpool_config *config
 
 QOS_API size_t tokenpool_storage_memsize(const struct tokenpool_config *config)
 {
-    return tokenpool_config_error(config) ? 0 : (size_t)tokenpool_priv_storage_bytes(config->clients);
+    return tokenpool_config_error(config) ? 0 : (size_t)tokenpool_priv_offset(config->clients, 4);
 }
 
 /* -- head: word 7 is the CRC32C of the seven before. */
@@ -1221,15 +1216,6 @@ QOS_PRIV uint64_t tokenpool_client_priv_demand(const struct tokenpool_client *cl
     return !tokenpool_client_priv_still(client, need);
 }
 
-/* The earliest end comes, and the final report waits for the latest one. */
-QOS_PRIV bool tokenpool_client_priv_ends(const struct tokenpool_client *client)
-{
-    uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
-    return qos_elapsed_ns(client->due_ns, client->end_ns) > final_ns &&
-           qos_elapsed_ns(client->tick_ns, client->due_ns) > final_ns &&
-           qos_elapsed_ns(client->now_ns, client->due_ns) <= final_ns;
-}
-
 /* It has a queue of which the monitor does not know, which keeps time for R (T - t) / T only; or does not know its
  * epoch's end, so that no later report says so. Its stack is its own. */
 QOS_PRIV_NOINLINE bool tokenpool_client_priv_behind(const struct tokenpool_client *client, uint64_t step)
@@ -1254,11 +1240,15 @@ QOS_PRIV void tokenpool_client_priv_consider(struct tokenpool_client *client)
                      ? !tokenpool_client_priv_still(client, 0)
                      : !rests && !tokenpool_client_priv_demand(client, 0, client->completed);
     bool behind = tokenpool_client_priv_behind(client, step);
+    uint64_t final_ns = tokenpool_priv_final_ns(client->head.check_ns, client->head.period_ns);
+    bool ends = qos_elapsed_ns(client->due_ns, client->end_ns) > final_ns && /* the final report waits for end_ns */
+                qos_elapsed_ns(client->tick_ns, client->due_ns) > final_ns &&
+                qos_elapsed_ns(client->now_ns, client->due_ns) <= final_ns;
     bool early = client->phase == TOKENPOOL_PRIV_FINAL && /* its clock jumped ahead: N goes on */
                  qos_sat_sub(client->completed, client->report & TOKENPOOL_TOKENS_MAX) > client->completed / 8;
     if ((returned > step && returned >= reported_left / 3) || (reported_left > step && left <= reported_left / 4) ||
         qos_sat_sub(spent, client->reported_spent) >= ios || tokenpool_client_priv_phase(client) > client->phase ||
-        early || turns || behind || tokenpool_client_priv_ends(client))
+        early || turns || behind || ends)
         tokenpool_client_priv_owe(client);
 }
 
@@ -1365,7 +1355,7 @@ QOS_PRIV enum qos_status tokenpool_client_priv_attach(struct tokenpool_client *c
     enum qos_status s = tokenpool_priv_head_get(head, &h);
     if (s != QOS_OK)
         return s;
-    if (storage_bytes < tokenpool_priv_storage_bytes(h.clients))
+    if (storage_bytes < tokenpool_priv_offset(h.clients, 4))
         return QOS_EMEMORY;
     if (id >= h.clients)
         return QOS_ENOENT;
@@ -1643,7 +1633,7 @@ QOS_PRIV void tokenpool_client_priv_reported(struct tokenpool_client *client, ui
     client->report = swapped && !opening ? client->writing : answer;
     if (!swapped && opening) /* a join changes the terms before the report: read them again */
         client->state = TOKENPOOL_PRIV_IN_TERMS;
-    if (!swapped || (!opening && !tokenpool_client_priv_has(client)))
+    if (!swapped)
         return; /* the monitor, or a former engine, wrote first: again */
     if (opening) {
         tokenpool_client_priv_begin(client);
@@ -1684,11 +1674,6 @@ QOS_PRIV void tokenpool_client_priv_saw_level(struct tokenpool_client *client, u
 
 /* -- claims */
 
-QOS_PRIV bool tokenpool_client_priv_ordered(const struct tokenpool_client *client)
-{
-    return (client->head.flags & TOKENPOOL_ORDERED) != 0;
-}
-
 /* Back-off of reads of an empty pool: the wait doubles, up to a quarter of the time left. If many clients wait, it
  * begins longer and goes up to half of it, so that reads stay a small part of the I/Os: there is always another one who
  * takes what is left. */
@@ -1705,12 +1690,6 @@ QOS_PRIV void tokenpool_client_priv_wait(struct tokenpool_client *client)
     client->peek_at_ns = qos_sat_add(client->now_ns, client->peek_wait_ns);
 }
 
-/* Invariant 3. */
-QOS_PRIV bool tokenpool_client_priv_may_claim(const struct tokenpool_client *client)
-{
-    return !client->pool || tokenpool_word_count(client->pool) > (int64_t)client->claim;
-}
-
 /* A read or an answer of the pool word decides about the next claim. */
 QOS_PRIV void tokenpool_client_priv_saw_pool(struct tokenpool_client *client, uint64_t pool)
 {
@@ -1724,14 +1703,10 @@ QOS_PRIV void tokenpool_client_priv_saw_pool(struct tokenpool_client *client, ui
 /* The answer of a claim. Its own epoch decides whose tokens they are. */
 QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uint64_t pool)
 {
-    bool ordered = tokenpool_client_priv_ordered(client);
+    bool ordered = (client->head.flags & TOKENPOOL_ORDERED) != 0;
     int64_t count = tokenpool_word_count(pool);
     uint64_t got = count <= 0 || ordered ? 0 : qos_min((uint64_t)count, client->claim);
     uint32_t epoch = tokenpool_word_epoch(pool);
-    if (epoch == client->epoch && !tokenpool_client_priv_holds(client)) { /* it ended meanwhile */
-        qos_counter_add(&client->voided, got);
-        return;
-    }
     if (ordered) {
         client->ticket = (uint64_t)count;
         client->tickets = client->claim;
@@ -1750,13 +1725,6 @@ QOS_PRIV void tokenpool_client_priv_claimed(struct tokenpool_client *client, uin
     }
 }
 
-/* A read of the own weight; of one that cannot be read a batch. */
-QOS_PRIV void tokenpool_client_priv_saw_weight(struct tokenpool_client *client, uint64_t word)
-{
-    uint64_t claim = tokenpool_priv_weight(client->id, word) ? tokenpool_priv_limit(word) : 0;
-    client->share = (uint32_t)(claim ? claim : client->head.batch);
-}
-
 /* A read of `served`. The next one comes when all of the claim is served, at the pace so far: who is late for the next
  * claim loses its turn. */
 QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, uint64_t served)
@@ -1768,7 +1736,7 @@ QOS_PRIV void tokenpool_client_priv_saw_served(struct tokenpool_client *client, 
                       tokenpool_priv_interval_ns(client->head.period_ns / 128 + 1, client->head.period_ns,
                                                  qos_elapsed_ns(client->now_ns, client->end_ns)));
     client->peek_at_ns = qos_sat_add(client->now_ns, wait_ns);
-    if (tokenpool_word_epoch(served) != client->epoch || !tokenpool_client_priv_holds(client) || client->early)
+    if (tokenpool_word_epoch(served) != client->epoch || client->early)
         return;
     client->ticket += n;
     client->tickets -= n;
@@ -1796,14 +1764,14 @@ QOS_PRIV uint64_t tokenpool_client_priv_want(const struct tokenpool_client *clie
     *what = TOKENPOOL_PRIV_SURPLUS;
     if (large && client->surplus == QOS_UNLIMITED)
         return 0;
-    if (tokenpool_client_priv_ordered(client)) {
+    if (client->head.flags & TOKENPOOL_ORDERED) {
         *what = client->tickets ? TOKENPOOL_PRIV_SERVED : client->share ? TOKENPOOL_PRIV_CLAIM : TOKENPOOL_PRIV_WEIGHT;
         return client->tickets ? client->peek_at_ns : 0;
     }
     if (large && lack > room)
         return QOS_NEVER;
     *what = TOKENPOOL_PRIV_PEEK;
-    if (!tokenpool_client_priv_may_claim(client))
+    if (client->pool && tokenpool_word_count(client->pool) <= (int64_t)client->claim) /* invariant 3 */
         return client->peek_at_ns;
     if (!large) {
         *what = TOKENPOOL_PRIV_CLAIM;
@@ -1917,11 +1885,10 @@ QOS_PRIV_NOINLINE uint64_t tokenpool_client_priv_report(struct tokenpool_client 
 QOS_PRIV uint64_t tokenpool_client_priv_batch(const struct tokenpool_client *client)
 {
     uint64_t batch = client->head.batch, clients = qos_max(client->head.clients, 1); /* as is checked */
-    int64_t count = tokenpool_word_count(client->pool);
     if (client->gained == 0)
         batch /= clients;
-    else if (count > 0)
-        batch = qos_min(batch, (uint64_t)count / clients);
+    else /* by invariant 3 the pool has some */
+        batch = qos_min(batch, (uint64_t)tokenpool_word_count(client->pool) / clients);
     return qos_max(batch, tokenpool_client_priv_least(client));
 }
 
@@ -1954,7 +1921,7 @@ QOS_PRIV void tokenpool_client_priv_op(struct tokenpool_client *client, enum tok
         op->kind = TOKENPOOL_FETCH_ADD;
         op->offset_bytes = TOKENPOOL_OFFSET_POOL;
         op->operand = client->claim << 32;
-        if (!tokenpool_client_priv_ordered(client))
+        if (!(client->head.flags & TOKENPOOL_ORDERED))
             op->operand = qos_wrap_sub(0, op->operand);
         qos_counter_add(&client->claims, 1);
     } else if (what == TOKENPOOL_PRIV_CLAIM_ALL) {
@@ -2004,7 +1971,10 @@ QOS_API void tokenpool_client_done(struct tokenpool_client *client, uint64_t ans
     case TOKENPOOL_PRIV_TERMS: tokenpool_client_priv_saw_terms(client, answer); break;
     case TOKENPOOL_PRIV_REPORT: tokenpool_client_priv_reported(client, answer); break;
     case TOKENPOOL_PRIV_LEVEL: tokenpool_client_priv_saw_level(client, answer); break;
-    case TOKENPOOL_PRIV_WEIGHT: tokenpool_client_priv_saw_weight(client, answer); break;
+    case TOKENPOOL_PRIV_WEIGHT: /* of one that cannot be read a batch */
+        client->share = tokenpool_priv_weight(client->id, answer) ? (uint32_t)tokenpool_priv_limit(answer) : 0;
+        client->share = client->share ? client->share : client->head.batch;
+        break;
     case TOKENPOOL_PRIV_SURPLUS:
         client->surplus = tokenpool_word_epoch(answer) == client->epoch ? answer >> 32 : TOKENPOOL_TOKENS_MAX;
         break;
@@ -2460,7 +2430,7 @@ QOS_PRIV enum qos_status tokenpool_monitor_priv_setup(struct tokenpool_monitor *
     if (s != QOS_OK)
         return s;
     qos_layout_begin(&shared, NULL);
-    (void)qos_layout_part(&shared, (size_t)tokenpool_priv_storage_bytes(f.clients), 1, QOS_CACHE_LINE);
+    (void)qos_layout_part(&shared, (size_t)tokenpool_priv_offset(f.clients, 4), 1, QOS_CACHE_LINE);
     s = qos_layout_check(&shared, storage, storage_bytes);
     if (s != QOS_OK)
         return s;
@@ -2491,7 +2461,7 @@ QOS_API enum qos_status tokenpool_monitor_init(struct tokenpool_monitor *monitor
     if (s != QOS_OK)
         return s;
     monitor->incarnation = (monitor->incarnation + 1) & 0xffffu; /* engines of the old storage notice */
-    bytes = tokenpool_priv_storage_bytes(monitor->config.clients);
+    bytes = tokenpool_priv_offset(monitor->config.clients, 4);
     for (at = 0; at < bytes; at += 8) { /* reports keep their incarnation: a join fences an engine of the old storage */
         qos_word_t *word = tokenpool_monitor_priv_at(monitor, at);
         bool report = at >= tokenpool_monitor_priv_slot(monitor, 3, 0);
@@ -2920,6 +2890,12 @@ QOS_PRIV uint64_t tokenpool_monitor_priv_finish_slot(struct tokenpool_monitor *m
  *
  *   Each move is a trial, which the next period judges:
  *
+ *                  U near Omega, clients waited      tokens left          U lower by a fifth
+ *          GREW <------------------------------ any ------------> FELL ---------------------> AGAIN
+ *                                                |                  |  by two fifths            |  by a fifth
+ *         STILL <--------------------------------+                  +----------> BACK <---------+
+ *                      none of these                                  Omega as before the fall
+ *
  *       STILL, GREW, FELL, AGAIN, BACK -> GREW     STILL, GREW, FELL, AGAIN, BACK -> FELL
  *       GREW, FELL, AGAIN, BACK -> STILL           FELL -> AGAIN     FELL, AGAIN -> BACK
  *
@@ -3105,9 +3081,8 @@ QOS_PRIV void tokenpool_monitor_priv_finish(struct tokenpool_monitor *monitor)
 
 /* ==== chapter: periods and fills ======================================================================
  *
- *   The monitor's operations, one at a time: LOOK at each check, START at the end of a period, SET to raise or lower
- *   the pool, TAKE to take a storage over. After a swap without an answer the next look decides: the
- *   word's (epoch, seq) shows whether it was performed, because only this swap can have written that pair.
+ *   After a swap without an answer the next look decides: the word's (epoch, seq) shows whether it was performed,
+ *   because only this swap can have written that pair.
  */
 
 /* Tokens that the pool may hold so that the largest residual reservation r of a busy client is still met by equal
@@ -3511,8 +3486,7 @@ QOS_PRIV void tokenpool_monitor_priv_restore(struct tokenpool_monitor *monitor, 
 QOS_PRIV void tokenpool_monitor_priv_looked(struct tokenpool_monitor *monitor, uint64_t pool)
 {
     bool ours = tokenpool_monitor_priv_ours(monitor, pool), unsure = monitor->role == TOKENPOOL_PRIV_UNSURE;
-    bool performed = tokenpool_word_epoch(pool) == tokenpool_word_epoch(monitor->swap) &&
-                     tokenpool_priv_seq(pool) == tokenpool_priv_seq(monitor->swap);
+    bool performed = (uint32_t)pool == (uint32_t)monitor->swap; /* epoch and seq */
     if (!tokenpool_monitor_priv_has(monitor)) {
         tokenpool_monitor_priv_watch(monitor, pool);
     } else if (!(ours && tokenpool_monitor_priv_holds(monitor)) && !tokenpool_monitor_priv_owns(monitor)) {
@@ -3636,11 +3610,10 @@ QOS_API void tokenpool_monitor_done(struct tokenpool_monitor *monitor, uint64_t 
     monitor->pending = TOKENPOOL_PRIV_NONE;
     if (what == TOKENPOOL_PRIV_LOOK) {
         tokenpool_monitor_priv_looked(monitor, answer);
+    } else if (what == TOKENPOOL_PRIV_TAKE && swapped) {
+        tokenpool_monitor_priv_taken(monitor);
     } else if (what == TOKENPOOL_PRIV_TAKE) {
-        if (swapped)
-            tokenpool_monitor_priv_taken(monitor);
-        else
-            tokenpool_monitor_priv_watch(monitor, answer); /* a claim came between, or a swap */
+        tokenpool_monitor_priv_watch(monitor, answer); /* a claim came between, or a swap */
     } else if (what == TOKENPOOL_PRIV_START && !swapped && !ours && !tokenpool_monitor_priv_owns(monitor)) {
         tokenpool_monitor_priv_fenced(monitor);
     } else if (what == TOKENPOOL_PRIV_SET && !swapped && !ours) {
