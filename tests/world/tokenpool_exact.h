@@ -69,8 +69,9 @@ struct x_engine {
     uint64_t asks, got, got_epoch, now_got,
         base; /* what the take under way wants; claimed in its epoch; gained when it began, less that */
     struct {
-        int64_t over, opened, low, high; /* in epochs that are over; when this one began; since then, least and most */
+        int64_t over, low, high; /* in epochs that are over; since this one began, least and most */
     } granted, borrowed;
+    int64_t opened;                 /* spent when this one began */
     uint64_t voided, debt, owed_ns; /* tokens that ended unspent, as it told; its debt, and since when */
     bool waits, unsure;             /* its last take was refused; its counters are not known */
     uint64_t shown_ns;              /* by its clock, the last call */
@@ -1097,12 +1098,18 @@ static void x_judge_issued(const struct x_slot *s, const struct x_epoch *e, int6
                    s->id, held, e->epoch, spent, got);
 }
 
+/* Of what it spent since its epoch began, what was beyond K: a debt of before is none of it, even if K falls below it. */
+static int64_t x_beyond(const struct x_engine *g, uint64_t kept)
+{
+    return (int64_t)x_sub(g->spent, max_of(kept, (uint64_t)g->opened));
+}
+
 /* Its epoch ended: what it spent since it began counts; *voided: what may have ended unspent. A part of it may have been
  * returned in this call. */
 static void x_counts_end(struct x_engine *g, uint64_t *voided)
 {
-    g->granted.over += (int64_t)g->spent - g->granted.opened;
-    g->borrowed.over += (int64_t)x_sub(g->spent, g->info.kept) - g->borrowed.opened;
+    g->granted.over += (int64_t)g->spent - g->opened;
+    g->borrowed.over += x_beyond(g, g->info.kept);
     g->granted.low = g->granted.high = g->borrowed.low = g->borrowed.high = 0;
     *voided = g->info.held;
 }
@@ -1110,8 +1117,7 @@ static void x_counts_end(struct x_engine *g, uint64_t *voided)
 static void x_counts_begin(struct x_engine *g, const struct tokenpool_client_state *info)
 {
     g->owed_ns = x.now;
-    g->granted.opened = (int64_t)g->spent;
-    g->borrowed.opened = (int64_t)x_sub(g->spent, info->kept);
+    g->opened = (int64_t)g->spent;
     g->granted.low = g->granted.high = g->borrowed.low = g->borrowed.high = 0;
     g->base = info->gained - (g->got_epoch == info->epoch && !x.ordered ? min_of(g->got, info->gained) : 0);
     if (g->first && g->base && !x.ordered && !x.slot[g->slot].slow && !x.slot[g->slot].lost && !g->vague)
@@ -1126,8 +1132,7 @@ static void x_judge_counters(struct x_engine *g, const struct tokenpool_client_s
     const struct x_slot *s = &x.slot[g->slot];
     bool lossy = s->slow || s->lost;
     uint64_t debt = g->has ? x_sub(g->spent, min_of(info->kept + info->gained, info->limit)) : g->debt, pool;
-    int64_t granted = (int64_t)g->spent - g->granted.opened;
-    int64_t beyond = (int64_t)x_sub(g->spent, info->kept) - g->borrowed.opened, got, lent;
+    int64_t granted = (int64_t)g->spent - g->opened, beyond = x_beyond(g, info->kept), got, lent;
     struct qos_stats stats = {0};
     g->unsure = g->unsure || g->vague || x_strayed() || x_lied() || s->lied;
     if (tokenpool_client_stats(&g->client, x.now % 2 ? QOS_NONE : s->id, &stats) != QOS_OK)
