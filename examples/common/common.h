@@ -34,8 +34,8 @@ enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_INCONCLUSIVE = 3, TOOL
 
 /* ---- tidy.c: messages, clock, signals, temporary files ------------------------------------------------- */
 
-/* The name that messages begin with; opt_parse sets it. What is closed of stdin, stdout and stderr becomes /dev/null: else
- * messages would go into the next file that is opened. */
+/* The name that messages begin with; opt_parse sets it. What is closed of stdin, stdout and stderr becomes /dev/null,
+ * for reading only: else messages would go into the next file that is opened. Output is an error then, as before. */
 void tool_set_name(const char *name);
 /* "name: message\n" to stderr. die exits with `status`; temporary files are removed first. */
 void tool_warn(const char *fmt, ...) COMMON_PRINTF(1, 2);

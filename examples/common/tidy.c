@@ -21,7 +21,7 @@ void tool_set_name(const char *name)
     int fd;
     tool_name = slash ? slash + 1 : name;
     for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) /* the lowest free number */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) /* the lowest free number */
             _exit(TOOL_FAILED);
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # proves: every tool of examples/ explains itself: --help ends with status 0, has at most 100 columns and shows the
 # usage; an unknown option and an unknown command end with status 2 and a message that begins with the tool's name;
-# examples that need nothing but a processor work exactly as printed (the others: real/help)
+# examples that need nothing but a processor work exactly as printed (the others: real/help); results that cannot be
+# written end with status 1
 set -u
 . "$(dirname "$0")/../lib.sh"
 failed=0
@@ -55,5 +56,8 @@ for tool in simulate pshift_cluster; do
     done 4<"$out/list"
 done
 [ "$ran" -ge 5 ] || bad "only $ran examples were run"
+timeout 100 simulate tags >&- 2>"$out/closed.err"
+[ "$?:$(grep -c 'could not be written' "$out/closed.err")" = 1:1 ] ||
+    bad "simulate tags without stdout says that it has worked"
 echo "$n help texts"
 finish $failed
