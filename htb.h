@@ -2284,10 +2284,11 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *               below 1.5 than in the better one, as what small steps lose adds up; in looks of less than 64 requests,
  *               within 1024 times what the caller was away for, and lag_ns of a pause, beyond half of what the two
  *               differ by: these make them differ (who makes up for a pause asks for another mix). Twice the bound is
- *               kept at once if such a look shows 7/4 of the speed; or if it takes more than 50 ms, and requests wait
- *               all the time and are at the device no longer than at the knee, but for an eighth: few of unequal sizes
- *               show the speed badly, but how long they stay well. A trial's look ends after 64 requests if slower by
- *               a third, after 256 if by a sixth
+ *               kept at once if such a look, or one of more than 50 ms, shows 7/4 of the speed: another look at the
+ *               knee may take a hundred times as long. Or if it takes more than 50 ms, and requests wait all the time
+ *               and are at the device no longer than at the knee, but for an eighth: few of unequal sizes show the
+ *               speed badly, but how long they stay well. A trial's look ends after 64 requests if slower by a third,
+ *               after 256 if by a sixth
  *     filling   a wider deep knee: its look begins again, and takes longer, while it shows no less speed, and what
  *               completes was there for less than what is in flight is, by Little's law: the new room fills the queue
  *               of the slowest member, and until then the others do more. For 64 bounds at most
@@ -2746,15 +2747,15 @@ QOS_PRIV uint64_t htb_priv_stay(const struct htb_priv_flight *f)
     return f->stay / qos_max(f->done_ns >> 10, 1);
 }
 
-/* A trial of twice the bound: does it complete nearly twice as much, or, if looks take long, are requests at the device
- * no longer, so that no other look is needed? */
+/* A trial of twice the bound, of few requests, or which takes long: does it complete nearly twice as much, or, if it
+ * takes long, are requests at the device no longer, so that no other look is needed? */
 QOS_PRIV bool htb_priv_doubled(const struct htb_priv_flight *f)
 {
     const uint64_t before = f->speed[HTB_PRIV_BASE];
     const bool stays = f->waited == f->n && htb_priv_stay(f) < qos_sat_add(f->base_stay, f->base_stay / 8);
+    const bool takes_long = f->active_ns - f->begun_ns > HTB_PRIV_LOOK_NS / 2;
     return f->up && f->step == 0 &&
-           ((f->n < 64 && htb_priv_speed(f) > before + before / 4 * 3) ||
-            (f->active_ns - f->begun_ns > HTB_PRIV_LOOK_NS / 2 && stays));
+           (((takes_long || f->n < 64) && htb_priv_speed(f) > before + before / 4 * 3) || (takes_long && stays));
 }
 
 /* Was what completes in this look there for less than what is in flight? By more than an eighth, and than the ends of
