@@ -462,8 +462,9 @@ QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_init(struct twochoice
                                                                 size_t size_bytes,
                                                                 const struct twochoice_maintainer_config *config);
 /* What to do now. local_load: of this server. With max_pulls open it says TWOCHOICE_WAIT until one ends: call it then.
- * Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes are pulled. O(log n), and at
- * most 1024 fragments are looked at. */
+ * Bytes are charged when a pull starts: in any w seconds at most rate * w + piece_bytes are pulled; piece_bytes more
+ * for each new maintainer, which pulls nothing for its first idle_ns. O(log n), and at most 1024 fragments are looked
+ * at. */
 QOS_API QOS_NODISCARD enum qos_status twochoice_maintainer_step(struct twochoice_maintainer *maintainer,
                                                                 uint64_t now_ns, struct twochoice_table *table,
                                                                 uint64_t local_load, struct twochoice_order *order);

@@ -45,7 +45,7 @@ static void run(uint64_t rate, uint64_t piece)
 {
     struct twochoice_maintainer_config mc;
     uint64_t now = 5, local = 0, load[8], pulled = 0, quiet_ns = QOS_NEVER, i, asked = 0;
-    uint64_t copies = 0, cancelled = 0, known_at[8], known[8], steps_at_once = 0;
+    uint64_t copies = 0, cancelled = 0, known_at[8], known[8], steps_at_once = 0, begun = 1;
     void *mem = open_table(1000);
     memset(&mc, 0, sizeof mc);
     memset(known_at, 0, sizeof known_at);
@@ -65,6 +65,12 @@ static void run(uint64_t rate, uint64_t piece)
         if (check_between(&rng, 0, 30) == 0) {
             local = check_between(&rng, 0, 2) ? check_between(&rng, 0, 100) : 101;
             load[check_between(&rng, 2, 7)] = check_between(&rng, 0, 120);
+        }
+        if (check_between(&rng, 0, 2000) == 0) { /* the home's process, or its maintainer, begins anew */
+            open_maintainer(&mc);
+            memset(known_at, 0, sizeof known_at);
+            quiet_ns = QOS_NEVER;
+            begun++;
         }
         if (local > 100)
             quiet_ns = QOS_NEVER;
@@ -96,8 +102,8 @@ static void run(uint64_t rate, uint64_t piece)
             CHECK_LE(known[o.piece.target], 100);
             pulled += o.piece.end - o.piece.offset;
             copies++;
-            if (rate != QOS_UNLIMITED) /* at most one piece above the rate */
-                CHECK_LE(pulled, piece + now * (rate / 1000000) / 1000 + 1);
+            if (rate != QOS_UNLIMITED) /* at most one piece of each maintainer above the rate */
+                CHECK_LE(pulled, begun * piece + now * (rate / 1000000) / 1000 + 1);
             if (check_between(&rng, 0, 4) == 0) {
                 CHECK_EQ(twochoice_table_pull_cancel(&t, o.pull), QOS_OK);
                 cancelled++;
