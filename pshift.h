@@ -6,9 +6,8 @@
  *   them all: at least R and at most L operations per period. But a server sees only its
  *   own queues. So a controller hands out tokens: bucket i gets a[i][j] of them at server
  *   j. Tokens beyond a bucket's demand at a server, or beyond the server's capacity, are
- *   wasted. Which allocation wastes fewest tokens? How can one prove that no other wastes
- *   fewer? How do limits and reservations survive lost messages and restarts? (pShift,
- *   MSST 2019.)
+ *   wasted. Which allocation wastes fewest tokens, and what proves that? How do limits
+ *   and reservations survive lost messages and restarts? (pShift, MSST 2019.)
  *
  * THE MODEL
  *
@@ -70,8 +69,7 @@
  *   - Threads: only one thread at a time may use a handle (solver, scheduler, agent with
  *     its scheduler, controller). Any thread may call pshift_scheduler_stats.
  *   - The solver's result is exactly a maximum flow. The cut that it returns proves it;
- *     pshift_solver_verify checks the proof. The result does not depend on the number of
- *     threads.
+ *     pshift_solver_verify checks it. The number of threads does not change the result.
  *   - Counts are 0..PSHIFT_COUNT_MAX (2^63 - 1); sums are kept in 128 bits. A row may
  *     name a server twice and may be empty. Memory: PSHIFT_BYTES_PER_ENTRY per entry,
  *     plus O(servers + buckets). After an error the object is unchanged; outputs are
@@ -92,7 +90,9 @@
  *     servers that hear nothing while a bucket without a limit gets one.
  *   - Reservation: met in every period in which messages arrive, if the certificate shows
  *     that it can be met, and rounds with withheld tokens are repeated at once. A lost
- *     message costs one interval, and so does demand that moves as a period begins.
+ *     message costs one interval, and so does demand that moves as a period begins. So
+ *     does a request of a bucket with a limit that finds no tokens. What demand leaves of
+ *     a limit lies, in equal parts, where the bucket sent in this period or the last.
  *     Without an owner, buckets without a limit go on with the shares of the last plan,
  *     renewed each T; buckets with a limit stop.
  *   - Isolation: a bucket spends only its own contract's tokens. It costs others nothing.
@@ -3911,7 +3911,8 @@ QOS_API enum qos_status pshift_owner_holds(const struct pshift_owner *owner, uin
  *   what is read    pshift_controller_certificate, _info, _bucket_info
  *
  *   Where we differ: the paper sends all tokens each interval. It covers neither limits when messages are lost nor
- *   restarts.
+ *   restarts. And it gives tokens to demand only: then callers that go from server to server wait for the next interval
+ *   at each, whatever the limit is. Here what demand leaves of a limit goes to all records of the bucket.
  */
 
 struct pshift_priv_contract {
@@ -4722,32 +4723,43 @@ QOS_PRIV void pshift_priv_target(struct pshift_priv_record *x, uint64_t r, uint6
     x->changed = true;
 }
 
-/* Grants of a row under a limit. R-tokens of all servers go before any L-tokens. No token is issued that another server
- * may still hold. */
+/* Grants of a row under a limit. R-tokens of all servers go before any L-tokens. What demand leaves of the limit is
+ * spare: it goes last, in equal parts, for requests that come where the last interval saw none. No token is issued that
+ * another server may still hold. */
 QOS_PRIV void pshift_priv_target_limited(struct pshift_controller *c, uint32_t b)
 {
     const struct pshift_priv_contract *contract = &c->contract[b];
     const uint32_t begin = c->row[b], end = c->row[b] + contract->records;
-    uint64_t budget = qos_sat_sub(contract->limit, contract->lost), r_budget;
-    uint32_t e;
-    for (e = begin; e < end; e++)
+    uint64_t budget = qos_sat_sub(contract->limit, contract->lost), r_budget, spare_budget;
+    uint64_t spare = c->l.reservation[b], wanted = 0;
+    uint32_t e, live = 0;
+    for (e = begin; e < end; e++) {
         budget = qos_sat_sub(budget, pshift_priv_ceiling(&c->record[c->holder[e]]));
+        spare = qos_sat_sub(spare, c->l.alloc[e]);
+        live += c->peer[c->server[e]].silent ? 0u : 1u;
+    }
+    spare = live == 0 ? 0 : spare / live;
     r_budget = budget;
     for (e = begin; e < end; e++) {
         const struct pshift_priv_record *x = &c->record[c->holder[e]];
-        (void)pshift_priv_issue(c->r.alloc[e], pshift_priv_ceiling(x) - pshift_priv_used(x), &budget);
+        const uint64_t held = pshift_priv_ceiling(x) - pshift_priv_used(x);
+        (void)pshift_priv_issue(c->r.alloc[e], held, &budget);
+        wanted = qos_sat_add(wanted, qos_sat_sub(c->l.alloc[e], qos_sat_sub(held, c->r.alloc[e])));
     }
+    spare_budget = qos_sat_sub(budget, wanted);
     for (e = begin; e < end; e++) { /* the R-tokens once more, the same as before */
         struct pshift_priv_record *x = &c->record[c->holder[e]];
-        const uint64_t held = pshift_priv_ceiling(x) - pshift_priv_used(x);
-        const uint64_t r = pshift_priv_issue(c->r.alloc[e], held, &r_budget);
-        const uint64_t l =
-            c->peer[x->server].silent ? 0 : pshift_priv_issue(c->l.alloc[e], held - qos_min(held, r), &budget);
+        const bool silent = c->peer[x->server].silent;
+        uint64_t held = pshift_priv_ceiling(x) - pshift_priv_used(x), r, l;
+        r = pshift_priv_issue(c->r.alloc[e], held, &r_budget);
+        held -= qos_min(held, r);
+        l = silent ? 0 : pshift_priv_issue(c->l.alloc[e], held, &budget);
+        held -= qos_min(held, l);
         QOS_ASSERT(c->l.alloc[e] <= c->r.demand[e] - c->r.alloc[e]);
         c->info.withheld = qos_sat_add(c->info.withheld, c->r.alloc[e] - r + c->l.alloc[e] - l);
         QOS_ASSERT(budget <= r_budget); /* no more R-tokens than in the first pass */
-        if (!c->peer[x->server].silent && !pshift_priv_awaited(&c->peer[x->server]))
-            pshift_priv_target(x, r, l);
+        if (!silent && !pshift_priv_awaited(&c->peer[x->server]))
+            pshift_priv_target(x, r, l + pshift_priv_issue(spare, held, &spare_budget));
     }
 }
 

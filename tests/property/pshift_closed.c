@@ -407,6 +407,7 @@ int main(void)
     evenly();
     moves(1, 150);
     moves(1, 130);
+    moves(1, 105);
     for (seed = 1; seed <= check_scaled(200); seed++)
         drawn(check_seed() * 1000 + seed);
     for (seed = 1; seed <= check_scaled(200); seed++)

@@ -447,8 +447,9 @@ static void ceilings(void)
     say(0, 1000, e);
     CHECK_EQ(bucket(1).ceiling, 100);
     CHECK_EQ(bucket(1).served, 20);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 25, 25), QOS_OK);
     plan();
-    g = granted(0, 1, &n, &m); /* 5 more are wanted, and the remainder is taken back */
+    g = granted(0, 1, &n, &m); /* 5 more are left, and the remainder is taken back */
     CHECK(g.total == 25 && bucket(1).ceiling == 100);
     say(0, 1000, e); /* neither has come: the first one may still come first */
     CHECK_EQ(bucket(1).ceiling, 100);
@@ -458,6 +459,7 @@ static void ceilings(void)
     e.held = 5;
     say(0, 1000, e);
     CHECK_EQ(bucket(1).ceiling, 25);
+    CHECK_EQ(pshift_controller_change(&controller, 1, 30, 100), QOS_OK);
     /* After the server's restart: 20 were reported, 5 more may have been served. */
     e = needs(1, 3, 500);
     restart(0, 1000, &e);
@@ -493,6 +495,7 @@ static void ceiling_of_a_new_pair(void)
     say(0, 1000, e);
     CHECK_EQ(bucket(1).ceiling, 100);
     e.grant_seq = m.seq;
+    CHECK_EQ(pshift_controller_change(&controller, 1, 25, 25), QOS_OK);
     plan();
     CHECK_EQ(granted(0, 1, &n, &m).total, 25);
     say(0, 1000, e);
