@@ -307,6 +307,14 @@ static void test_alone(void)
     CHECK_CONTEXT("ALONE -> FENCED: another engine has the slot");
     fenced(now, 30);
     now = alone();
+    CHECK_CONTEXT("ALONE -> ALONE: the answer of a report comes later, and gives no leave to spend");
+    CHECK(tokenpool_client_next(&a, now, 11, &op) && op.kind == TOKENPOOL_COMPARE_SWAP);
+    CHECK_EQ(tokenpool_client_take(&a, now += S + S / 8, 1), QOS_EAGAIN);
+    answer();
+    CHECK_EQ(tokenpool_client_take(&a, now, 1), QOS_EAGAIN);
+    run(now);
+    CHECK_EQ(tokenpool_client_take(&a, now, 10), QOS_OK);
+    now = alone();
     CHECK_CONTEXT("ALONE -> OUT: another storage");
     another_storage(now);
     rig_config(2, 10, 100, TOKENPOOL_GO_ON);
