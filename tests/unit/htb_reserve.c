@@ -57,6 +57,11 @@ static void errors(void)
     SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EINVAL);
     c.expires_ns = 6;
     SAME(htb_reserve(&w.tree, 5, 4, &c, NULL), QOS_EINVAL);
+    c = class_of(0, 0, 0);
+    c.expires_ns = 6; /* best effort does not end */
+    SAME(htb_change(&w.tree, 5, 0, &c, NULL), QOS_EINVAL);
+    SAME(htb_reserve(&w.tree, 5, 0, &good, NULL), QOS_EINVAL);
+    SAME(htb_release(&w.tree, 5, 0), QOS_EINVAL);
     c = good;
     c.parent = 3;
     SAME(htb_change(&w.tree, 5, 3, &c, NULL), QOS_EINVAL);
