@@ -1,7 +1,7 @@
 // proves: the reservation and the limit of a client hold for the sum of several schedulers: of one server that share
 // proves: tags (tags_shared_*), or of several servers that its requests tell of each other (tags_tracker_*), in worlds
 // proves: that a seed draws: any placement, pauses, lost and cancelled requests, forced ones, servers that join the others
-// proves: or whose schedulers begin anew
+// proves: or whose schedulers begin anew; and by weight alone none gets more at one of them than the first page says
 // scale: 2
 #define WORLD_HEADER "tags_servers"
 #define WORLD_DRAW_MORE(w, r) draw_more(w, r)
@@ -66,7 +66,9 @@ struct place { /* of a client at a server */
     /* trackers: units answered here; answered elsewhere, of which it was told; of its last request, and when that went */
     double done, told_units, last_units;
     uint64_t sent_ns;
-    bool known; /* to the scheduler: it was sent a request here */
+    bool known;            /* to the scheduler: it was sent a request here */
+    double passed, left;   /* per weight: while nothing of it waited here since its last request; where that left */
+    double ahead[CLIENTS]; /* of each other, per weight, while this waits; below 0: served elsewhere */
 };
 
 struct account { /* what was sent above a rate: a bucket that leaks */
@@ -97,6 +99,7 @@ struct server {
     size_t memory_bytes;
     uint32_t at_device, times; /* times: that its scheduler began */
     uint64_t told_ns, anew_ns;
+    double passed; /* units per weight that it sent */
 };
 
 static struct tenant tenant[CLIENTS];
@@ -114,7 +117,7 @@ static struct {
     bool
         reservations_hold; /* they fit into one server, whoever goes to it, and the devices are as fast as configured */
     double burst_ns, lag_ns, cost_max;
-    bool tracker, draining;
+    bool tracker, draining, by_weight; /* by_weight: weights alone decide */
     struct tags_config config;
 } run;
 
@@ -135,8 +138,15 @@ static void draw_more(struct world *w, struct world_rng *r)
     w->choice[F_JOINED] = 1; /* clients that use one server after the other */
     if (w->seed % 8 == 7)
         w->choice[F_ANEW] = (uint8_t)world_between(r, 0, 3);
-    for (k = 0; k < WORLD_COHORTS; k++)
+    for (k = 0; k < WORLD_COHORTS; k++) {
+        static const uint32_t none[] = {F_RESERVATION, F_LIMIT, F_SIZES, F_LOST, F_CANCEL, F_FORCE};
+        uint32_t i;
         w->choice[world_of(k, F_STAYS)] = (uint8_t)world_between(r, 0, 4);
+        for (i = 0; w->seed % 16 == 7 && i < sizeof none / sizeof none[0]; i++) /* by weight alone */
+            w->choice[world_of(k, none[i])] = 0;
+    }
+    if (w->seed % 16 == 7)
+        w->choice[F_MODE] = 0;
 }
 
 static uint32_t choice(uint32_t cohort, uint32_t field)
@@ -185,6 +195,7 @@ static void judge_owed(void)
     for (i = 0; run.tracker && i < tenants; i++) {
         struct tenant *t = &tenant[i];
         const double most = servers * (t->out_most + servers) * units(t->largest);
+        const double reserved = most + t->reservation * run.depth * run.cost_max * world_value(run.w, F_SERVICE) * 1000;
         bool queued = false, room = false;
         for (k = 0; k < servers; k++) {
             queued = queued || t->at[k].queued;
@@ -198,10 +209,45 @@ static void judge_owed(void)
         if (!run.reservations_hold || choice(t->cohort, F_ARRIVALS) ||
             (t->limit > 0 && t->limit < 1.2 * t->reservation))
             t->owed_reserved = 0;
-        if (t->owed > most || t->owed_reserved > most)
+        if (t->owed > most || t->owed_reserved > reserved)
             world_fail(run.w, "owed_sum", run.now, "client %" PRIu32 " was sent %.2f less than its %s, allowed %.2f", i,
-                       t->owed > most ? t->owed : t->owed_reserved, t->owed > most ? "limit" : "reservation", most);
+                       t->owed > most ? t->owed : t->owed_reserved, t->owed > most ? "limit" : "reservation",
+                       t->owed > most ? most : reserved);
     }
+}
+
+/* `share_sum`: weights alone decide. While one waits at a server, no other is sent more there per weight, but for the bound
+ * of the first page, two lags (of what passed, too), and what the one was served elsewhere beyond what passed here while
+ * nothing of it waited. */
+static void judge_share(uint32_t id)
+{
+    const struct request *r = &request[id];
+    struct server *s = &server[r->server];
+    struct place *own = &tenant[r->client].at[r->server];
+    const double one = 1 / (double)tenant[r->client].terms.weight;
+    double weights = 0, lag = 0, beyond = own->known ? r->elsewhere * one - own->passed : 0;
+    uint32_t i;
+    for (i = 0; i < tenants; i++)
+        lag = 1 / (double)tenant[i].terms.weight > lag ? 1 / (double)tenant[i].terms.weight : lag;
+    for (i = 0; i < tenants; i++) {
+        struct place *at = &tenant[i].at[r->server];
+        if (i != r->client && at->queued == 0)
+            continue;
+        weights += (double)tenant[i].terms.weight;
+        at->ahead[r->client] += i == r->client ? 0 : one;
+        if (at->ahead[r->client] > one + 1 / (double)tenant[i].terms.weight + 2 * lag + 1e-6)
+            world_fail(run.w, "share_sum", run.now,
+                       "client %" PRIu32 " is %.2f units per weight ahead of client %" PRIu32 " at server %" PRIu32,
+                       r->client, at->ahead[r->client], i, r->server);
+    }
+    beyond = beyond > 0 ? beyond : 0;
+    for (i = 0; i < tenants; i++) {
+        const double ahead = own->ahead[i], floor = ahead < 0 ? ahead : 0;
+        own->ahead[i] = (ahead - one > floor && own->queued ? ahead - one : floor) - beyond;
+    }
+    s->passed += own->sent_ns > own->since_ns ? 1 / weights : 0; /* V waits for who comes to it */
+    own->passed = 0;
+    own->left = s->passed;
 }
 
 /* `limit_sum`, `reserve_sum`: what one client is sent by all of them. */
@@ -252,6 +298,8 @@ static void to_device(uint32_t id, uint32_t phase)
     s->at_device++;
     tenant[r->client].at_device++;
     r->times = s->times;
+    if (run.by_weight)
+        judge_share(id);
     tenant[r->client].sent_ns = tenant[r->client].at[r->server].sent_ns = run.now;
     tenant[r->client].at[r->server].last_units =
         units((double)r->cost) + (tenant[r->client].at[r->server].known ? r->elsewhere : 0);
@@ -324,6 +372,7 @@ static void make(uint32_t i, const struct world_request *q)
         const double missed = 2 + t->reservation * run.depth * run.cost_max * world_value(run.w, F_SERVICE) * 1000;
         at->first = id;
         at->since_ns = run.now;
+        at->passed += server[r->server].passed - at->left;
         t->owed_reserved = t->owed_reserved > missed ? t->owed_reserved - missed : 0;
     } else {
         request[at->last].next = id;
@@ -389,6 +438,7 @@ static void anew(uint32_t k)
     for (i = 0; i < tenants; i++) {
         struct place *at = &tenant[i].at[k];
         at->known = false;
+        memset(at->ahead, 0, sizeof at->ahead);
         for (j = 0, id = at->first; j < at->queued; j++, id = request[id].next)
             if (tags_arrive(&s->tags, run.now, i, 1, request[id].cost) != QOS_OK)
                 world_fail(run.w, "once", run.now, "an arrival is refused");
@@ -529,6 +579,18 @@ static bool reservations_hold(void)
     return reserved < 0.8;
 }
 
+static bool weights_decide(void)
+{
+    uint32_t i;
+    for (i = 0; i < tenants; i++) {
+        const uint32_t k = tenant[i].cohort;
+        if (tenant[i].limit > 0 || tenant[i].reservation > 0 || choice(k, F_LOST) || choice(k, F_CANCEL) ||
+            choice(k, F_FORCE) || choice(k, F_SIZES))
+            return false;
+    }
+    return !WORLD_TAGS_V02 && run.tracker && world_choice(run.w, F_MODE) == 0;
+}
+
 static void setup(void)
 {
     struct world *w = run.w;
@@ -571,6 +633,7 @@ static void setup(void)
             begin_scheduler(s);
         s->anew_ns = run.tracker && k && world_choice(w, F_ANEW) ? run.end_ns * k / (2 * servers) : WORLD_NEVER;
         s->at_device = 0;
+        s->passed = 0;
         s->told_ns = WORLD_NEVER;
         draw_device(w, run.end_ns, &d);
         world_device_init(&s->device, &d, w->seed + k);
@@ -675,6 +738,7 @@ static void world_run(struct world *w)
         unused[unused_count] = REQUESTS - 1 - unused_count;
     draw_tenants();
     run.reservations_hold = reservations_hold();
+    run.by_weight = weights_decide();
     setup();
     for (i = 0; i < tenants; i++)
         wake(i, world_client_next_ns(&tenant[i].client));
