@@ -837,6 +837,9 @@ QOS_PRIV enum qos_status tokenpool_priv_head_get(const uint64_t *w, struct token
  *   report as R ends, or the pool holds back for it (0.97 without), and looks at an empty pool, at the end of an epoch
  *   9 or so, or more than 1 % of what idle clients leave is lost. So it is 10 to 16 with nothing or 90 % reserved, up
  *   to 23 between and above; a local engine loads the period word besides, at each take after its deadline.
+ *   Looks each quarter of the time left, from T/50 down to a check of T/1000, are ln 20 / ln (4/3) = 10; each half, 4,
+ *   but that loses more than 1 %. Nor may looks end where a client would do less than a least claim in the rest, by
+ *   what it completed: 16 to 18, but who waited for tokens completed little, and up to 1.4 % is lost.
  *   Ordered it is 23 to 45: each claim needs a read of `served` at least, so at 16 there are 4 claims at most, and two
  *   claims, by which shares may differ, are half of a share. Reads each T/64 in place of T/128 lose 0.04 of C.
  *   With the guard it is 15 to 30, of a large C up to 500: what all have spent and not reported, at most C_L/400, keeps
