@@ -2306,7 +2306,9 @@ QOS_PRIV uint64_t htb_priv_exp2(uint16_t log)
  *               services by chance. With w = 1 the knee is the device's, else what the tenants needed. And after
  *               pauses that begin with 64 looks and double, up to 60 s: probing takes at most 1/64
  *     narrow    in the first search: a class has narrowed the bound for lag_ns on end, and no less is completed than at
- *               the knee: that bound is the knee
+ *               the knee: that bound is the knee. At any time: a bound b below the knee k shows more than 1 + 2 b / k
+ *               of the speed at the knee (looks differ by chance, by less the narrower they are): the device is another
+ *               one, so b is the knee, no class needs less, and a search begins
  *
  *   a class     WIDE --- late ---> NARROW --- hopeless, or it hurts ---> RESTS: 64 times as long as it narrowed on end,
  *                ^ needs nothing     |  ^                                 then for twice as long, up to 64 s
@@ -2727,16 +2729,25 @@ QOS_PRIV void htb_priv_unwatch(struct htb *tree, uint32_t id)
     htb_priv_narrow(tree);
 }
 
-/* A look at the knee ends: how late were the classes there? One that has asked nothing for lag_ns needs nothing. */
+/* A look at the knee ends: how late were the classes there? One that has asked nothing for lag_ns needs nothing, and
+ * none does if a narrow bound shows plainly more than the knee did: the device is another one. */
 QOS_PRIV void htb_priv_look_back(struct htb *tree)
 {
     struct htb_priv_flight *f = &tree->flight;
+    const uint64_t from = htb_priv_from_speed(tree);
+    const uint64_t least = qos_sat_add(from, qos_mul_div_floor(2 * from, f->bound_ns, f->knee_ns));
+    const bool another =
+        f->bound_ns < f->knee_ns && from != 0 && f->speed[HTB_PRIV_BASE] > least && !tree->joined.lease;
     uint32_t i;
     for (i = 1; i < HTB_PRIV_LATE_MAX; i++) {
         struct htb_priv_late *c = &f->cls[i];
         c->before = (uint32_t)(UINT64_C(64) * c->lates / qos_max(c->seen, 1));
-        if (f->active_ns - c->at_ns > tree->lag_ns)
+        if (another || f->active_ns - c->at_ns > tree->lag_ns)
             c->bound = HTB_PRIV_WIDE;
+    }
+    if (another) {
+        f->knee_ns = f->bound_ns;
+        htb_priv_search_anew(f);
     }
     htb_priv_narrow(tree);
 }

@@ -439,6 +439,22 @@ static void alone_on_slow_channels(struct world *w)
     tenant = demo;
 }
 
+/* A device that becomes ten times as fast for good while its classes narrow the bound for latencies that could not be
+ * kept before: 1 s after that it does what it can. */
+static void ten_times_faster(struct world *w)
+{
+    static const struct tenant mix[3] = {{8, 100000, 30000000, 0}, {32, 200000, 30000000, 0}, {64, 200000, 0, 0}};
+    CHECK_CONTEXT("%s", "ten times faster");
+    set_up(w, mix, 64, false, 0.12);
+    w->latency_ns[0] = 5 * MS;
+    w->later = 1.2;
+    w->later_ns = 5250 * MS;
+    run(w, 0, w->later_ns + S, 8);
+    printf("64 channels, ten times as fast: busy %.3f from 1 s after that\n", w->busy);
+    CHECK_WITHIN(w->busy, 0.9, 1.01);
+    tenant = demo;
+}
+
 /* Bursts blur the search for the knee, so a tenant is far behind its rate when it may narrow the bound: that shows
  * nothing of what narrowing does. */
 static void behind_in_a_long_search(struct world *w, double capacity, uint64_t burst_ns)
@@ -629,6 +645,7 @@ int main(void)
     two_that_are_late(&w);
     behind_in_a_long_search(&w, 0.7, 28 * MS);
     behind_in_a_long_search(&w, 0.8, 38 * MS);
+    ten_times_faster(&w);
     large_beside_small(&w);
     large_is_lent(&w);
     huge_beside_one(&w);
