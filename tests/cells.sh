@@ -93,5 +93,6 @@ plot '$d/kept' using 1:2:(0.44):(0.44) with boxxy lc rgb '#cfe8dc' title 'all is
     "<sed 's/ /\t/' '$d/clients'" using (5 * \$0 + 1.5):(1.6):2 with labels center notitle
 GP
 cat "$d/title"
+bench/figures/tidy.pl "$2"
 echo "the worst (shortfall, cell, db and scan):"
 sort -rn "$d/failed" | head -n 10
