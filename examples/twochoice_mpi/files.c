@@ -79,12 +79,12 @@ static bool has_bytes(const struct files *f, int log)
 static bool lock_dir(const char *dir)
 {
     const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* held until this process ends */
-    unsigned tries = LOCK_TRIES;
-    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0)
-        if (errno != EWOULDBLOCK || tries-- == 0)
+    unsigned tried;
+    for (tried = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; tried++) {
+        if (errno != EWOULDBLOCK || tried == LOCK_TRIES)
             return false;
-        else
-            usleep(10000);
+        usleep(10000);
+    }
     return fd >= 0;
 }
 

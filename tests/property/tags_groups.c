@@ -550,8 +550,9 @@ static void corrected_sibling(bool cancels)
 
 /* ---- several servers ---- */
 
-/* Four clients of a group, of weight 1, use four servers of 2,000 requests a second in turn, 100 ms each, if it has a limit
- * one after the other by 5 ms; beside them is one of this weight at each. The group has its limit, its reservation, or half a server. */
+/* Four clients of a group of weight 1 use four servers of 2,000 requests a second in turn, 100 ms each, all at once, or
+ * with a limit 5 ms apart. Beside them is one of this weight at each server. The group has its limit, its reservation, or
+ * half a server. */
 static void in_turn(enum tags_mode mode, uint64_t weight, uint64_t reservation, uint64_t limit, double want)
 {
     static struct tags server[4];
